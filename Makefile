@@ -1,0 +1,69 @@
+# What a person and CI run. Needs GNU make, a POSIX sh, git and Go; everything else it brings itself.
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+# The race detector needs a C compiler. Without one `make test` says so and tests without it; `make test/race` insists.
+RACE := $(shell command -v $(firstword $(shell go env CC)) >/dev/null 2>&1 && echo -race)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show what there is
+	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: ## Serve on 127.0.0.1:8080, stored in ./flowapi.db (ARGS='--addr … --db …' for others)
+	go run ./cmd/flowapi serve $(ARGS)
+
+.PHONY: build
+build: ## Build bin/flowapi, static and stripped
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/flowapi ./cmd/flowapi
+
+# Both databases: SQLite always, PostgreSQL when initdb or FLOWAPI_TEST_POSTGRES_URL is there. Without them that half is
+# skipped with a message, unless FLOWAPI_TEST_POSTGRES=required.
+.PHONY: test
+test: ## Run all tests on both databases, with the race detector
+	@test -n '$(RACE)' || echo 'no C compiler: testing without the race detector' >&2
+	go test $(RACE) -timeout 15m $(TESTFLAGS) ./...
+
+.PHONY: test/race
+test/race: ## Hunt for races: all tests twice, in random order, none from the cache
+	go test -race -timeout 30m -count 2 -shuffle on $(TESTFLAGS) ./...
+
+.PHONY: test/postgres
+test/postgres: ## Run the PostgreSQL half of the tests alone
+	FLOWAPI_TEST_POSTGRES=required go test $(RACE) -timeout 15m -run '/postgres' $(TESTFLAGS) ./...
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Lint, and hold the imports to the layout
+	$(GOLANGCI) run
+
+$(GOLANGCI):
+	rm -rf bin/golangci-lint*
+	GOBIN='$(CURDIR)/bin' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: generate
+generate: ## Generate what comes from the contract and from the event catalogue
+	go generate ./...
+
+.PHONY: verify
+verify: ## Check that generated code, docs/events.md, go.mod and formatting are current, and vet
+	scripts/verify-generated.sh
+	go mod tidy -diff
+	@unformatted=$$(gofmt -l api cmd db internal) && test -z "$$unformatted" || { printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; }
+	go vet ./...
+	@for script in scripts/*.sh .ci/run; do sh -n "$$script" || exit 1; done
+
+.PHONY: bench
+bench: ## Measure the server over HTTP: a table, and bench.json (BENCH_LARGE=1: also at 1,000,000 stored executions)
+	go run ./cmd/flowapi-bench $(BENCHFLAGS)
+
+.PHONY: demo
+demo: ## Run this repository's own pipeline through flowapi, and kill one of its two workers
+	scripts/demo.sh
+
+.PHONY: clean
+clean: ## Remove what was built and measured
+	rm -rf bin bench.json

@@ -1,0 +1,184 @@
+// Package app puts the server together: store, repositories, reactors, loops, streams and handlers, in this order. It holds
+// no rules.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/flowapi/flowapi/api"
+	"github.com/flowapi/flowapi/internal/docspage"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/handlers"
+	"github.com/flowapi/flowapi/internal/handlers/admin"
+	"github.com/flowapi/flowapi/internal/handlers/events"
+	"github.com/flowapi/flowapi/internal/handlers/executions"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/hub"
+	"github.com/flowapi/flowapi/internal/reconcile"
+	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
+	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/token"
+	"github.com/flowapi/flowapi/internal/sse"
+)
+
+// Config is what the operator decides.
+type Config struct {
+	DatabaseURL string // a file name, or postgres://…
+	Token       string // an admin token that is valid beside the stored ones; "" for none
+	Version     string
+	Log         zerolog.Logger
+	Clock       *store.Clock // the machine's without it
+	Fatal       func(error)  // told of an error after which the process must end
+	Retention   Retention
+}
+
+// Retention says how much of the past is kept. The zero value has the defaults.
+type Retention struct {
+	EventAge  time.Duration // 30 days
+	EventRows int64         // 10 million
+}
+
+// App is a server without its socket.
+type App struct {
+	Handler http.Handler
+	// Anonymous says whether callers on the loopback interface need no token.
+	Anonymous func() bool
+
+	cfg      Config
+	store    *store.Store
+	hub      *hub.Hub
+	loops    *reconcile.Supervisor
+	tails    []*sse.Tail
+	draining atomic.Bool
+}
+
+// operations is every operation of the contract, subject by subject.
+type operations struct {
+	wrapped
+	*executionOperations
+	*eventOperations
+	*adminOperations
+}
+
+type (
+	executionOperations = executions.Handlers
+	eventOperations     = events.Handlers
+	adminOperations     = admin.Handlers
+)
+
+var _ oapi.StrictServerInterface = operations{}
+
+// Open opens the database and puts the server together. The caller runs [App.Run] and serves [App.Handler], and closes the
+// app when both have ended.
+func Open(ctx context.Context, cfg Config) (_ *App, err error) {
+	if cfg.Clock == nil {
+		cfg.Clock = &store.Clock{}
+	}
+	a := &App{cfg: cfg, hub: hub.New()}
+	m := newMetrics()
+	a.store, err = store.Open(ctx, store.Config{
+		URL: cfg.DatabaseURL, Clock: cfg.Clock, Hub: a.hub, Fatal: cfg.Fatal, Observe: m.commit,
+		Alarm: func(loop string, at time.Time) { a.loops.Arm(loop, at) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.store.Close())
+		}
+	}()
+	tokens, err := token.New(ctx, a.store, cfg.Token)
+	if err != nil {
+		return nil, err
+	}
+	a.Anonymous = tokens.Anonymous
+	execs := executionrepo.New(a.store)
+
+	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
+		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
+	}, a.loopsOf(execs)...)
+
+	feed, completions, leases := a.tail(events.Feed(a.store)), a.tail(events.Completions(a.store)), a.tail(events.Leases(a.store))
+	spec, err := oapi.GetSpec()
+	if err != nil {
+		return nil, fmt.Errorf("read the contract: %w", err)
+	}
+	if err := m.watch(a); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	a.Handler, err = handlers.New(handlers.Config{
+		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
+		API: operations{wrapped{},
+			&executions.Handlers{Executions: execs},
+			&events.Handlers{Log: a.store, Flows: nil, Watch: a.watch, Feed: feed, Completions: completions, Leases: leases},
+			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
+		},
+	})
+	return a, err
+}
+
+// tail returns a tail of source that Run will run.
+func (a *App) tail(source sse.Source) *sse.Tail {
+	t := sse.NewTail(source, a.watch, sse.Options{
+		Generation: func() string {
+			log, err := a.store.EventLog(context.Background())
+			if err != nil {
+				return ""
+			}
+			return log.Generation
+		},
+		MaxStreams: maxStreams,
+		OnError:    func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
+	})
+	a.tails = append(a.tails, t)
+	return t
+}
+
+func (a *App) watch() <-chan struct{} { return a.hub.Watch(store.EventsKey) }
+
+// Run runs the loops and the streams' readers until ctx ends.
+func (a *App) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.loops.Run(ctx) })
+	for _, t := range a.tails {
+		g.Go(func() error { return t.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// Poke makes every loop look at once. For tests that have moved the clock.
+func (a *App) Poke() { a.loops.Poke() }
+
+// Drain begins the end: not ready any more, streams say bye, long polls and waiting claims return. Requests under way go on.
+func (a *App) Drain() {
+	a.draining.Store(true)
+	for _, t := range a.tails {
+		t.Close()
+	}
+	a.hub.Close()
+}
+
+// Close commits what is queued and closes the database. It is called when Run and the last request have ended.
+func (a *App) Close() error {
+	a.Drain()
+	return a.store.Close()
+}
+
+// ready says whether the server should get requests.
+func (a *App) ready() error {
+	if a.draining.Load() {
+		return fault.New(fault.CodeShuttingDown, "The server is shutting down.")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return a.store.Ping(ctx)
+}

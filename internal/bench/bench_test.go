@@ -1,0 +1,274 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/flowapi/flowapi/internal/bench"
+)
+
+// TestMain is also the subscribers' process.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == bench.Subscribe {
+		if err := bench.RunSubscribers(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	report, err := run(t, &fake{}, bench.Parts()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table bytes.Buffer
+	if err := report.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"  create\n", "  claim\n", "  complete\n", "  lifecycle: create, claim, complete\n",
+		"  create, batches of 10\n", "  claim, batches of 10\n", "  complete, batches of 10\n", "  lifecycle, batches of 10\n",
+		"  5 subscribers: executions created\n", "  5 subscribers: events written\n", "  5 subscribers: events received, commit to client\n",
+	} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the table has no row %q:\n%s", want, table.String())
+		}
+	}
+	for _, row := range report.Rows {
+		if row.Unit == "/s" && row.Value <= 0 {
+			t.Errorf("%s: %f a second", row.Measure, row.Value)
+		}
+	}
+}
+
+// A server that does not do what it says is found out, whatever its speed.
+func TestRun_dishonestServer(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		server *fake
+		part   string
+		want   string
+	}{
+		{"refuses", &fake{refuse: true}, bench.PartOne, "429 rate_limited: slow down"},
+		{"refuses an item", &fake{refuseItem: true}, bench.PartBatch, "item 3: 422 validation_failed: no"},
+		{"gives out work twice", &fake{twice: true}, bench.PartOne, "claim: "},
+		{"does not complete", &fake{forget: true}, bench.PartOne, `which is "active"`},
+		{"loses an event", &fake{lose: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
+		{"swaps events", &fake{swap: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := run(t, tt.server, tt.part)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Run() = %v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A subscriber whose stream is cut comes back with its cursor and misses nothing.
+func TestRun_laggedSubscriber(t *testing.T) {
+	t.Parallel()
+	report, err := run(t, &fake{lag: true}, bench.PartEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(report.Rows, func(row bench.Row) bool { return row.Measure == "5 subscribers: reconnects" })
+	if i < 0 || report.Rows[i].Value == 0 {
+		t.Errorf("no reconnect in %v", report.Rows)
+	}
+}
+
+func run(t *testing.T, server *fake, parts ...string) (bench.Report, error) {
+	t.Helper()
+	srv := httptest.NewServer(server.handler())
+	t.Cleanup(srv.Close)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bench.Run(t.Context(), bench.Config{
+		URL: srv.URL, Self: self, Parts: parts, N: 200, Connections: 8, Batch: 10,
+		Subscribers: []int{5}, Rate: 200, Duration: 500 * time.Millisecond, Log: t.Output(),
+	})
+}
+
+// fake is as much of flowapi as the bench sees, in memory, with the faults that it should see.
+type fake struct {
+	refuse, refuseItem, twice, forget, lose, swap, lag bool
+
+	mu      sync.Mutex
+	made    int
+	waiting map[string][]string // lane: ids
+	events  []string            // in order, the first has id 1
+	streams int
+}
+
+type object = map[string]any
+
+func (f *fake) handler() http.Handler {
+	f.waiting = make(map[string][]string)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/executions", f.create)
+	mux.HandleFunc("POST /v1/executions/batch", f.createBatch)
+	mux.HandleFunc("POST /v1/claims", f.claim)
+	mux.HandleFunc("POST /v1/executions/{id}/complete", f.complete)
+	mux.HandleFunc("POST /v1/completions", f.completions)
+	mux.HandleFunc("GET /v1/events", f.list)
+	mux.HandleFunc("GET /v1/events/stream", f.stream)
+	return mux
+}
+
+type creation struct {
+	Lane string `json:"lane"`
+}
+
+func (f *fake) add(c creation) object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made++
+	id := strconv.Itoa(f.made)
+	f.waiting[c.Lane] = append(f.waiting[c.Lane], id)
+	event := fmt.Sprintf(`{"id":%d,"type":"execution.created","at":%q}`, len(f.events)+1, time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	f.events = append(f.events, event)
+	return object{"id": id, "public_state": "waiting"}
+}
+
+func (f *fake) create(w http.ResponseWriter, r *http.Request) {
+	if f.refuse {
+		answer(w, http.StatusTooManyRequests, object{"status": 429, "code": "rate_limited", "detail": "slow down"})
+		return
+	}
+	answer(w, http.StatusCreated, f.add(body[creation](r)))
+}
+
+func (f *fake) createBatch(w http.ResponseWriter, r *http.Request) {
+	var items []object
+	for i, c := range body[struct {
+		Executions []creation `json:"executions"`
+	}](r).Executions {
+		if f.refuseItem && i == 3 {
+			items = append(items, object{"problem": object{"status": 422, "code": "validation_failed", "detail": "no"}})
+			continue
+		}
+		items = append(items, object{"execution": f.add(c)})
+	}
+	answer(w, http.StatusCreated, object{"items": items})
+}
+
+func (f *fake) claim(w http.ResponseWriter, r *http.Request) {
+	in := body[struct {
+		Lane string `json:"lane"`
+		Max  int    `json:"max"`
+	}](r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := min(in.Max, len(f.waiting[in.Lane]))
+	if n == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	var claims []object
+	for _, id := range f.waiting[in.Lane][:n] {
+		claims = append(claims, object{"execution": object{"id": id, "public_state": "active"}, "handle": "h" + id})
+	}
+	if !f.twice || f.made%2 == 1 {
+		f.waiting[in.Lane] = f.waiting[in.Lane][n:]
+	}
+	answer(w, http.StatusOK, object{"claims": claims})
+}
+
+func (f *fake) ended(id string) object {
+	state := "completed"
+	if f.forget {
+		state = "active"
+	}
+	return object{"execution": object{"id": id, "public_state": state}}
+}
+
+func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusOK, f.ended(r.PathValue("id")))
+}
+
+func (f *fake) completions(w http.ResponseWriter, r *http.Request) {
+	var items []object
+	for _, item := range body[struct {
+		Items []struct {
+			ID string `json:"execution_id"`
+		} `json:"items"`
+	}](r).Items {
+		items = append(items, f.ended(item.ID))
+	}
+	answer(w, http.StatusOK, object{"items": items})
+}
+
+func (f *fake) list(w http.ResponseWriter, r *http.Request) {
+	after, _ := strconv.Atoi(r.FormValue("after"))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	page := f.events[min(after, len(f.events)):]
+	page = page[:min(100, len(page))]
+	fmt.Fprintf(w, `{"items":[%s],"next_cursor":%d,"more":%t}`, strings.Join(page, ","), after+len(page), after+len(page) < len(f.events))
+}
+
+func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
+	cursor, _ := strconv.Atoi(r.Header.Get("Last-Event-ID"))
+	f.mu.Lock()
+	f.streams++
+	faulty := f.streams == 1
+	f.mu.Unlock()
+	flush := http.NewResponseController(w).Flush
+	fmt.Fprint(w, ": hello\nretry: 1000\n\n")
+	for sent := 0; flush() == nil && r.Context().Err() == nil; time.Sleep(20 * time.Millisecond) {
+		f.mu.Lock()
+		more := slices.Clone(f.events[cursor:])
+		f.mu.Unlock()
+		if faulty && f.swap && len(more) > 1 {
+			more[0], more[1] = more[1], more[0]
+		}
+		for _, event := range more {
+			cursor++
+			sent++
+			if faulty && f.lose && sent == 20 {
+				continue
+			}
+			var id struct {
+				ID int `json:"id"`
+			}
+			_ = json.Unmarshal([]byte(event), &id)
+			fmt.Fprintf(w, "id: %d\nevent: execution.created\ndata: %s\n\n", id.ID, event)
+			if faulty && f.lag && sent == 20 {
+				fmt.Fprint(w, "event: lagged\ndata: {}\n\n")
+				return
+			}
+		}
+	}
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func body[T any](r *http.Request) T {
+	var v T
+	_ = json.NewDecoder(r.Body).Decode(&v)
+	return v
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what a run found.
+type Report struct {
+	At          time.Time `json:"at"`
+	Go          string    `json:"go"`
+	OS          string    `json:"os"`
+	CPUs        int       `json:"cpus"`
+	N           int       `json:"n"`
+	Connections int       `json:"connections"`
+	Batch       int       `json:"batch"`
+	Rows        []Row     `json:"rows"`
+}
+
+// Row is one measurement.
+type Row struct {
+	Measure string  `json:"measure"`
+	Stored  int     `json:"stored"` // executions in the database before it, -1 if unknown
+	Value   float64 `json:"value"`
+	Unit    string  `json:"unit"`
+	P50     float64 `json:"p50_ms,omitempty"`
+	P99     float64 `json:"p99_ms,omitempty"`
+}
+
+const unknown = -1 // executions stored in a server that was not started here
+
+func (r *Report) add(row Row) { r.Rows = append(r.Rows, row) }
+
+// rate adds a row of n calls that took t.
+func (r *Report) rate(measure string, stored, n int, t timing) {
+	r.add(Row{Measure: measure, Stored: stored, Value: float64(n) / t.elapsed.Seconds(), Unit: "/s", P50: ms(t.quantile(0.50)), P99: ms(t.quantile(0.99))})
+}
+
+// Table writes the report for people.
+func (r Report) Table(w io.Writer) error {
+	fmt.Fprintf(w, "%s, %s, %d CPUs, %d connections, %d executions each\n\n", r.Go, r.OS, r.CPUs, r.Connections, r.N)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stored\tvalue\tunit\tp50 ms\tp99 ms\t  measure")
+	for _, row := range r.Rows {
+		stored, p50, p99 := thousands(float64(row.Stored)), "", ""
+		if row.Stored == unknown {
+			stored = "?"
+		}
+		if row.P99 > 0 {
+			p50, p99 = fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t  %s\n", stored, thousands(row.Value), row.Unit, p50, p99, row.Measure)
+	}
+	return t.Flush()
+}
+
+// timing is how long n calls took, alone and together.
+type timing struct {
+	elapsed time.Duration
+	sorted  []time.Duration
+}
+
+func newTiming(elapsed time.Duration, each []time.Duration) timing {
+	slices.Sort(each)
+	return timing{elapsed, each}
+}
+
+// quantile returns the least duration that a share of q of the calls did not exceed.
+func (t timing) quantile(q float64) time.Duration {
+	if len(t.sorted) == 0 {
+		return 0
+	}
+	return t.sorted[max(0, int(math.Ceil(q*float64(len(t.sorted))))-1)]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func mb(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// thousands renders a number rounded to an integer, its digits grouped by commas.
+func thousands(f float64) string {
+	digits := strconv.FormatInt(int64(math.Round(f)), 10)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && d != '-' && digits[i-1] != '-' && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}

@@ -1,0 +1,87 @@
+package event
+
+// The topics.
+const (
+	TopicFlow       Topic = "flow"
+	TopicStep       Topic = "step"
+	TopicExecution  Topic = "execution"
+	TopicCompletion Topic = "completion"
+	TopicLease      Topic = "lease"
+	TopicAdmin      Topic = "admin"
+)
+
+// Topics returns every topic.
+func Topics() []Topic {
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicAdmin}
+}
+
+// The types.
+const (
+	FlowCreated         Type = "flow.created"
+	FlowStarted         Type = "flow.started"
+	FlowStateUpdated    Type = "flow.state_updated"
+	FlowWaiting         Type = "flow.waiting"
+	FlowResumed         Type = "flow.resumed"
+	FlowFinished        Type = "flow.finished"
+	FlowFailed          Type = "flow.failed"
+	FlowCancelRequested Type = "flow.cancel_requested"
+	FlowCancelled       Type = "flow.cancelled"
+	FlowReplaced        Type = "flow.replaced"
+	FlowTagSet          Type = "flow.tag_set"
+	FlowDeleted         Type = "flow.deleted"
+	FlowPruned          Type = "flow.pruned"
+	StepInserted        Type = "step.inserted"
+	StepObserved        Type = "step.observed"
+	StepUpdated         Type = "step.updated"
+	ExecutionCreated    Type = "execution.created"
+	ExecutionDelayed    Type = "execution.delayed"
+	ExecutionEligible   Type = "execution.eligible"
+	ExecutionProgressed Type = "execution.progressed"
+	ExecutionCompleted  Type = "execution.completed"
+	ExecutionFailed     Type = "execution.failed"
+	ExecutionCancelled  Type = "execution.cancelled"
+	ExecutionExpired    Type = "execution.expired"
+	LeaseAcquired       Type = "lease.acquired"
+	LeaseRenewed        Type = "lease.renewed"
+	LeaseExpired        Type = "lease.expired"
+	LeaseReclaimed      Type = "lease.reclaimed"
+	LeaseRevoked        Type = "lease.revoked"
+	TokenCreated        Type = "token.created"
+	TokenRevoked        Type = "token.revoked"
+	RetentionTrimmed    Type = "retention.trimmed"
+)
+
+var catalogue = [...]Entry{
+	{FlowCreated, TopicFlow, "a flow was created", "goal, kind, controller_id, current_step"},
+	{FlowStarted, TopicFlow, "a created flow was started", ""},
+	{FlowStateUpdated, TopicFlow, "the state document or the step label changed", "patch, merge (shallow or rfc7396), current_step?"},
+	{FlowWaiting, TopicFlow, "the flow parked on a condition", "wait_id, condition, deadline?, on_timeout"},
+	{FlowResumed, TopicFlow, "a wait ended and the flow runs again", "wait_id, by (request, timer, external_event, timeout), event_id?, topic?, correlation_id?, payload?, state_patch?"},
+	{FlowFinished, TopicFlow, "the flow reached its goal", "state_patch?"},
+	{FlowFailed, TopicFlow, "the flow gave up", "reason"},
+	{FlowCancelRequested, TopicFlow, "somebody asked for cancellation; only cancelling or failing is possible now", "reason?"},
+	{FlowCancelled, TopicFlow, "the flow was cancelled", "policy, reason?"},
+	{FlowReplaced, TopicFlow, "a controller replaced the flow's fields by PUT", "changed"},
+	{FlowTagSet, TopicFlow, "a tag was set", "key, value"},
+	{FlowDeleted, TopicFlow, "an ended flow was deleted on request", "status"},
+	{FlowPruned, TopicFlow, "an ended flow was deleted by retention", "status"},
+	{StepInserted, TopicStep, "a step was added", "step_id, run_id, runtime, task, status"},
+	{StepObserved, TopicStep, "a step was observed, or mirrors the execution behind it", "step_id, run_id, runtime, status, result?"},
+	{StepUpdated, TopicStep, "a step was changed by its controller", "step_id, run_id, status"},
+	{ExecutionCreated, TopicExecution, "an execution was created", "lane, kind, priority, public_state"},
+	{ExecutionDelayed, TopicExecution, "it waits for a time: at its start, or before a retry", "delay_until, blocking_reason"},
+	{ExecutionEligible, TopicExecution, "it can be claimed again", "blocking_reason, attempt_state"},
+	{ExecutionProgressed, TopicExecution, "its worker reported progress", "pct?, message?"},
+	{ExecutionCompleted, TopicCompletion, "it ended well", "outcome, attempt_index, lane, kind"},
+	{ExecutionFailed, TopicCompletion, "it failed for good", "outcome, attempt_index, reason, category?, lane, kind"},
+	{ExecutionCancelled, TopicCompletion, "it was cancelled", "outcome, attempt_index?, reason?, lane, kind"},
+	{ExecutionExpired, TopicCompletion, "a deadline or an attempt timeout ended it", "outcome, attempt_index?, reason, lane, kind"},
+	{LeaseAcquired, TopicLease, "a worker holds it", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, kind (fresh, retry, replay, resumed), expires_at"},
+	{LeaseRenewed, TopicLease, "its worker renewed the lease", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, expires_at"},
+	{LeaseExpired, TopicLease, "the lease ran out; the work may be taken over", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason"},
+	{LeaseReclaimed, TopicLease, "another worker took the work over, as a new attempt", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, previous_attempt_index, expires_at"},
+	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, cancelled, timeout)"},
+	{TokenCreated, TopicAdmin, "a token was made", "token_id, name, role"},
+	{TokenRevoked, TopicAdmin, "a token was revoked", "token_id"},
+	{RetentionTrimmed, TopicAdmin, "old events were deleted", "through"},
+}

@@ -1,0 +1,98 @@
+package execution
+
+import (
+	"time"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+)
+
+// Reasons of an execution that ran out of time.
+const (
+	reasonDeadline       = "execution_deadline"
+	reasonAttemptTimeout = "attempt_timeout"
+)
+
+// DueAt is when time next changes e, zero for never.
+func (e *Execution) DueAt() time.Time {
+	var due time.Time
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
+		}
+	}
+	if e.Lifecycle == Terminal {
+		return due
+	}
+	earlier(e.DeadlineAt)
+	if e.Eligibility == NotEligibleUntilTime {
+		earlier(e.DelayUntil)
+	}
+	if e.Lifecycle == Active {
+		earlier(e.AttemptTimeoutAt)
+		if e.Ownership == Leased {
+			earlier(e.Lease.ExpiresAt)
+		}
+	}
+	return due
+}
+
+// Pass makes the one change to e that is due, and says whether there was one: the deadline ends it, the timeout of its
+// attempt fails that, a lease that ran out may be taken over, a delay is over. Passing the same time twice is passing it
+// once. reference: executions.md 4.
+func (e Execution) Pass(now time.Time) (Change, bool) {
+	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	switch {
+	case e.Lifecycle == Terminal:
+	case due(e.DeadlineAt):
+		failure := &Failure{Reason: reasonDeadline, Category: CategoryTimeout}
+		c := Change{Execution: e}
+		c.end(StageEndedFailure, failure, now)
+		c.finish(OutcomeExpired, failure, reasonOf[OutcomeExpired], now)
+		return c, true
+	case e.Lifecycle == Active && due(e.AttemptTimeoutAt):
+		return e.failed(Failure{Reason: reasonAttemptTimeout, Category: CategoryTimeout}, nil, OutcomeExpired, now), true
+	case e.Ownership == Leased && due(e.Lease.ExpiresAt):
+		return e.leaseExpired(), true
+	case e.Eligibility == NotEligibleUntilTime && due(e.DelayUntil):
+		c := Change{Execution: e}
+		n := &c.Execution
+		n.Eligibility, n.Blocking, n.BlockingDetail, n.DelayUntil = EligibleNow, WaitingForWorker, "", time.Time{}
+		n.Revision++
+		c.emit(event.ExecutionEligible, eligibleData{n.Blocking, n.Attempt})
+		return c, true
+	}
+	return Change{}, false
+}
+
+// leaseExpired lets somebody else take e over. Epoch and ids stay until then.
+func (e Execution) leaseExpired() Change {
+	c := Change{Execution: e}
+	n := &c.Execution
+	n.Vector = Vector{Active, LeaseExpired, EligibilityNone, WaitingForWorker, OutcomeNone, AttemptInterrupted}
+	n.BlockingDetail = "lease expired, awaiting reclaim"
+	n.Revision++
+	data := n.leaseData()
+	data.Reason = "timeout"
+	n.Lease.ExpiresAt = time.Time{}
+	c.emit(event.LeaseExpired, data)
+	return c
+}
+
+// Unpause makes a member claimable, or delayed, whose flow has started.
+func (e Execution) Unpause(now time.Time) (Change, bool) {
+	if e.Eligibility != BlockedByLaneState || e.Blocking != PausedByPolicy {
+		return Change{}, false
+	}
+	c := Change{Execution: e}
+	n := &c.Execution
+	n.Eligibility, n.Blocking, n.BlockingDetail = EligibleNow, WaitingForWorker, ""
+	n.Revision++
+	if n.DelayUntil.After(now) {
+		n.delay(n.DelayUntil, WaitingForDelay, "delayed until "+stamp(n.DelayUntil))
+		c.emit(event.ExecutionDelayed, delayedData{n.DelayUntil, n.Blocking})
+		return c, true
+	}
+	n.DelayUntil = time.Time{}
+	c.emit(event.ExecutionEligible, eligibleData{n.Blocking, n.Attempt})
+	return c, true
+}

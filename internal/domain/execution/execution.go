@@ -1,0 +1,245 @@
+package execution
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/tag"
+)
+
+// Execution is one leased unit of work. reference: executions.md 1.2.
+type Execution struct {
+	ID        uuid.UUID
+	Namespace string
+	Lane      string
+	Kind      string
+	FlowID    uuid.UUID // uuid.Nil when it belongs to no flow
+	Key       string    // unique in its flow
+	Priority  int
+	Revision  int64
+
+	Vector
+	BlockingDetail string
+
+	Payload         []byte // nil when none was given
+	PayloadEncoding Encoding
+	Policy          json.RawMessage
+	Required        Capabilities
+	Tags            map[string]string
+	Creator         string
+
+	CreatedAt        time.Time
+	StartedAt        time.Time // of the first attempt; kept for ever
+	CompletedAt      time.Time
+	DelayUntil       time.Time
+	DeadlineAt       time.Time
+	AttemptTimeoutAt time.Time
+
+	AttemptIndex int // of the current or last attempt, NoAttempt before the first
+	Attempts     int // made so far; the index of the next one
+	Retries      int
+	Replays      int
+	Reclaims     int
+
+	Lease        Lease
+	Released     *Released
+	Progress     *Progress
+	Failure      *Failure
+	Cancellation *Cancellation
+}
+
+// NoAttempt is the index of the current attempt before the first claim.
+const NoAttempt = -1
+
+// MaxPriority is the highest priority; priorities are clamped to 0…MaxPriority.
+const MaxPriority = 9000
+
+// Encoding says what kind of bytes a payload or a result is.
+type Encoding string
+
+// The encodings: a JSON document, or any bytes, which JSON bodies show as base64.
+const (
+	EncodingJSON   Encoding = "json"
+	EncodingBase64 Encoding = "base64"
+)
+
+// Value is a payload or a result.
+type Value struct {
+	Bytes    []byte
+	Encoding Encoding
+}
+
+// Lease is who owns an execution, or who did last. Its epoch grows with every acquisition and with every end that the
+// owner did not choose.
+type Lease struct {
+	ID         uuid.UUID
+	Epoch      int64
+	AttemptID  uuid.UUID // the holder's secret
+	WorkerID   string
+	InstanceID string
+	AcquiredAt time.Time
+	ExpiresAt  time.Time // zero unless it is held
+}
+
+// Progress is what the worker says about how far it is.
+type Progress struct {
+	Pct     *int      `json:"pct,omitempty"`
+	Message *string   `json:"message,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Failure is why an attempt failed.
+type Failure struct {
+	Reason   string `json:"reason"`
+	Category string `json:"category,omitempty"`
+}
+
+// Cancellation is who ended an execution, and why.
+type Cancellation struct {
+	Reason      string    `json:"reason"`
+	Actor       string    `json:"actor"`
+	RequestedAt time.Time `json:"requested_at"`
+}
+
+// Released tells how the last owner gave the execution back itself. It lets the same call be answered again, and it ends
+// with the next acquisition. reference: executions.md 2.12.
+type Released struct {
+	Op          Op            `json:"op"`
+	RetryAt     time.Time     `json:"retry_at,omitzero"` // of a failed attempt that is followed by another
+	AttemptLeft time.Duration `json:"attempt_left,omitempty"`
+}
+
+// Op is a call that ends an ownership.
+type Op string
+
+// The calls.
+const (
+	OpComplete Op = "complete"
+	OpFail     Op = "fail"
+	OpRelease  Op = "release"
+)
+
+// Create is what a new execution is made of.
+type Create struct {
+	ID             uuid.UUID
+	Namespace      string
+	Lane           string
+	Kind           string
+	FlowID         uuid.UUID
+	Key            string
+	Priority       int
+	Payload        *Value
+	Policy         json.RawMessage
+	Required       []string
+	Tags           map[string]string
+	DelayUntil     time.Time
+	Delay          time.Duration
+	DeadlineAt     time.Time
+	IdempotencyKey string
+	Creator        string
+	Paused         bool // the flow it belongs to has not started
+}
+
+// Change is what a transition does: the execution after it, what becomes of its attempts, and the events that tell it.
+type Change struct {
+	Execution Execution
+	Attempts  []AttemptChange
+	Events    []event.Event
+}
+
+// New returns a new execution: claimable, or delayed, or paused until its flow starts.
+// It returns CodeValidationFailed, CodeInvalidCapabilities or CodeInvalidTagKey. reference: executions.md 2.1.
+func New(in Create, now time.Time) (Change, error) {
+	policy, err := ParsePolicy(in.Policy, "/policy")
+	if err != nil {
+		return Change{}, err
+	}
+	required, err := NewCapabilities(in.Required, "required", "/required_capabilities")
+	if err != nil {
+		return Change{}, err
+	}
+	routed, err := NewCapabilities(append(policy.Routing.RequiredCapabilities, required...), "required", "/policy/routing_requirements/required_capabilities")
+	if err != nil {
+		return Change{}, err
+	}
+	if err := tag.Check(in.Tags, "/tags"); err != nil {
+		return Change{}, err
+	}
+	e := Execution{
+		ID: in.ID, Namespace: in.Namespace, Lane: in.Lane, Kind: in.Kind, FlowID: in.FlowID, Key: in.Key,
+		Priority: max(0, min(in.Priority, MaxPriority)),
+		Vector:   Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptPendingFirst},
+		Policy:   in.Policy, Required: routed, Tags: in.Tags, Creator: in.Creator,
+		PayloadEncoding: EncodingJSON, CreatedAt: now, AttemptIndex: NoAttempt,
+	}
+	if in.Payload != nil {
+		e.Payload, e.PayloadEncoding = in.Payload.Bytes, in.Payload.Encoding
+	}
+	if in.Delay > 0 {
+		in.DelayUntil = now.Add(in.Delay)
+	}
+	if e.DeadlineAt = in.DeadlineAt; e.DeadlineAt.IsZero() && policy.Timeout.ExecutionDeadlineMS != nil {
+		e.DeadlineAt = now.Add(time.Duration(*policy.Timeout.ExecutionDeadlineMS) * time.Millisecond)
+	}
+	if !e.DeadlineAt.IsZero() && !e.DeadlineAt.After(now) {
+		return Change{}, fault.Invalid(fault.CodeTimerOutOfRange, "/deadline_at", "The deadline must be in the future.")
+	}
+	e.Lease.Epoch = 0
+	delayed := in.DelayUntil.After(now)
+	if delayed {
+		e.delay(in.DelayUntil, WaitingForDelay, "delayed until "+stamp(in.DelayUntil))
+	}
+	if in.Paused {
+		e.Eligibility, e.Blocking, e.BlockingDetail = BlockedByLaneState, PausedByPolicy, "the flow has not been started"
+	}
+	c := Change{Execution: e}
+	c.emit(event.ExecutionCreated, struct {
+		Lane     string `json:"lane"`
+		Kind     string `json:"kind"`
+		Priority int    `json:"priority"`
+		State    Public `json:"public_state"`
+	}{e.Lane, e.Kind, e.Priority, e.Public()})
+	return c, nil
+}
+
+// PolicyOf returns the policy that e was created with.
+func (e *Execution) PolicyOf() Policy {
+	p, err := ParsePolicy(e.Policy, "/policy")
+	if err != nil {
+		return Policy{} // New has refused what cannot be read
+	}
+	return p
+}
+
+// Claimable says whether a worker may have e as it stands.
+func (e *Execution) Claimable() bool {
+	switch e.Lifecycle {
+	case Runnable:
+		return e.Eligibility == EligibleNow
+	case Active:
+		return e.Ownership == LeaseExpired || e.Ownership == LeaseRevoked
+	default:
+		return false
+	}
+}
+
+// delay makes e wait for a time.
+func (e *Execution) delay(until time.Time, reason Blocking, detail string) {
+	e.Eligibility, e.Blocking, e.BlockingDetail = NotEligibleUntilTime, reason, detail
+	e.DelayUntil = until
+}
+
+// emit adds an event about the execution as it is after the change.
+func (c *Change) emit(t event.Type, data any) {
+	e := &c.Execution
+	revision := e.Revision
+	c.Events = append(c.Events, event.Event{
+		Namespace: e.Namespace, Type: t, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &revision, Data: data,
+	})
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

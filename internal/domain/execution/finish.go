@@ -1,0 +1,149 @@
+package execution
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+)
+
+// completion is what a completion event tells. It carries all that a subscriber is shown.
+type completion struct {
+	Outcome      Outcome `json:"outcome"`
+	AttemptIndex *int    `json:"attempt_index,omitempty"`
+	Reason       string  `json:"reason,omitempty"`
+	Category     string  `json:"category,omitempty"`
+	Lane         string  `json:"lane"`
+	Kind         string  `json:"kind"`
+}
+
+type eligibleData struct {
+	Blocking Blocking     `json:"blocking_reason"`
+	Attempt  AttemptState `json:"attempt_state"`
+}
+
+type delayedData struct {
+	DelayUntil time.Time `json:"delay_until"`
+	Blocking   Blocking  `json:"blocking_reason"`
+}
+
+var completionTypes = map[Outcome]event.Type{
+	OutcomeSuccess: event.ExecutionCompleted, OutcomeFailed: event.ExecutionFailed,
+	OutcomeCancelled: event.ExecutionCancelled, OutcomeExpired: event.ExecutionExpired,
+}
+
+// Complete ends e well. A repeated call by the same owner is answered again and changes nothing. Errors are those of Check.
+func (e Execution) Complete(f Fence, now time.Time) (c Change, replayed bool, err error) {
+	if e.replays(OpComplete, f) {
+		return Change{Execution: e}, true, nil
+	}
+	if err := e.Check(f, now); err != nil {
+		return Change{}, false, err
+	}
+	c = Change{Execution: e}
+	c.end(StageEndedSuccess, nil, now)
+	c.finish(OutcomeSuccess, nil, "completed", now)
+	c.Execution.Released = &Released{Op: OpComplete}
+	return c, false, nil
+}
+
+// Fail ends the attempt. If the policy allows another one it is scheduled, else e has failed. retryAfter replaces the
+// policy's delay. A repeated call by the same owner is answered again and changes nothing. Errors are those of Check.
+// reference: executions.md 2.9.
+func (e Execution) Fail(f Fence, failure Failure, retryAfter *time.Duration, now time.Time) (c Change, replayed bool, err error) {
+	if e.replays(OpFail, f) {
+		return Change{Execution: e}, true, nil
+	}
+	if err := e.Check(f, now); err != nil {
+		return Change{}, false, err
+	}
+	c = e.failed(failure, retryAfter, OutcomeFailed, now)
+	released := &Released{Op: OpFail}
+	if c.Execution.Lifecycle == Runnable {
+		released.RetryAt = c.Execution.DelayUntil
+	}
+	c.Execution.Released = released
+	return c, false, nil
+}
+
+// failed ends the attempt and schedules the next one, or ends e with outcome.
+func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Outcome, now time.Time) Change {
+	policy := e.PolicyOf()
+	c := Change{Execution: e}
+	c.end(StageEndedFailure, &failure, now)
+	if !policy.Retries(failure.Category, e.Retries) {
+		c.finish(outcome, &failure, reasonOf[outcome], now)
+		return c
+	}
+	delay := policy.Delay(e.Retries, e.ID)
+	if retryAfter != nil {
+		delay = *retryAfter
+	}
+	n := &c.Execution
+	n.Failure = &failure
+	n.Retries++
+	n.Vector = Vector{Runnable, Unowned, NotEligibleUntilTime, WaitingForRetryBackoff, OutcomeNone, AttemptPendingRetry}
+	n.delay(now.Add(delay), WaitingForRetryBackoff, fmt.Sprintf("retry backoff until %s (attempt %d failed: %s)", stamp(now.Add(delay)), e.AttemptIndex, failure.Reason))
+	n.AttemptTimeoutAt = time.Time{}
+	n.Revision++
+	c.letGo("retry_scheduled", nil)
+	c.emit(event.ExecutionDelayed, delayedData{n.DelayUntil, n.Blocking})
+	return c
+}
+
+// reasonOf is why a lease ended when its execution ended with an outcome.
+var reasonOf = map[Outcome]string{OutcomeFailed: "failed", OutcomeExpired: "timeout", OutcomeCancelled: "cancelled"}
+
+// Cancel ends e from any phase that is not terminal. Cancelling a cancelled execution changes nothing; another ended one is
+// CodeAlreadyTerminal. The epoch grows, so that a late worker is fenced. reference: executions.md 2.11.
+func (e Execution) Cancel(by Cancellation, now time.Time) (Change, error) {
+	switch {
+	case e.Outcome == OutcomeCancelled:
+		return Change{Execution: e}, nil
+	case e.Lifecycle == Terminal:
+		return Change{}, fault.New(fault.CodeAlreadyTerminal, "Execution %s has ended as %s.", e.ID, e.Public()).With("status", e.Public())
+	}
+	c := Change{Execution: e}
+	c.end(StageEndedCancelled, nil, now)
+	c.Execution.Cancellation = &by
+	c.finish(OutcomeCancelled, nil, "cancelled", now)
+	if c.Execution.Lease.Epoch > 0 {
+		c.Execution.Lease.Epoch++
+	}
+	return c, nil
+}
+
+// finish enters the terminal phase: exactly one completion event, and the end of the lease if somebody held it. The attempt
+// is ended by the caller, before.
+func (c *Change) finish(outcome Outcome, failure *Failure, reason string, now time.Time) {
+	n := &c.Execution
+	held := n.Ownership != Unowned
+	attempt := n.Attempt
+	if n.AttemptIndex != NoAttempt {
+		attempt = AttemptTerminal
+	}
+	n.Vector = Vector{Terminal, Unowned, EligibilityNone, BlockingNone, outcome, attempt}
+	n.BlockingDetail, n.CompletedAt = "", now
+	n.DelayUntil, n.AttemptTimeoutAt = time.Time{}, time.Time{}
+	if failure != nil {
+		n.Failure = failure
+	}
+	n.Revision++
+	data := completion{Outcome: outcome, Lane: n.Lane, Kind: n.Kind}
+	if n.AttemptIndex != NoAttempt {
+		index := n.AttemptIndex
+		data.AttemptIndex = &index
+	}
+	if failure != nil {
+		data.Reason, data.Category = failure.Reason, failure.Category
+	}
+	if outcome == OutcomeCancelled {
+		data.Reason = n.Cancellation.Reason
+	}
+	c.emit(completionTypes[outcome], data)
+	if held {
+		c.letGo(reason, nil)
+	}
+	n.Released = nil
+}

@@ -1,0 +1,119 @@
+package fault
+
+// Code is the stable name of a refusal. It never changes its meaning; new ones may be added.
+type Code string
+
+// The codes. Each is described at /problems/<code with dashes>.
+const (
+	CodeMalformedJSON        Code = "malformed_json"
+	CodeInvalidCursor        Code = "invalid_cursor"
+	CodeInvalidParameter     Code = "invalid_parameter"
+	CodeInvalidHandle        Code = "invalid_handle"
+	CodeUnauthenticated      Code = "unauthenticated"
+	CodeForbidden            Code = "forbidden"
+	CodeCrossOrigin          Code = "cross_origin"
+	CodeNotFound             Code = "not_found"
+	CodeMethodNotAllowed     Code = "method_not_allowed"
+	CodeIllegalTransition    Code = "illegal_transition"
+	CodeAlreadyTerminal      Code = "already_terminal"
+	CodeNotTerminal          Code = "not_terminal"
+	CodeCancelPending        Code = "cancel_pending"
+	CodeOpenMembers          Code = "open_members"
+	CodeStepTerminal         Code = "step_terminal"
+	CodeDuplicateStep        Code = "duplicate_step"
+	CodeAlreadyExists        Code = "already_exists"
+	CodeStaleLease           Code = "stale_lease"
+	CodeLeaseExpired         Code = "lease_expired"
+	CodeLeaseRevoked         Code = "lease_revoked"
+	CodeExecutionNotActive   Code = "execution_not_active"
+	CodeIdempotencyInFlight  Code = "idempotency_in_flight"
+	CodeRevisionMismatch     Code = "revision_mismatch"
+	CodePayloadTooLarge      Code = "payload_too_large"
+	CodeUnsupportedMediaType Code = "unsupported_media_type"
+	CodeValidationFailed     Code = "validation_failed"
+	CodeIdempotencyMismatch  Code = "idempotency_mismatch"
+	CodeTimerOutOfRange      Code = "timer_out_of_range"
+	CodeBadWaitCondition     Code = "bad_wait_condition"
+	CodeInvalidCapabilities  Code = "invalid_capabilities"
+	CodeInvalidTagKey        Code = "invalid_tag_key"
+	CodePreconditionRequired Code = "precondition_required"
+	CodeTooManyStreams       Code = "too_many_streams"
+	CodeRateLimited          Code = "rate_limited"
+	CodeInternal             Code = "internal"
+	CodeCorruptRecord        Code = "corrupt_record"
+	CodeReactorLoop          Code = "reactor_loop"
+	CodeBusy                 Code = "busy"
+	CodeShuttingDown         Code = "shutting_down"
+	CodeUnavailable          Code = "unavailable"
+)
+
+// Entry is a line of the catalogue.
+type Entry struct {
+	Code      Code
+	Status    int
+	Retryable bool   // the same request may succeed later, unchanged
+	Title     string // what is wrong, in a few words
+	About     string // what it means and what to do next
+}
+
+// Catalogue returns every code with its meaning, by status.
+func Catalogue() []Entry { return catalogue[:] }
+
+// Lookup returns the entry of c, and that of [CodeInternal] for a code that is not in the catalogue.
+func Lookup(c Code) Entry {
+	if e, ok := byCode[c]; ok {
+		return e
+	}
+	return byCode[CodeInternal]
+}
+
+var byCode = func() map[Code]Entry {
+	m := make(map[Code]Entry, len(catalogue))
+	for _, e := range catalogue {
+		m[e.Code] = e
+	}
+	return m
+}()
+
+var catalogue = [...]Entry{
+	{Code: CodeMalformedJSON, Status: 400, Retryable: false, Title: "The body is not one JSON value", About: "The body must be one JSON value in UTF-8, without duplicate keys and at most 100 levels deep. `errors[].pointer` names the place."},
+	{Code: CodeInvalidCursor, Status: 400, Retryable: false, Title: "The cursor is not one of ours", About: "Cursors are opaque and belong to the list that returned them. Start again without one."},
+	{Code: CodeInvalidParameter, Status: 400, Retryable: false, Title: "A parameter has the wrong form", About: "A path, query or header parameter cannot be parsed. `errors[]` names it."},
+	{Code: CodeInvalidHandle, Status: 400, Retryable: false, Title: "The handle is not one of ours", About: "Send the `handle` of the claim answer unchanged, to the execution it was given for."},
+	{Code: CodeUnauthenticated, Status: 401, Retryable: false, Title: "No valid token", About: "Send `Authorization: Bearer <token>`. An administrator makes one with `flowapi token create`."},
+	{Code: CodeForbidden, Status: 403, Retryable: false, Title: "The token's role does not allow this", About: "`required_role` names the role that does."},
+	{Code: CodeCrossOrigin, Status: 403, Retryable: false, Title: "A page of another origin may not call this server", About: "Call from the same origin, or allow the origin when the server is started."},
+	{Code: CodeNotFound, Status: 404, Retryable: false, Title: "There is no such resource", About: "`resource` names its kind. A resource of another namespace does not exist for this token."},
+	{Code: CodeMethodNotAllowed, Status: 405, Retryable: false, Title: "The resource has no such method", About: "The `Allow` header and `allowed` list the methods it has."},
+	{Code: CodeIllegalTransition, Status: 409, Retryable: false, Title: "The state does not allow this change", About: "`from` and `to` say what was tried. Read the resource and decide again."},
+	{Code: CodeAlreadyTerminal, Status: 409, Retryable: false, Title: "The resource has ended", About: "`status` says how. What has ended does not change any more."},
+	{Code: CodeNotTerminal, Status: 409, Retryable: false, Title: "The resource has not ended", About: "`status` says where it is. Only what has ended can be deleted: end or cancel it first."},
+	{Code: CodeCancelPending, Status: 409, Retryable: false, Title: "Cancellation was requested", About: "Only cancelling or failing is possible now."},
+	{Code: CodeOpenMembers, Status: 409, Retryable: false, Title: "Members of the flow are still open", About: "`count` says how many. Wait for them, or cancel or fail the flow."},
+	{Code: CodeStepTerminal, Status: 409, Retryable: false, Title: "The step has ended", About: "`status` says how. Repeat the observation with `force` to overwrite it."},
+	{Code: CodeDuplicateStep, Status: 409, Retryable: false, Title: "The flow has a step with this run_id", About: "Use PUT to observe it again."},
+	{Code: CodeAlreadyExists, Status: 409, Retryable: false, Title: "The id is taken by something else", About: "The same id was created with other content. Choose another id."},
+	{Code: CodeStaleLease, Status: 409, Retryable: false, Title: "The lease belongs to somebody else now", About: "The work was taken over. Stop working on it, and claim again."},
+	{Code: CodeLeaseExpired, Status: 409, Retryable: false, Title: "The lease has run out", About: "Nobody has taken the work over yet, but it is not yours any more. Stop, and claim again."},
+	{Code: CodeLeaseRevoked, Status: 409, Retryable: false, Title: "The lease was revoked", About: "An operator took the lease away. Stop, and claim again."},
+	{Code: CodeExecutionNotActive, Status: 409, Retryable: false, Title: "Nobody is working on the execution", About: "`lifecycle_phase`, `terminal_outcome` and `lease_epoch` say where it is."},
+	{Code: CodeIdempotencyInFlight, Status: 409, Retryable: true, Title: "The first request with this key is still running", About: "Repeat the request a moment later."},
+	{Code: CodeRevisionMismatch, Status: 412, Retryable: false, Title: "The resource has changed since you read it", About: "`expected`, `actual` and `changed` tell. Read it again and repeat with its ETag."},
+	{Code: CodePayloadTooLarge, Status: 413, Retryable: false, Title: "The body is too large", About: "`limit_bytes` is the limit of this route."},
+	{Code: CodeUnsupportedMediaType, Status: 415, Retryable: false, Title: "The body has a type that this route does not take", About: "Send `application/json`, or no Content-Type at all."},
+	{Code: CodeValidationFailed, Status: 422, Retryable: false, Title: "The request breaks the contract", About: "`errors[]` names each place: a missing or unknown field, a wrong type, a value out of bounds."},
+	{Code: CodeIdempotencyMismatch, Status: 422, Retryable: false, Title: "The key was used for another request", About: "An `Idempotency-Key` belongs to one method, path and body for 24 hours. Use a new key."},
+	{Code: CodeTimerOutOfRange, Status: 422, Retryable: false, Title: "The time is in the past or too far ahead", About: "Timers and deadlines lie in the future and within the horizon that `/v1/meta` names."},
+	{Code: CodeBadWaitCondition, Status: 422, Retryable: false, Title: "The wait condition is not well formed", About: "`errors[].pointer` names the part."},
+	{Code: CodeInvalidCapabilities, Status: 422, Retryable: false, Title: "The capabilities are not well formed", About: "At most 256 tokens and 4,096 bytes, none empty, without commas, spaces or control characters."},
+	{Code: CodeInvalidTagKey, Status: 422, Retryable: false, Title: "The tag's key is not well formed", About: "Keys look like `area.name`: lower-case letters, digits and underscores, with a dot inside."},
+	{Code: CodePreconditionRequired, Status: 428, Retryable: false, Title: "This change needs If-Match", About: "Read the resource and send its ETag as `If-Match`."},
+	{Code: CodeTooManyStreams, Status: 429, Retryable: true, Title: "Too many open streams", About: "Close some of this token's streams, or raise the server's limit."},
+	{Code: CodeRateLimited, Status: 429, Retryable: true, Title: "Too many requests", About: "Slow down; `Retry-After` says for how long."},
+	{Code: CodeInternal, Status: 500, Retryable: false, Title: "An error of ours", About: "The log has it under `request_id`. Please report it."},
+	{Code: CodeCorruptRecord, Status: 500, Retryable: false, Title: "A stored record cannot be read", About: "The log has it under `request_id`. Nothing was changed. Restore the record, or report it."},
+	{Code: CodeReactorLoop, Status: 500, Retryable: false, Title: "A change caused itself", About: "The change was rolled back. Please report it with `request_id`."},
+	{Code: CodeBusy, Status: 503, Retryable: true, Title: "The server is busy", About: "Nothing was changed. Repeat after `Retry-After`."},
+	{Code: CodeShuttingDown, Status: 503, Retryable: true, Title: "The server is shutting down", About: "Nothing was changed. Repeat after `Retry-After`, or at another replica."},
+	{Code: CodeUnavailable, Status: 503, Retryable: true, Title: "The database is not available", About: "Nothing was changed. Repeat after `Retry-After`."},
+}

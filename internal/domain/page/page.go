@@ -1,0 +1,75 @@
+// Package page holds the cursors of lists: where a list goes on, as an opaque string.
+package page
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/fault"
+)
+
+// Limits of a page.
+const (
+	DefaultLimit = 50
+	MaxLimit     = 500
+)
+
+// Page is a stretch of a list. Next is zero at the end of the list.
+type Page[T any] struct {
+	Items []T
+	Next  Cursor
+}
+
+// Cursor is the place of one row in a list ordered by (At, ID). The zero value is the list's beginning.
+type Cursor struct {
+	At int64 // the row's place: milliseconds, or a position
+	ID uuid.UUID
+}
+
+// IsZero says whether c is the beginning.
+func (c Cursor) IsZero() bool { return c == Cursor{} }
+
+// After returns the cursor behind a row that was made at the given time.
+func After(at time.Time, id uuid.UUID) Cursor { return Cursor{At: at.UnixMilli(), ID: id} }
+
+const (
+	version = 1
+	size    = 1 + 8 + 16
+)
+
+// String returns the opaque form, "" for the beginning.
+func (c Cursor) String() string {
+	if c.IsZero() {
+		return ""
+	}
+	b := make([]byte, 0, size)
+	b = append(b, version)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.At)) //nolint:gosec // the bits come back as they were
+	b = append(b, c.ID[:]...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Parse reads what String wrote. It returns CodeInvalidCursor.
+func Parse(s string) (Cursor, error) {
+	if s == "" {
+		return Cursor{}, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != size || b[0] != version {
+		f := fault.New(fault.CodeInvalidCursor, "The cursor is not one of this list's. Start again without one.")
+		f.Fields = []fault.Field{{In: fault.InQuery, Pointer: "cursor", Detail: "not a cursor", Code: fault.CodeInvalidCursor}}
+		return Cursor{}, f
+	}
+	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil //nolint:gosec // the bits come back as they were
+}
+
+// Of cuts rows, of which one more than limit was read, into a page.
+func Of[T any](rows []T, limit int, cursor func(T) Cursor) Page[T] {
+	if len(rows) <= limit {
+		return Page[T]{Items: rows}
+	}
+	return Page[T]{Items: rows[:limit], Next: cursor(rows[limit-1])}
+}

@@ -1,0 +1,44 @@
+// Package tag holds the rules for the tags that clients hang on resources.
+package tag
+
+import (
+	"regexp"
+
+	"github.com/flowapi/flowapi/internal/domain/fault"
+)
+
+// Instance is the tag whose value stands on every event of its resource, for subscribers to filter by.
+const Instance = "cairn.instance_id"
+
+// Limits on the tags of one resource.
+const (
+	MaxCount = 64
+	MaxValue = 1024
+)
+
+var key = regexp.MustCompile(`^[a-z][a-z0-9_]*\.[a-z0-9_][a-z0-9_.]*$`)
+
+// CheckKey refuses a key that does not look like "area.name". Dotted keys are flat names, not nested paths.
+func CheckKey(k, pointer string) error {
+	if len(k) <= 256 && key.MatchString(k) {
+		return nil
+	}
+	return fault.Invalid(fault.CodeInvalidTagKey, pointer, "The tag key %q must look like area.name: lower-case letters, digits and underscores, with a dot inside.", k)
+}
+
+// Check refuses a set of tags with a bad key, too many tags or a value that is too long. pointer is where the set stands in
+// the request.
+func Check(tags map[string]string, pointer string) error {
+	if len(tags) > MaxCount {
+		return fault.Invalid(fault.CodeValidationFailed, pointer, "There are %d tags; at most %d are kept.", len(tags), MaxCount)
+	}
+	for k, v := range tags {
+		if err := CheckKey(k, pointer+"/"+k); err != nil {
+			return err
+		}
+		if len(v) > MaxValue {
+			return fault.Invalid(fault.CodeValidationFailed, pointer+"/"+k, "The value of tag %s has %d bytes; at most %d are kept.", k, len(v), MaxValue)
+		}
+	}
+	return nil
+}

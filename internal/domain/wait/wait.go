@@ -1,0 +1,196 @@
+package wait
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/fault"
+)
+
+// OnTimeout is what becomes of the owner of a wait whose deadline passes.
+type OnTimeout string
+
+// What may become of it.
+const (
+	TimeoutResumes OnTimeout = "resume"
+	TimeoutFails   OnTimeout = "fail"
+	TimeoutCancels OnTimeout = "cancel"
+)
+
+// DefaultHorizon is how far ahead timers and deadlines may lie unless the configuration says otherwise.
+// reference: runs-and-taskflows.md B11.
+const DefaultHorizon = 30 * 24 * time.Hour
+
+// Request is a wait as a client asks for it.
+type Request struct {
+	Condition json.RawMessage
+	Deadline  time.Time // zero for none
+	OnTimeout OnTimeout // "" for fail
+}
+
+// Spec is a wait that was asked for: when it ends, and how.
+type Spec struct {
+	Condition Condition
+	Deadline  time.Time // zero for none
+	OnTimeout OnTimeout
+}
+
+// Parse returns what is asked for. pointer is where the request stands in the body. It returns CodeBadWaitCondition, and
+// CodeValidationFailed for an on_timeout that does not exist.
+func (r Request) Parse(pointer string) (Spec, error) {
+	c, err := Parse(r.Condition, pointer+"/condition")
+	if err != nil {
+		return Spec{}, err
+	}
+	s := Spec{Condition: c, Deadline: r.Deadline, OnTimeout: r.OnTimeout}
+	switch s.OnTimeout {
+	case "":
+		s.OnTimeout = TimeoutFails
+	case TimeoutResumes, TimeoutFails, TimeoutCancels:
+	default:
+		return Spec{}, fault.Invalid(fault.CodeValidationFailed, pointer+"/on_timeout", "on_timeout is one of resume, fail and cancel.")
+	}
+	return s, nil
+}
+
+// Check refuses, with CodeTimerOutOfRange, a timer or a deadline that does not lie after now and within the horizon.
+// reference: runs-and-taskflows.md B9 (guardrails).
+func (s Spec) Check(now time.Time, horizon time.Duration, pointer string) error {
+	check := func(at time.Time, pointer string) error {
+		if at.After(now) && !at.After(now.Add(horizon)) {
+			return nil
+		}
+		return fault.Invalid(fault.CodeTimerOutOfRange, pointer, "The time must be in the future, and not beyond the max horizon of %s.", span(horizon))
+	}
+	if err := s.Condition.checkTimers(pointer+"/condition", check); err != nil {
+		return err
+	}
+	if s.Deadline.IsZero() {
+		return nil
+	}
+	return check(s.Deadline, pointer+"/deadline")
+}
+
+func (c Condition) checkTimers(pointer string, check func(time.Time, string) error) error {
+	if c.Kind == Timer {
+		return check(c.At, pointer+"/at")
+	}
+	for i, part := range c.Of {
+		if err := part.checkTimers(fmt.Sprintf("%s/of/%d", pointer, i), check); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// span returns d in the unit in which a person thinks of it.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
+}
+
+// Equal says whether s and t ask for the same.
+func (s Spec) Equal(t Spec) bool {
+	return s.Condition.Equal(t.Condition) && s.Deadline.Equal(t.Deadline) && s.OnTimeout == t.OnTimeout
+}
+
+// Wait is one open wait. It belongs to a flow.
+type Wait struct {
+	ID        uuid.UUID
+	Namespace string
+	FlowID    uuid.UUID
+	Spec
+	Since       time.Time
+	Title       string  // what is waited for, in words, for people
+	RequestedBy string  //
+	Received    []Event // the events that have met a leaf, the first first
+}
+
+// Reason says what decided a wait.
+type Reason string
+
+// The reasons.
+const (
+	ByTimer         Reason = "timer"          // the condition holds since a time
+	ByExternalEvent Reason = "external_event" // the condition holds since an event
+	ByTimeout       Reason = "timeout"        // the deadline has passed
+	ByOwner         Reason = "owner"          // its owner wants to be called
+)
+
+// Outcome is how a wait was decided. A wait is decided once.
+type Outcome struct {
+	By       Reason
+	Received []Event // the events that met a leaf, the first first; the last one is the one that counts
+}
+
+// Event returns the last event that met a leaf of a condition that came to hold, nil without one.
+func (o *Outcome) Event() *Event {
+	if (o.By != ByTimer && o.By != ByExternalEvent) || len(o.Received) == 0 {
+		return nil
+	}
+	return &o.Received[len(o.Received)-1]
+}
+
+// Met returns the leaves that events have met.
+func (w *Wait) Met() Met {
+	var met Met
+	for i := range w.Received {
+		met |= w.Condition.Match(w.Received[i].Key())
+	}
+	return met
+}
+
+// DueAt is when time decides w, zero for never.
+func (w *Wait) DueAt() time.Time {
+	at, ok := w.Condition.HoldsFrom(w.Met())
+	if !ok || !w.Deadline.IsZero() && w.Deadline.Before(at) {
+		return w.Deadline
+	}
+	return at
+}
+
+// Deliver gives w an event. It returns w with it, and whether that met a leaf that no event had met before; if not, nothing
+// has changed.
+func (w Wait) Deliver(e Event) (Wait, bool) {
+	met := w.Met()
+	if w.Condition.Match(e.Key())&^met == 0 {
+		return w, false
+	}
+	w.Received = append(w.Received[:len(w.Received):len(w.Received)], e)
+	return w, true
+}
+
+// Decide says whether w is decided at a time, and how. The earlier of condition and deadline decides, however late it is
+// asked; the condition, when both come at once. reference: runs-and-taskflows.md B7.
+func (w *Wait) Decide(now time.Time) (Outcome, bool) {
+	from, holds := w.Condition.HoldsFrom(w.Met())
+	holds = holds && !from.After(now)
+	late := !w.Deadline.IsZero() && !w.Deadline.After(now)
+	switch {
+	case late && (!holds || w.Deadline.Before(from)):
+		return Outcome{By: ByTimeout, Received: w.Received}, true
+	case holds:
+		return Outcome{By: ByTimer, Received: w.Received}, true
+	}
+	return Outcome{}, false
+}
+
+// DecideBy is Decide at the moment in which an event has met a leaf: whoever comes first wins, so a deadline that has passed
+// does not count before it was acted on.
+func (w *Wait) DecideBy(now time.Time) (Outcome, bool) {
+	if !w.Condition.Satisfied(w.Met(), now) {
+		return Outcome{}, false
+	}
+	return Outcome{By: ByExternalEvent, Received: w.Received}, true
+}
+
+// Filter selects open waits that a person can answer. Empty fields select everything.
+type Filter struct {
+	FlowID uuid.UUID
+}

@@ -1,0 +1,152 @@
+// Package ask reads what the operations of all subjects may be asked: conditions on a revision, how long to wait, where a
+// list goes on. It also says in an answer what was understood.
+package ask
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/page"
+)
+
+// MaxWait bounds Prefer: wait=N.
+const MaxWait = 55 * time.Second
+
+// Or returns what p points to, or otherwise.
+func Or[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+// ETag returns the entity tag of a revision.
+func ETag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+
+// Expected returns the revision that a change depends on, nil when it depends on none: If-Match as "7" or W/"7" (proxies
+// weaken), or the query parameter revision. If-Match: * asks for any. It returns CodeInvalidParameter.
+func Expected(ifMatch *string, revision *int64) (*int64, error) {
+	if ifMatch == nil || strings.TrimSpace(*ifMatch) == "*" {
+		return revision, nil
+	}
+	n, ok := parseTag(*ifMatch)
+	if !ok {
+		f := fault.New(fault.CodeInvalidParameter, `If-Match must be the ETag of one revision, such as "7".`)
+		f.Fields = []fault.Field{{In: fault.InHeader, Pointer: "If-Match", Detail: "not an ETag of this server", Code: f.Code}}
+		return nil, f
+	}
+	return &n, nil
+}
+
+// Unchanged says whether the caller has the revision already, by its If-None-Match.
+func Unchanged(ifNoneMatch *string, revision int64) bool {
+	if ifNoneMatch == nil {
+		return false
+	}
+	for tag := range strings.SplitSeq(*ifNoneMatch, ",") {
+		if n, ok := parseTag(tag); ok && n == revision {
+			return true
+		}
+	}
+	return false
+}
+
+func parseTag(s string) (int64, bool) {
+	s = strings.TrimPrefix(strings.TrimSpace(s), "W/")
+	s, quoted := strings.CutPrefix(s, `"`)
+	s, ended := strings.CutSuffix(s, `"`)
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n >= 0 && quoted == ended
+}
+
+// Wait returns how long the caller is ready to wait (Prefer: wait=N), and what Preference-Applied says of it: nil when it
+// did not ask.
+func Wait(prefer *string) (time.Duration, *string) {
+	if prefer == nil {
+		return 0, nil
+	}
+	for part := range strings.FieldsFuncSeq(*prefer, func(r rune) bool { return r == ',' || r == ';' }) {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+			continue
+		}
+		n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+		if err != nil || n < 0 {
+			return 0, nil // a preference that is not understood is ignored: RFC 7240
+		}
+		n = min(n, int(MaxWait/time.Second))
+		return time.Duration(n) * time.Second, new("wait=" + strconv.Itoa(n))
+	}
+	return 0, nil
+}
+
+// Tag reads the query parameter tag=key:value.
+func Tag(tags []string) (key, value string, err error) {
+	switch {
+	case len(tags) == 0:
+		return "", "", nil
+	case len(tags) > 1:
+		return "", "", badTag("Lists are filtered by one tag at a time.")
+	}
+	key, value, ok := strings.Cut(tags[0], ":")
+	if !ok {
+		return "", "", badTag("The filter has the form tag=key:value.")
+	}
+	return key, value, nil
+}
+
+func badTag(detail string) error {
+	f := fault.New(fault.CodeValidationFailed, "%s", detail)
+	f.Fields = []fault.Field{{In: fault.InQuery, Pointer: "tag", Detail: detail, Code: f.Code}}
+	return f
+}
+
+// Limit returns how many rows a page may have.
+func Limit(limit *int) int { return Or(limit, page.DefaultLimit) }
+
+// Next returns a list's next_cursor and its Link header, both nil at the end.
+func Next(ctx context.Context, c page.Cursor) (cursor, header *string) {
+	if c.IsZero() {
+		return nil, nil
+	}
+	next := c.String()
+	return &next, link(ctx, "cursor", next)
+}
+
+// link returns the Link header for the request's own target with one parameter changed.
+func link(ctx context.Context, name, value string) *string {
+	target, err := url.Parse(call.From(ctx).Target)
+	if err != nil {
+		return nil
+	}
+	q := target.Query()
+	q.Set(name, value)
+	return new("<" + (&url.URL{Path: target.Path, RawQuery: q.Encode()}).String() + `>; rel="next"`)
+}
+
+// Text says whether the caller prefers plain text to JSON.
+func Text(ctx context.Context) bool {
+	accept := call.From(ctx).Accept
+	return strings.Contains(accept, "text/plain") && !strings.Contains(accept, "application/json")
+}
+
+// After returns the Link header of a list that goes on after an id.
+func After(ctx context.Context, id int64) *string {
+	return link(ctx, "after", strconv.FormatInt(id, 10))
+}
+
+// LastEventID reads the header that an EventSource sends when it connects again. It returns CodeInvalidCursor.
+func LastEventID(value string) (int64, error) {
+	id, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	if err != nil || id < 0 {
+		f := fault.New(fault.CodeInvalidCursor, "Last-Event-ID must be the id of an event.")
+		f.Fields = []fault.Field{{In: fault.InHeader, Pointer: "Last-Event-ID", Detail: "not an event id", Code: f.Code}}
+		return 0, f
+	}
+	return id, nil
+}

@@ -1,0 +1,128 @@
+package executions
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
+)
+
+// body returns e as clients see it.
+func body(e *execution.Execution) oapi.Execution {
+	out := oapi.Execution{
+		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: idOrNull(e.FlowID), Key: textOrNull(e.Key),
+		Priority: int32(e.Priority), PublicState: oapi.PublicState(e.Public()), StateVector: vector(e),
+		BlockingReason: oapi.BlockingReason(e.Blocking), BlockingDetail: e.BlockingDetail,
+		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: oapi.Document(e.Policy),
+		RequiredCapabilities: list(e.Required), Tags: tags(e.Tags), Revision: e.Revision,
+		TotalAttemptCount: int32(e.Attempts), RetryCount: int32(e.Retries), ReplayCount: int32(e.Replays), LeaseReclaimCount: int32(e.Reclaims),
+		DelayUntil: timeOrNull(e.DelayUntil), DeadlineAt: timeOrNull(e.DeadlineAt), CreatedAt: wire.Time(e.CreatedAt),
+		StartedAt: timeOrNull(e.StartedAt), CompletedAt: timeOrNull(e.CompletedAt),
+		BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{},
+	}
+	if e.AttemptIndex != execution.NoAttempt {
+		out.CurrentAttemptIndex = new(int32(e.AttemptIndex))
+	}
+	if e.Ownership == execution.Leased {
+		out.CurrentLease = &oapi.CurrentLease{LeaseID: e.Lease.ID, LeaseEpoch: e.Lease.Epoch, WorkerID: e.Lease.WorkerID,
+			WorkerInstanceID: e.Lease.InstanceID, AcquiredAt: wire.Time(e.Lease.AcquiredAt), ExpiresAt: wire.Time(e.Lease.ExpiresAt)}
+	}
+	if p := e.Progress; p != nil {
+		out.Progress = oapi.Progress{Message: p.Message, At: timeOrNull(p.At)}
+		if p.Pct != nil {
+			out.Progress.Pct = new(int32(*p.Pct))
+		}
+	}
+	out.Failure = failure(e.Failure)
+	if c := e.Cancellation; c != nil {
+		out.Cancellation = &oapi.ExecutionCancellation{Reason: c.Reason, Actor: c.Actor, RequestedAt: wire.Time(c.RequestedAt)}
+	}
+	return out
+}
+
+func vector(e *execution.Execution) oapi.StateVector {
+	return oapi.StateVector{
+		LifecyclePhase: oapi.LifecyclePhase(e.Lifecycle), OwnershipState: oapi.OwnershipState(e.Ownership),
+		EligibilityState: oapi.EligibilityState(e.Eligibility), BlockingReason: oapi.BlockingReason(e.Blocking),
+		TerminalOutcome: oapi.TerminalOutcome(e.Outcome), AttemptState: oapi.AttemptState(e.Attempt), PublicState: oapi.PublicState(e.Public()),
+	}
+}
+
+func failure(f *execution.Failure) *oapi.ExecutionFailure {
+	if f == nil {
+		return nil
+	}
+	return &oapi.ExecutionFailure{Reason: f.Reason, Category: textOrNull(f.Category)}
+}
+
+func attempt(a execution.Attempt) oapi.Attempt {
+	out := oapi.Attempt{
+		AttemptIndex: int32(a.Index), AttemptType: oapi.AttemptType(a.Type), State: oapi.AttemptLifecycle(a.Stage), WorkerID: a.WorkerID,
+		WorkerInstanceID: a.InstanceID, LeaseEpoch: a.LeaseEpoch, StartedAt: timeOrNull(a.StartedAt), EndedAt: timeOrNull(a.EndedAt),
+		Failure: failure(a.Failure), ReclaimReason: textOrNull(a.ReclaimReason),
+	}
+	if a.Previous != nil {
+		out.PreviousAttemptIndex = new(int32(*a.Previous))
+	}
+	return out
+}
+
+// document returns bytes as a JSON document: themselves, or a string in base64.
+func document(b []byte, encoding execution.Encoding) oapi.Document {
+	if b == nil || encoding == execution.EncodingJSON {
+		return oapi.Document(b)
+	}
+	quoted := make([]byte, 0, base64.StdEncoding.EncodedLen(len(b))+2)
+	quoted = append(quoted, '"')
+	quoted = base64.StdEncoding.AppendEncode(quoted, b)
+	return append(quoted, '"')
+}
+
+// value returns a JSON document as what is stored, nil when there is none.
+func value(doc json.RawMessage) *execution.Value {
+	if doc == nil {
+		return nil
+	}
+	return &execution.Value{Bytes: bytes.TrimSpace(doc), Encoding: execution.EncodingJSON}
+}
+
+func timeOrNull(t time.Time) *wire.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(wire.Time(t))
+}
+
+func idOrNull(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+func textOrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func list(c execution.Capabilities) []string {
+	if c == nil {
+		return []string{}
+	}
+	return c
+}
+
+func tags(t map[string]string) oapi.Tags {
+	if t == nil {
+		return oapi.Tags{}
+	}
+	return t
+}

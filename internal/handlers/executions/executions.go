@@ -1,0 +1,239 @@
+// Package executions holds the operations on executions: those of their owners, and those of the workers. They translate
+// and call; what is allowed is decided by the machine in domain/execution.
+package executions
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
+	"github.com/flowapi/flowapi/internal/handlers/ask"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+)
+
+// Executions is the store of executions.
+type Executions interface {
+	Create(ctx context.Context, in execution.Create) (execution.Created, error)
+	CreateMany(ctx context.Context, in []execution.Item[execution.Create], atomic bool) ([]execution.Item[execution.Created], error)
+	Execution(ctx context.Context, id uuid.UUID) (execution.Execution, error)
+	Executions(ctx context.Context, f execution.Filter, after page.Cursor, limit int) (page.Page[execution.Execution], error)
+	Result(ctx context.Context, id uuid.UUID) (v execution.Value, revision int64, err error)
+	Attempts(ctx context.Context, id uuid.UUID, after page.Cursor, limit int) (page.Page[execution.Attempt], error)
+	Claim(ctx context.Context, req execution.ClaimRequest) ([]execution.Claim, error)
+	RetryAfter() *int
+	Renew(ctx context.Context, f execution.Fence, ttl time.Duration) (execution.Report, error)
+	Progress(ctx context.Context, f execution.Fence, pct *int, message *string) (execution.Report, error)
+	Complete(ctx context.Context, f execution.Fence, result *execution.Value) (execution.Report, error)
+	Fail(ctx context.Context, f execution.Fence, failure execution.Failure, retryAfter *time.Duration) (execution.Report, error)
+	Release(ctx context.Context, f execution.Fence) (execution.Report, error)
+	End(ctx context.Context, items []execution.Ending) ([]execution.Item[execution.Report], error)
+}
+
+// Handlers are the operations on executions.
+type Handlers struct {
+	Executions Executions
+}
+
+// CreateExecution handles POST /v1/executions.
+func (h *Handlers) CreateExecution(ctx context.Context, req oapi.CreateExecutionRequestObject) (oapi.CreateExecutionResponseObject, error) {
+	in, err := creation(*req.Body)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Write(ctx, func(ctx context.Context) (execution.Created, error) {
+		return h.Executions.Create(ctx, in)
+	}, func(made execution.Created) oapi.CreateExecutionResponseObject {
+		if made.Existing {
+			return oapi.CreateExecution200JSONResponse{ExecutionOKJSONResponse: existing(made)}
+		}
+		return oapi.CreateExecution201JSONResponse{ExecutionCreatedJSONResponse: created(made)}
+	}, oapi.CreateExecutionResponseObject.VisitCreateExecutionResponse)
+}
+
+// CreateExecutionFromOctets handles POST /v1/executions/octets.
+func (h *Handlers) CreateExecutionFromOctets(ctx context.Context, req oapi.CreateExecutionFromOctetsRequestObject) (oapi.CreateExecutionFromOctetsResponseObject, error) {
+	payload, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	in := execution.Create{
+		ID: ask.Or(req.Params.ID, uuid.Nil), Lane: req.Params.Lane, Kind: ask.Or(req.Params.Kind, ""), Priority: int(ask.Or(req.Params.Priority, 0)),
+		Payload: &execution.Value{Bytes: payload, Encoding: execution.EncodingBase64},
+	}
+	return answer.Write(ctx, func(ctx context.Context) (execution.Created, error) {
+		return h.Executions.Create(ctx, in)
+	}, func(made execution.Created) oapi.CreateExecutionFromOctetsResponseObject {
+		if made.Existing {
+			return oapi.CreateExecutionFromOctets200JSONResponse{ExecutionOKJSONResponse: existing(made)}
+		}
+		return oapi.CreateExecutionFromOctets201JSONResponse{ExecutionCreatedJSONResponse: created(made)}
+	}, oapi.CreateExecutionFromOctetsResponseObject.VisitCreateExecutionFromOctetsResponse)
+}
+
+func created(made execution.Created) oapi.ExecutionCreatedJSONResponse {
+	return oapi.ExecutionCreatedJSONResponse{Body: body(&made.Execution), Headers: oapi.ExecutionCreatedResponseHeaders{
+		ETag: ask.ETag(made.Execution.Revision), Location: "/v1/executions/" + made.Execution.ID.String()}}
+}
+
+func existing(made execution.Created) oapi.ExecutionOKJSONResponse {
+	return oapi.ExecutionOKJSONResponse{Body: body(&made.Execution), Headers: oapi.ExecutionOKResponseHeaders{
+		ETag: ask.ETag(made.Execution.Revision), IdempotentReplay: new(true)}}
+}
+
+// CreateExecutions handles POST /v1/executions/batch.
+func (h *Handlers) CreateExecutions(ctx context.Context, req oapi.CreateExecutionsRequestObject) (oapi.CreateExecutionsResponseObject, error) {
+	in := make([]execution.Item[execution.Create], len(req.Body.Executions))
+	for i, item := range req.Body.Executions {
+		in[i].Value, in[i].Err = creation(item)
+	}
+	return answer.Write(ctx, func(ctx context.Context) ([]execution.Item[execution.Created], error) {
+		return h.Executions.CreateMany(ctx, in, ask.Or(req.Params.Atomic, false))
+	}, func(made []execution.Item[execution.Created]) oapi.CreateExecutionsResponseObject {
+		items := make([]oapi.CreatedExecution, len(made))
+		for i := range made {
+			if made[i].Err != nil {
+				items[i].Problem = new(answer.Item(ctx, "/v1/executions/batch", made[i].Err))
+				continue
+			}
+			items[i].Execution = new(body(&made[i].Value.Execution))
+		}
+		return oapi.CreateExecutions201JSONResponse{Body: oapi.CreatedExecutions{Items: items}}
+	}, oapi.CreateExecutionsResponseObject.VisitCreateExecutionsResponse)
+}
+
+// creation returns what a request asks to create.
+func creation(in oapi.CreateExecution) (execution.Create, error) {
+	out := execution.Create{
+		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), FlowID: ask.Or(in.FlowID, uuid.Nil), Key: ask.Or(in.Key, ""),
+		Priority: int(ask.Or(in.Priority, 0)), Payload: value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
+		Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond, IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
+	}
+	if in.DelayUntil != nil {
+		out.DelayUntil = in.DelayUntil.Time()
+	}
+	if in.DeadlineAt != nil {
+		out.DeadlineAt = in.DeadlineAt.Time()
+	}
+	switch {
+	case in.DelayUntil != nil && in.DelayMs != nil:
+		return out, fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
+	case in.Key != nil && in.FlowID == nil:
+		return out, fault.Invalid(fault.CodeValidationFailed, "/key", "A key names a member of a flow: give flow_id, too.")
+	case len(in.BudgetIds) > 0:
+		return out, fault.NotFound("budget", in.BudgetIds[0])
+	case len(in.QuotaPolicyIds) > 0:
+		return out, fault.NotFound("quota", in.QuotaPolicyIds[0])
+	}
+	return out, nil
+}
+
+// GetExecution handles GET /v1/executions/{execution_id}.
+func (h *Handlers) GetExecution(ctx context.Context, req oapi.GetExecutionRequestObject) (oapi.GetExecutionResponseObject, error) {
+	e, err := h.Executions.Execution(ctx, req.ExecutionID)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Unchanged(req.Params.IfNoneMatch, e.Revision) {
+		return oapi.GetExecution304Response{Headers: oapi.NotModifiedResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
+	}
+	return oapi.GetExecution200JSONResponse{ExecutionOKJSONResponse: oapi.ExecutionOKJSONResponse{
+		Body: body(&e), Headers: oapi.ExecutionOKResponseHeaders{ETag: ask.ETag(e.Revision)}}}, nil
+}
+
+// ListExecutions handles GET /v1/executions.
+func (h *Handlers) ListExecutions(ctx context.Context, req oapi.ListExecutionsRequestObject) (oapi.ListExecutionsResponseObject, error) {
+	p := req.Params
+	after, err := page.Parse(ask.Or(p.Cursor, ""))
+	if err != nil {
+		return nil, err
+	}
+	filter := execution.Filter{Lane: ask.Or(p.Lane, ""), State: execution.Public(ask.Or(p.PublicState, "")), FlowID: ask.Or(p.FlowID, uuid.Nil),
+		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, "")}
+	if filter.TagKey, filter.TagValue, err = ask.Tag(p.Tag); err != nil {
+		return nil, err
+	}
+	found, err := h.Executions.Executions(ctx, filter, after, ask.Limit(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]oapi.Execution, len(found.Items))
+	for i := range found.Items {
+		items[i] = body(&found.Items[i])
+	}
+	next, link := ask.Next(ctx, found.Next)
+	return oapi.ListExecutions200JSONResponse{Body: oapi.ExecutionList{Items: items, NextCursor: next},
+		Headers: oapi.ListExecutions200ResponseHeaders{Link: link}}, nil
+}
+
+// GetExecutionState handles GET /v1/executions/{execution_id}/state.
+func (h *Handlers) GetExecutionState(ctx context.Context, req oapi.GetExecutionStateRequestObject) (oapi.GetExecutionStateResponseObject, error) {
+	e, err := h.Executions.Execution(ctx, req.ExecutionID)
+	if err != nil {
+		return nil, err
+	}
+	return oapi.GetExecutionState200JSONResponse{Body: oapi.ExecutionState{PublicState: oapi.PublicState(e.Public()), StateVector: vector(&e)},
+		Headers: oapi.GetExecutionState200ResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
+}
+
+// GetExecutionContext handles GET /v1/executions/{execution_id}/context.
+func (h *Handlers) GetExecutionContext(ctx context.Context, req oapi.GetExecutionContextRequestObject) (oapi.GetExecutionContextResponseObject, error) {
+	e, err := h.Executions.Execution(ctx, req.ExecutionID)
+	if err != nil {
+		return nil, err
+	}
+	return oapi.GetExecutionContext200JSONResponse(oapi.ExecutionContext{Kind: e.Kind, Tags: tags(e.Tags),
+		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding)}), nil
+}
+
+// GetExecutionPayload handles GET /v1/executions/{execution_id}/payload: the stored value itself.
+func (h *Handlers) GetExecutionPayload(ctx context.Context, req oapi.GetExecutionPayloadRequestObject) (oapi.GetExecutionPayloadResponseObject, error) {
+	e, err := h.Executions.Execution(ctx, req.ExecutionID)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Payload == nil:
+		return nil, fault.New(fault.CodeNotFound, "Execution %s has no payload.", e.ID).With("resource", "payload")
+	case e.PayloadEncoding == execution.EncodingBase64:
+		return oapi.GetExecutionPayload200ApplicationOctetStreamResponse{Body: bytes.NewReader(e.Payload), ContentLength: int64(len(e.Payload)),
+			Headers: oapi.GetExecutionPayload200ResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
+	}
+	return oapi.GetExecutionPayload200JSONResponse{Body: e.Payload, Headers: oapi.GetExecutionPayload200ResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
+}
+
+// GetExecutionResult handles GET /v1/executions/{execution_id}/result: the stored value itself.
+func (h *Handlers) GetExecutionResult(ctx context.Context, req oapi.GetExecutionResultRequestObject) (oapi.GetExecutionResultResponseObject, error) {
+	v, revision, err := h.Executions.Result(ctx, req.ExecutionID)
+	if err != nil {
+		return nil, err
+	}
+	headers := oapi.GetExecutionResult200ResponseHeaders{ETag: ask.ETag(revision)}
+	if v.Encoding == execution.EncodingBase64 {
+		return oapi.GetExecutionResult200ApplicationOctetStreamResponse{Body: bytes.NewReader(v.Bytes), ContentLength: int64(len(v.Bytes)), Headers: headers}, nil
+	}
+	return oapi.GetExecutionResult200JSONResponse{Body: v.Bytes, Headers: headers}, nil
+}
+
+// ListAttempts handles GET /v1/executions/{execution_id}/attempts.
+func (h *Handlers) ListAttempts(ctx context.Context, req oapi.ListAttemptsRequestObject) (oapi.ListAttemptsResponseObject, error) {
+	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Executions.Attempts(ctx, req.ExecutionID, after, ask.Limit(req.Params.Limit))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]oapi.Attempt, len(found.Items))
+	for i, a := range found.Items {
+		items[i] = attempt(a)
+	}
+	next, link := ask.Next(ctx, found.Next)
+	return oapi.ListAttempts200JSONResponse{Body: oapi.AttemptList{Items: items, NextCursor: next}, Headers: oapi.ListAttempts200ResponseHeaders{Link: link}}, nil
+}

@@ -1,0 +1,53 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/flowapi/flowapi/internal/call"
+)
+
+// gate is the one middleware between chi's match and the generated code: it finds the operation, asks who is calling,
+// holds the request to the contract, and puts the call into the context.
+type gate struct {
+	problems
+	operations map[routeKey]*operation
+	auth       Authenticator
+	validator  *validator
+}
+
+func (g *gate) middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, err := g.admit(w, r)
+		if err != nil {
+			g.write(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admit returns r with its call in the context, or r as it is and why it may not pass.
+func (g *gate) admit(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
+	op, ok := g.operations[routeKey{routeMethod(r), r.Pattern}]
+	if !ok {
+		return r, fmt.Errorf("%s %s is routed, but not in the contract", r.Method, r.Pattern)
+	}
+	x := exchangeOf(r)
+	x.operation = op
+	c, err := authenticate(r, op, g.auth)
+	c.RequestID, c.TraceID = x.id, x.trace
+	c.Target, c.Accept = r.URL.RequestURI(), r.Header.Get("Accept")
+	x.caller = c
+	if err != nil {
+		return r, err
+	}
+	body, err := g.validator.check(w, r, op)
+	if err != nil {
+		return r, err
+	}
+	if c.Key, err = idempotencyOf(r, body); err != nil {
+		return r, err
+	}
+	return r.WithContext(call.With(r.Context(), c)), nil
+}

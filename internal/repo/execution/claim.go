@@ -1,0 +1,190 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/hub"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// claimPoll is how often a waiting claim looks again although nobody woke it: work may have been left by another process.
+const claimPoll = 5 * time.Second
+
+// errNoWork rolls a claim back that found nothing: an answer without an effect is not kept under its Idempotency-Key.
+var errNoWork = errors.New("no work")
+
+// Claim gives up to Max claimable executions of some lanes to a worker, the best first: priority, then age, then id. Without
+// work it waits, and returns none when the time is over, the caller is gone, or the server shuts down.
+// reference: executions.md 2.2; model.md "Execution".
+func (r *Repo) Claim(ctx context.Context, req execution.ClaimRequest) ([]execution.Claim, error) {
+	claims, err := r.tryClaim(ctx, req)
+	if err != nil || len(claims) > 0 || req.Wait <= 0 {
+		return claims, err
+	}
+	keys := make([]string, len(req.Lanes))
+	for i, lane := range req.Lanes {
+		keys[i] = waitKey(call.From(ctx).Namespace, lane)
+	}
+	waiter := r.store.Hub().Wait(keys, func(need string) bool { return req.Capabilities.Cover(execution.ParseCapabilities(need)) })
+	defer waiter.Stop()
+	deadline := time.NewTimer(req.Wait)
+	defer deadline.Stop()
+	poll := time.NewTicker(claimPoll)
+	defer poll.Stop()
+	for { // armed before looking: whatever comes later wakes us
+		if claims, err = r.tryClaim(ctx, req); err != nil || len(claims) > 0 {
+			waiter.Stop(kindsOf(claims)...)
+			return claims, err
+		}
+		select {
+		case _, open := <-waiter.C():
+			if !open {
+				return nil, nil
+			}
+		case <-poll.C:
+		case <-deadline.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		waiter.Rearm()
+	}
+}
+
+// kindsOf names the work that was taken, for the hub.
+func kindsOf(claims []execution.Claim) []hub.Kind {
+	kinds := make([]hub.Kind, len(claims))
+	for i := range claims {
+		e := &claims[i].Execution
+		kinds[i] = hub.Kind{Key: waitKey(e.Namespace, e.Lane), Need: e.Required.String()}
+	}
+	return kinds
+}
+
+// tryClaim claims what is there now.
+func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) ([]execution.Claim, error) {
+	claims, err := store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Claim) error {
+		taken, cause := 0, error(nil)
+		*out, taken, cause = r.claim(tx, req)
+		if cause == nil && taken == 0 {
+			cause = errNoWork
+		}
+		tx.Refer(claimRefs(*out))
+		return cause
+	}, store.Reload(r.reloadClaims))
+	if errors.Is(err, errNoWork) {
+		return nil, nil
+	}
+	return claims, err
+}
+
+// claim takes the best executions. taken also counts those that ended because they were taken over too often.
+func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []execution.Claim, taken int, err error) {
+	open, err := r.buckets.open(tx, tx.Call.Namespace, req.Lanes, req.Capabilities)
+	if err != nil {
+		return nil, 0, fmt.Errorf("claim buckets: %w", err)
+	}
+	for len(claims) < req.Max {
+		found, err := best(tx, open, req.Max-len(claims), req.Reclaim)
+		if err != nil || len(found) == 0 {
+			return claims, taken, err
+		}
+		for i := range found {
+			c, kind, err := found[i].Claim(execution.Claimant{WorkerID: req.WorkerID, InstanceID: req.InstanceID, TTL: req.TTL,
+				LeaseID: uuid.New(), AttemptID: uuid.New()}, tx.Now())
+			if err != nil {
+				return nil, 0, err
+			}
+			if err := r.save(tx, &found[i], c); err != nil {
+				return nil, 0, err
+			}
+			taken++
+			if kind != "" {
+				claims = append(claims, execution.Claim{Execution: c.Execution, Kind: kind})
+			}
+		}
+	}
+	return claims, taken, nil
+}
+
+// best locks and returns the n best executions of some buckets that nobody else is taking.
+func best(tx *store.Tx, open []int64, n int, reclaim bool) ([]execution.Execution, error) {
+	ranked, err := heads(tx, open, n)
+	if err != nil {
+		return nil, fmt.Errorf("rank claim buckets: %w", err)
+	}
+	query := "SELECT " + columns + " FROM executions WHERE claim_bucket = ?"
+	if !reclaim {
+		query += " AND lifecycle_phase = 'runnable'"
+	}
+	query += " ORDER BY priority DESC, created_at, id LIMIT ?" + tx.SkipLocked()
+	var all []execution.Execution
+	for _, bucket := range ranked {
+		var rows []row
+		if err := tx.Select(&rows, query, bucket, n); err != nil {
+			return nil, fmt.Errorf("read claim bucket %d: %w", bucket, err)
+		}
+		list, err := executionsOf(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	if len(ranked) > 1 {
+		slices.SortFunc(all, func(a, b execution.Execution) int { return order(&a, &b) })
+	}
+	return all[:min(n, len(all))], nil
+}
+
+// claimRef is what a claim is rendered from again.
+type claimRef struct {
+	ID    uuid.UUID           `json:"id"`
+	Epoch int64               `json:"epoch"`
+	Kind  execution.ClaimKind `json:"kind"`
+}
+
+func claimRefs(claims []execution.Claim) []claimRef {
+	refs := make([]claimRef, len(claims))
+	for i := range claims {
+		refs[i] = claimRef{claims[i].Execution.ID, claims[i].Execution.Lease.Epoch, claims[i].Kind}
+	}
+	return refs
+}
+
+// reloadClaims returns those of earlier claims whose handles are still good.
+func (r *Repo) reloadClaims(ctx context.Context, ref []byte) ([]execution.Claim, error) {
+	var refs []claimRef
+	if err := json.Unmarshal(ref, &refs); err != nil {
+		return nil, store.Corrupt("idempotency key", "", err)
+	}
+	var claims []execution.Claim
+	for _, old := range refs {
+		e, err := r.Execution(ctx, old.ID)
+		if err != nil && !refusal(err) {
+			return nil, err
+		}
+		if err == nil && e.Lease.Epoch == old.Epoch && e.Ownership == execution.Leased {
+			claims = append(claims, execution.Claim{Execution: e, Kind: old.Kind})
+		}
+	}
+	return claims, nil
+}
+
+// RetryAfter says in how many seconds a worker without work may ask again: nil for when it likes.
+func (r *Repo) RetryAfter() *int {
+	select {
+	case <-r.store.Hub().Done():
+		return new(1) // shutting down
+	default:
+		return nil
+	}
+}

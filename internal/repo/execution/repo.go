@@ -1,0 +1,184 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Loop is the name of the sweep over executions that are due.
+const Loop = "executions"
+
+var errIllegal = errors.New("the state vector is not a legal one")
+
+// Repo is the store of executions.
+type Repo struct {
+	store   *store.Store
+	flows   Flows
+	buckets buckets
+}
+
+// Flows is what executions need to know of the flow that they are created in.
+type Flows interface {
+	// Join adds a member to a flow and says whether the flow has been started. It returns CodeNotFound and
+	// CodeAlreadyTerminal.
+	Join(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
+}
+
+// New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.
+func New(s *store.Store) *Repo { return &Repo{store: s, buckets: newBuckets()} }
+
+// Attach sets whom to ask about flows.
+func (r *Repo) Attach(flows Flows) { r.flows = flows }
+
+// Execution returns one execution of the caller's namespace. It returns CodeNotFound.
+func (r *Repo) Execution(ctx context.Context, id uuid.UUID) (execution.Execution, error) {
+	var e execution.Execution
+	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
+		e, err = find(q, call.From(ctx).Namespace, id, "")
+		return err
+	})
+	return e, err
+}
+
+// State returns an execution as a transaction sees it, of whatever namespace. It returns CodeNotFound.
+func (r *Repo) State(tx *store.Tx, id uuid.UUID) (execution.Execution, error) {
+	return find(&tx.Queries, tx.Call.Namespace, id, "")
+}
+
+func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (execution.Execution, error) {
+	var found row
+	err := q.Get(&found, selectByID+lock, store.ID(id))
+	if store.NotFound(err) || err == nil && found.Namespace != namespace {
+		return execution.Execution{}, fault.NotFound("execution", id)
+	}
+	if err != nil {
+		return execution.Execution{}, fmt.Errorf("read execution %s: %w", id, err)
+	}
+	return found.execution()
+}
+
+// Executions lists the executions of the caller's namespace, newest first.
+func (r *Repo) Executions(ctx context.Context, f execution.Filter, after page.Cursor, limit int) (page.Page[execution.Execution], error) {
+	var list []execution.Execution
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
+		and := func(condition string, present bool, values ...any) {
+			if present {
+				where += " AND " + condition
+				args = append(args, values...)
+			}
+		}
+		and("lane = ?", f.Lane != "", f.Lane)
+		and("public_state = ?", f.State != "", string(f.State))
+		and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
+		and("kind = ?", f.Kind != "", f.Kind)
+		and(q.Tag("tags")+" = ?", f.TagKey != "", f.TagKey, f.TagValue)
+		and("worker_id = ? AND ownership_state = 'leased'", f.Worker != "", f.Worker)
+		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		var rows []row
+		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		if err != nil {
+			return fmt.Errorf("list executions: %w", err)
+		}
+		list, err = executionsOf(rows)
+		return err
+	})
+	return page.Of(list, limit, func(e execution.Execution) page.Cursor { return page.After(e.CreatedAt, e.ID) }), err
+}
+
+type resultRow struct {
+	Namespace string     `db:"namespace"`
+	Revision  int64      `db:"revision"`
+	Result    []byte     `db:"result"`
+	Encoding  store.Text `db:"result_encoding"`
+}
+
+// Result returns what an execution was completed with, and its revision. It returns CodeNotFound, also while there is no
+// result.
+func (r *Repo) Result(ctx context.Context, id uuid.UUID) (v execution.Value, revision int64, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) (err error) {
+		v, revision, err = result(q, call.From(ctx).Namespace, id)
+		return err
+	})
+	return v, revision, err
+}
+
+// ResultIn is Result in a transaction.
+func (*Repo) ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error) {
+	v, _, err := result(&tx.Queries, tx.Call.Namespace, id)
+	return v, err
+}
+
+func result(q *store.Queries, namespace string, id uuid.UUID) (execution.Value, int64, error) {
+	var found resultRow
+	err := q.Get(&found, "SELECT namespace, revision, result, result_encoding FROM executions WHERE id = ?", store.ID(id))
+	switch {
+	case store.NotFound(err) || err == nil && found.Namespace != namespace:
+		return execution.Value{}, 0, fault.NotFound("execution", id)
+	case err != nil:
+		return execution.Value{}, 0, fmt.Errorf("read result of %s: %w", id, err)
+	case found.Encoding == "":
+		return execution.Value{}, 0, fault.New(fault.CodeNotFound, "Execution %s has no result.", id).With("resource", "result")
+	}
+	return execution.Value{Bytes: found.Result, Encoding: execution.Encoding(found.Encoding)}, found.Revision, nil
+}
+
+type attemptRow struct {
+	Index      int          `db:"attempt_index"`
+	Type       string       `db:"attempt_type"`
+	Stage      string       `db:"state"`
+	WorkerID   string       `db:"worker_id"`
+	InstanceID string       `db:"worker_instance_id"`
+	LeaseEpoch int64        `db:"lease_epoch"`
+	StartedAt  store.Millis `db:"started_at"`
+	EndedAt    store.Millis `db:"ended_at"`
+	Failure    store.JSON   `db:"failure"`
+	Reclaim    store.Text   `db:"reclaim_reason"`
+	Previous   *int         `db:"previous_attempt_index"`
+}
+
+// Attempts lists the attempts at an execution, the first first. It returns CodeNotFound.
+func (r *Repo) Attempts(ctx context.Context, id uuid.UUID, after page.Cursor, limit int) (page.Page[execution.Attempt], error) {
+	var list []execution.Attempt
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		if _, err := find(q, call.From(ctx).Namespace, id, ""); err != nil {
+			return err
+		}
+		var rows []attemptRow
+		err := q.Select(&rows, `SELECT attempt_index, attempt_type, state, worker_id, worker_instance_id, lease_epoch, started_at, ended_at,
+			failure, reclaim_reason, previous_attempt_index FROM attempts WHERE execution_id = ? AND attempt_index >= ?
+			ORDER BY attempt_index LIMIT ?`, store.ID(id), after.At, limit+1)
+		if err != nil {
+			return fmt.Errorf("read attempts of %s: %w", id, err)
+		}
+		list = make([]execution.Attempt, len(rows))
+		for i, a := range rows {
+			if list[i], err = a.attempt(); err != nil {
+				return store.Corrupt("attempt of execution", id, err)
+			}
+		}
+		return nil
+	})
+	return page.Of(list, limit, func(a execution.Attempt) page.Cursor { return page.Cursor{At: int64(a.Index) + 1, ID: id} }), err
+}
+
+func (a *attemptRow) attempt() (execution.Attempt, error) {
+	out := execution.Attempt{Index: a.Index, Type: execution.AttemptType(a.Type), Stage: execution.Stage(a.Stage), WorkerID: a.WorkerID,
+		InstanceID: a.InstanceID, LeaseEpoch: a.LeaseEpoch, StartedAt: time.Time(a.StartedAt), EndedAt: time.Time(a.EndedAt),
+		ReclaimReason: string(a.Reclaim), Previous: a.Previous}
+	var err error
+	if a.Failure != nil {
+		out.Failure, err = failureOf(a.Failure)
+	}
+	return out, err
+}

@@ -1,0 +1,178 @@
+// Package execution keeps executions: rows, queries and transactions of one subject. Every method that changes something
+// is one transaction; what it decides is decided by the machine in domain/execution.
+package execution
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/tag"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// row is a stored execution. The columns of fixed never change after the insert, those of moving do.
+type row struct {
+	ID              store.ID     `db:"id"`
+	Namespace       string       `db:"namespace"`
+	Lane            string       `db:"lane"`
+	Kind            string       `db:"kind"`
+	FlowID          store.ID     `db:"flow_id"`
+	Key             store.Text   `db:"key"`
+	Payload         []byte       `db:"payload"`
+	PayloadEncoding string       `db:"payload_encoding"`
+	Policy          store.JSON   `db:"policy"`
+	Required        string       `db:"required_capabilities"`
+	Creator         string       `db:"creator"`
+	CreatedAt       store.Millis `db:"created_at"`
+
+	Priority         int          `db:"priority"`
+	Revision         int64        `db:"revision"`
+	Lifecycle        string       `db:"lifecycle_phase"`
+	Ownership        string       `db:"ownership_state"`
+	Eligibility      string       `db:"eligibility_state"`
+	Blocking         string       `db:"blocking_reason"`
+	Outcome          string       `db:"terminal_outcome"`
+	Attempt          string       `db:"attempt_state"`
+	Public           string       `db:"public_state"`
+	BlockingDetail   store.Text   `db:"blocking_detail"`
+	Tags             store.JSON   `db:"tags"`
+	InstanceTag      store.Text   `db:"instance_tag"`
+	StartedAt        store.Millis `db:"started_at"`
+	CompletedAt      store.Millis `db:"completed_at"`
+	DelayUntil       store.Millis `db:"delay_until"`
+	DeadlineAt       store.Millis `db:"deadline_at"`
+	AttemptTimeoutAt store.Millis `db:"attempt_timeout_at"`
+	DueAt            store.Millis `db:"due_at"`
+	AttemptIndex     *int         `db:"current_attempt_index"`
+	Attempts         int          `db:"total_attempt_count"`
+	Retries          int          `db:"retry_count"`
+	Replays          int          `db:"replay_count"`
+	Reclaims         int          `db:"lease_reclaim_count"`
+	LeaseID          store.ID     `db:"lease_id"`
+	LeaseEpoch       int64        `db:"lease_epoch"`
+	AttemptID        store.ID     `db:"attempt_id"`
+	WorkerID         store.Text   `db:"worker_id"`
+	InstanceID       store.Text   `db:"worker_instance_id"`
+	LeaseAcquiredAt  store.Millis `db:"lease_acquired_at"`
+	LeaseExpiresAt   store.Millis `db:"lease_expires_at"`
+	Progress         store.JSON   `db:"progress"`
+	Failure          store.JSON   `db:"failure"`
+	Cancellation     store.JSON   `db:"cancellation"`
+	Released         store.JSON   `db:"released"`
+	ClaimBucket      *int64       `db:"claim_bucket"`
+}
+
+var (
+	fixed = []string{"id", "namespace", "lane", "kind", "flow_id", "key", "payload", "payload_encoding", "policy", "required_capabilities",
+		"creator", "created_at"}
+	moving = []string{"priority", "revision", "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome",
+		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
+		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
+		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
+		"cancellation", "released", "claim_bucket"}
+
+	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
+	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
+	updateRow  = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
+	selectByID = "SELECT " + columns + " FROM executions WHERE id = ?"
+)
+
+func (r *row) fixedValues() []any {
+	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt}
+}
+
+func (r *row) movingValues() []any {
+	return []any{r.Priority, r.Revision, r.Lifecycle, r.Ownership, r.Eligibility, r.Blocking, r.Outcome, r.Attempt, r.Public, r.BlockingDetail,
+		r.Tags, r.InstanceTag, r.StartedAt, r.CompletedAt, r.DelayUntil, r.DeadlineAt, r.AttemptTimeoutAt, r.DueAt, r.AttemptIndex, r.Attempts,
+		r.Retries, r.Replays, r.Reclaims, r.LeaseID, r.LeaseEpoch, r.AttemptID, r.WorkerID, r.InstanceID, r.LeaseAcquiredAt, r.LeaseExpiresAt,
+		r.Progress, r.Failure, r.Cancellation, r.Released, r.ClaimBucket}
+}
+
+// rowOf returns the stored form of e.
+func rowOf(e *execution.Execution, bucket *int64) (row, error) {
+	r := row{
+		ID: store.ID(e.ID), Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: store.ID(e.FlowID), Key: store.Text(e.Key),
+		Payload: e.Payload, PayloadEncoding: string(e.PayloadEncoding), Policy: store.JSON(e.Policy), Required: e.Required.String(),
+		Creator: e.Creator, CreatedAt: store.Millis(e.CreatedAt),
+		Priority: e.Priority, Revision: e.Revision, Lifecycle: string(e.Lifecycle), Ownership: string(e.Ownership), Eligibility: string(e.Eligibility),
+		Blocking: string(e.Blocking), Outcome: string(e.Outcome), Attempt: string(e.Attempt), Public: string(e.Public()),
+		BlockingDetail: store.Text(e.BlockingDetail), Tags: store.JSON("{}"), InstanceTag: store.Text(e.Tags[tag.Instance]),
+		StartedAt: store.Millis(e.StartedAt), CompletedAt: store.Millis(e.CompletedAt), DelayUntil: store.Millis(e.DelayUntil),
+		DeadlineAt: store.Millis(e.DeadlineAt), AttemptTimeoutAt: store.Millis(e.AttemptTimeoutAt), DueAt: store.Millis(e.DueAt()),
+		Attempts: e.Attempts, Retries: e.Retries, Replays: e.Replays, Reclaims: e.Reclaims,
+		LeaseID: store.ID(e.Lease.ID), LeaseEpoch: e.Lease.Epoch, AttemptID: store.ID(e.Lease.AttemptID), WorkerID: store.Text(e.Lease.WorkerID),
+		InstanceID: store.Text(e.Lease.InstanceID), LeaseAcquiredAt: store.Millis(e.Lease.AcquiredAt), LeaseExpiresAt: store.Millis(e.Lease.ExpiresAt),
+		ClaimBucket: bucket,
+	}
+	if e.AttemptIndex != execution.NoAttempt {
+		r.AttemptIndex = &e.AttemptIndex
+	}
+	var err error
+	keep := func(v any, present bool, into *store.JSON) {
+		if present && err == nil {
+			*into, err = json.Marshal(v)
+		}
+	}
+	keep(e.Tags, len(e.Tags) > 0, &r.Tags)
+	keep(e.Progress, e.Progress != nil, &r.Progress)
+	keep(e.Failure, e.Failure != nil, &r.Failure)
+	keep(e.Cancellation, e.Cancellation != nil, &r.Cancellation)
+	keep(e.Released, e.Released != nil, &r.Released)
+	return r, err
+}
+
+// execution returns the execution that r stores. It returns CodeCorruptRecord for a row that cannot be one.
+func (r *row) execution() (execution.Execution, error) {
+	e := execution.Execution{
+		ID: uuid.UUID(r.ID), Namespace: r.Namespace, Lane: r.Lane, Kind: r.Kind, FlowID: uuid.UUID(r.FlowID), Key: string(r.Key),
+		Priority: r.Priority, Revision: r.Revision,
+		Vector: execution.Vector{Lifecycle: execution.Lifecycle(r.Lifecycle), Ownership: execution.Ownership(r.Ownership),
+			Eligibility: execution.Eligibility(r.Eligibility), Blocking: execution.Blocking(r.Blocking), Outcome: execution.Outcome(r.Outcome),
+			Attempt: execution.AttemptState(r.Attempt)},
+		BlockingDetail: string(r.BlockingDetail), Payload: r.Payload, PayloadEncoding: execution.Encoding(r.PayloadEncoding),
+		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator,
+		CreatedAt: time.Time(r.CreatedAt), StartedAt: time.Time(r.StartedAt), CompletedAt: time.Time(r.CompletedAt), DelayUntil: time.Time(r.DelayUntil),
+		DeadlineAt: time.Time(r.DeadlineAt), AttemptTimeoutAt: time.Time(r.AttemptTimeoutAt),
+		AttemptIndex: execution.NoAttempt, Attempts: r.Attempts, Retries: r.Retries, Replays: r.Replays, Reclaims: r.Reclaims,
+		Lease: execution.Lease{ID: uuid.UUID(r.LeaseID), Epoch: r.LeaseEpoch, AttemptID: uuid.UUID(r.AttemptID), WorkerID: string(r.WorkerID),
+			InstanceID: string(r.InstanceID), AcquiredAt: time.Time(r.LeaseAcquiredAt), ExpiresAt: time.Time(r.LeaseExpiresAt)},
+	}
+	if r.AttemptIndex != nil {
+		e.AttemptIndex = *r.AttemptIndex
+	}
+	var err error
+	read := func(doc store.JSON, into any) {
+		if doc != nil && err == nil {
+			err = json.Unmarshal(doc, into)
+		}
+	}
+	if len(r.Tags) > len("{}") {
+		read(r.Tags, &e.Tags)
+	}
+	read(r.Progress, &e.Progress)
+	read(r.Failure, &e.Failure)
+	read(r.Cancellation, &e.Cancellation)
+	read(r.Released, &e.Released)
+	if err == nil && (!e.Legal() || string(e.Public()) != r.Public) {
+		err = errIllegal
+	}
+	if err != nil {
+		return e, store.Corrupt("execution", e.ID, err)
+	}
+	return e, nil
+}
+
+func executionsOf(rows []row) ([]execution.Execution, error) {
+	list := make([]execution.Execution, len(rows))
+	for i := range rows {
+		var err error
+		if list[i], err = rows[i].execution(); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}

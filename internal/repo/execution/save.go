@@ -1,0 +1,84 @@
+package execution
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// save writes what a transition did: the row, its attempts and its events. A transition that changed nothing writes nothing.
+func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Change) error {
+	if c.Execution.Revision == before.Revision {
+		return nil
+	}
+	stored, err := r.stand(tx, &c.Execution, before.Claimable())
+	if err != nil {
+		return err
+	}
+	if err := tx.ExecOne(updateRow, append(stored.movingValues(), stored.ID)...); err != nil {
+		return fmt.Errorf("update execution %s: %w", before.ID, err)
+	}
+	for _, a := range c.Attempts {
+		if err := saveAttempt(tx, stored.ID, a); err != nil {
+			return fmt.Errorf("attempt %d of execution %s: %w", a.Index, before.ID, err)
+		}
+	}
+	emit(tx, c)
+	return nil
+}
+
+// stand returns the row of e, in its claim bucket if it is claimable, and arranges for whoever waits for it to be woken.
+func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, error) {
+	var bucket *int64
+	if e.Claimable() {
+		id, err := r.buckets.of(tx, e)
+		if err != nil {
+			return row{}, fmt.Errorf("claim bucket of execution %s: %w", e.ID, err)
+		}
+		bucket = &id
+		if !stood {
+			tx.Signal(waitKey(e.Namespace, e.Lane), e.Required.String())
+		}
+	}
+	tx.Alarm(Loop, e.DueAt())
+	return rowOf(e, bucket)
+}
+
+func emit(tx *store.Tx, c execution.Change) {
+	for _, e := range c.Events {
+		tx.Emit(e)
+	}
+}
+
+func saveAttempt(tx *store.Tx, id store.ID, a execution.AttemptChange) error {
+	failure, err := failureDoc(a.Failure)
+	switch {
+	case err != nil:
+		return err
+	case a.Open != nil:
+		return tx.ExecOne(`INSERT INTO attempts (execution_id, attempt_index, attempt_type, state, worker_id, worker_instance_id, lease_epoch,
+			started_at, reclaim_reason, previous_attempt_index) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			id, a.Open.Index, string(a.Open.Type), string(a.Open.Stage), a.Open.WorkerID, a.Open.InstanceID, a.Open.LeaseEpoch,
+			store.Millis(a.Open.StartedAt), store.Text(a.Open.ReclaimReason), a.Open.Previous)
+	case a.Lease != nil:
+		return tx.ExecOne(`UPDATE attempts SET state = ?, worker_id = ?, worker_instance_id = ?, lease_epoch = ? WHERE execution_id = ? AND attempt_index = ?`,
+			string(a.Stage), a.Lease.WorkerID, a.Lease.InstanceID, a.Lease.Epoch, id, a.Index)
+	default:
+		return tx.ExecOne(`UPDATE attempts SET state = ?, ended_at = ?, failure = ? WHERE execution_id = ? AND attempt_index = ?`,
+			string(a.Stage), store.Millis(a.EndedAt), failure, id, a.Index)
+	}
+}
+
+func failureDoc(f *execution.Failure) (store.JSON, error) {
+	if f == nil {
+		return nil, nil
+	}
+	return json.Marshal(f)
+}
+
+func failureOf(doc store.JSON) (*execution.Failure, error) {
+	var f execution.Failure
+	return &f, json.Unmarshal(doc, &f)
+}

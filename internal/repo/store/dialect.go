@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// dialect is everything in which the two databases differ. There is one value for each, in a file of its own, and no other
+// code asks which database it is on.
+type dialect struct {
+	name        string
+	bind        int    // of sqlx
+	prepare     bool   // keep prepared statements ourselves
+	forUpdate   string // locking clauses of SELECT
+	skipLocked  string
+	localID     string // column of events with the number that Emit drew
+	outbox      string // table that Emit writes to
+	outboxID    string // its key
+	readOptions *sql.TxOptions
+
+	open            func(ctx context.Context, s *Store) error
+	write           func(s *Store, op *operation) error
+	now             func(tx *Tx) time.Time
+	reserveEvents   func(tx *Tx, n int) (first int64, err error)
+	eventsCommitted func(s *Store)
+	announce        func(s *Store, key string) // tells other processes of a signal
+	sync            func(ctx context.Context, s *Store) error
+	lockKey         func(tx *Tx, namespace, token, key string) error
+	wrap            func(err error) error // gives a driver's error its code
+	tag             func(column string) string
+
+	texts   sync.Map // SQL as written -> SQL as sent
+	inserts sync.Map // number of events -> INSERT
+}
+
+func dialectOf(url string) *dialect {
+	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
+		return newPostgres()
+	}
+	return newSQLite()
+}
+
+// text returns query in the database's spelling.
+func (d *dialect) text(query string) (string, error) {
+	if t, ok := d.texts.Load(query); ok {
+		return t.(string), nil
+	}
+	t, err := checkSQL(query)
+	if err != nil {
+		return "", err
+	}
+	t = sqlx.Rebind(d.bind, t)
+	d.texts.Store(query, t)
+	return t, nil
+}
+
+// insertEvents returns the statement that inserts n events.
+func (d *dialect) insertEvents(n int) string {
+	if t, ok := d.inserts.Load(n); ok {
+		return t.(string)
+	}
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", eventWidth), ", ") + ")"
+	t := fmt.Sprintf("INSERT INTO %s (%s, %s) VALUES %s", d.outbox, d.outboxID, eventColumns, strings.TrimSuffix(strings.Repeat(row+", ", n), ", "))
+	d.inserts.Store(n, t)
+	return t
+}

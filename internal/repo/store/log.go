@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+)
+
+// pageIDs bounds what one page looks at: a filter that matches nothing must not read the whole log.
+const pageIDs = 20000
+
+type logRow struct {
+	Last           int64 `db:"last"`
+	TrimmedThrough int64 `db:"trimmed_through"`
+	Generation     ID    `db:"generation"`
+}
+
+// Sync makes every committed event readable.
+func (s *Store) Sync(ctx context.Context) error { return s.dialect.sync(ctx, s) }
+
+// EventLog describes the log.
+func (s *Store) EventLog(ctx context.Context) (event.Log, error) {
+	var row logRow
+	err := s.Read(ctx, func(q *Queries) error { return q.log(&row) })
+	return event.Log{Generation: uuid.UUID(row.Generation).String(), Oldest: row.TrimmedThrough + 1, Newest: row.Last}, err
+}
+
+func (q *Queries) log(row *logRow) error {
+	return q.Get(row, `SELECT last, trimmed_through, generation FROM event_log`)
+}
+
+// Events reads the events after a cursor, oldest first, at most limit of them.
+func (s *Store) Events(ctx context.Context, filter event.Filter, after int64, limit int) (event.Page, error) {
+	var page event.Page
+	err := s.Read(ctx, func(q *Queries) error {
+		var log logRow
+		if err := q.log(&log); err != nil {
+			return err
+		}
+		page = event.Page{Through: after}
+		if after < log.TrimmedThrough || after > log.Last {
+			page.ResetTo = log.TrimmedThrough + 1
+			page.Through = log.TrimmedThrough
+		}
+		from := page.Through
+		through := min(from+pageIDs, log.Last)
+		conditions, args := where(filter)
+		var rows []eventRow
+		err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE id > ? AND id <= ?`+conditions+` ORDER BY id LIMIT ?`,
+			append(append([]any{from, through}, args...), limit)...)
+		if err != nil {
+			return err
+		}
+		page.Events = eventsOf(rows)
+		page.Through = through
+		if len(rows) == limit {
+			page.Through = rows[limit-1].ID
+		}
+		page.More = page.Through < log.Last
+		return nil
+	})
+	return page, err
+}
+
+// Trail reads the events that a filter selects, newest first: those before the given id, or from the newest for 0.
+// The filter must name a flow, a run or an execution.
+func (s *Store) Trail(ctx context.Context, filter event.Filter, before int64, limit int) ([]event.Event, error) {
+	var events []event.Event
+	err := s.Read(ctx, func(q *Queries) error {
+		conditions, args := where(filter)
+		if before > 0 {
+			conditions += ` AND id < ?`
+			args = append(args, before)
+		}
+		var rows []eventRow
+		err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE 1 = 1`+conditions+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
+		events = eventsOf(rows)
+		return err
+	})
+	return events, err
+}
+
+// EventByLocalID reads the event of a flow that was written under the given number.
+func (s *Store) EventByLocalID(ctx context.Context, flowID uuid.UUID, local int64) (event.Event, error) {
+	if err := s.Sync(ctx); err != nil {
+		return event.Event{}, err
+	}
+	var row eventRow
+	err := s.Read(ctx, func(q *Queries) error {
+		return q.Get(&row, `SELECT id, `+eventColumns+` FROM events WHERE flow_id = ? AND `+s.dialect.localID+` = ?`, ID(flowID), local)
+	})
+	return row.event(), err
+}
+
+// where returns a filter's conditions, each with a leading AND.
+func where(f event.Filter) (string, []any) {
+	var sql strings.Builder
+	var args []any
+	and := func(condition string, values ...any) {
+		sql.WriteString(" AND " + condition)
+		args = append(args, values...)
+	}
+	if f.Namespace != "" {
+		and("namespace = ?", f.Namespace)
+	}
+	if len(f.Topics) > 0 {
+		in, size := In(len(f.Topics))
+		and("topic IN "+in, InArgs(f.Topics, size)...)
+	}
+	if len(f.Types) > 0 {
+		in, size := In(len(f.Types))
+		and("type IN "+in, InArgs(f.Types, size)...)
+	}
+	if f.FlowID != uuid.Nil {
+		and("flow_id = ?", ID(f.FlowID))
+	}
+	if f.RunID != uuid.Nil {
+		and("run_id = ?", ID(f.RunID))
+	}
+	if f.ExecutionID != uuid.Nil {
+		and("execution_id = ?", ID(f.ExecutionID))
+	}
+	if f.InstanceTag != "" {
+		and("instance_tag = ?", f.InstanceTag)
+	}
+	return sql.String(), args
+}
+
+func eventsOf(rows []eventRow) []event.Event {
+	events := make([]event.Event, len(rows))
+	for i := range rows {
+		events[i] = rows[i].event()
+	}
+	return events
+}
+
+func (r eventRow) event() event.Event {
+	e := event.Event{
+		ID: r.ID, At: time.Time(r.At), Namespace: r.Namespace, Type: event.Type(r.Type), FlowID: uuid.UUID(r.FlowID), RunID: uuid.UUID(r.RunID),
+		ExecutionID: uuid.UUID(r.ExecutionID), InstanceTag: string(r.InstanceTag), Revision: r.Revision, Actor: r.Actor, TraceID: string(r.TraceID),
+		Data: json.RawMessage(r.Data), Schema: r.Schema,
+	}
+	if r.Cause != nil {
+		e.Cause = *r.Cause
+	}
+	return e
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Queries runs statements on one snapshot or in one transaction. Placeholders are question marks on both databases.
+type Queries struct {
+	ctx     context.Context // of the snapshot or transaction: a statement cannot outlive it
+	dialect *dialect
+	prepare func(ctx context.Context, query string) (statement, error)
+	clock   *Clock
+	err     error // the first failure of a method that returns none
+}
+
+// statement is a query that is ready to run.
+type statement interface {
+	GetContext(ctx context.Context, dest any, args ...any) error
+	SelectContext(ctx context.Context, dest any, args ...any) error
+	ExecContext(ctx context.Context, args ...any) (sql.Result, error)
+}
+
+// plain is a statement that the driver prepares.
+type plain struct {
+	tx    *sqlx.Tx
+	query string
+}
+
+func (p *plain) GetContext(ctx context.Context, dest any, args ...any) error {
+	return p.tx.GetContext(ctx, dest, p.query, args...)
+}
+
+func (p *plain) SelectContext(ctx context.Context, dest any, args ...any) error {
+	return p.tx.SelectContext(ctx, dest, p.query, args...)
+}
+
+func (p *plain) ExecContext(ctx context.Context, args ...any) (sql.Result, error) {
+	return p.tx.ExecContext(ctx, p.query, args...)
+}
+
+func (q *Queries) statement(query string) (statement, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	text, err := q.dialect.text(query)
+	if err != nil {
+		return nil, err
+	}
+	st, err := q.prepare(q.ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", query, q.dialect.wrap(err))
+	}
+	return st, nil
+}
+
+// Get reads one row into dest. [NotFound] tells from its error whether there was none.
+func (q *Queries) Get(dest any, query string, args ...any) error {
+	st, err := q.statement(query)
+	if err != nil {
+		return err
+	}
+	err = st.GetContext(q.ctx, dest, args...)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return errNotFound
+	case err != nil:
+		return q.dialect.wrap(err)
+	}
+	return nil
+}
+
+// Select reads all rows into the slice dest.
+func (q *Queries) Select(dest any, query string, args ...any) error {
+	st, err := q.statement(query)
+	if err != nil {
+		return err
+	}
+	if err := st.SelectContext(q.ctx, dest, args...); err != nil {
+		return q.dialect.wrap(err)
+	}
+	return nil
+}
+
+// Now returns the time by which this snapshot is judged.
+func (q *Queries) Now() time.Time { return q.clock.Now() }
+
+// Tag returns the SQL expression for the value of one tag of a JSON column; the tag's key is its only argument.
+func (q *Queries) Tag(column string) string { return q.dialect.tag(column) }
+
+// In returns "(?, ?, …)" with n placeholders. n is rounded up to a power of two, so that few statements exist; the caller
+// fills the rest by repeating its last argument.
+func In(n int) (placeholders string, size int) {
+	size = 1
+	for size < n {
+		size *= 2
+	}
+	b := make([]byte, 0, 3*size)
+	b = append(b, '(')
+	for i := range size {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, '?')
+	}
+	return string(append(b, ')')), size
+}
+
+// InArgs returns ids as arguments for the placeholders of [In].
+func InArgs[T any](values []T, size int) []any {
+	args := make([]any, size)
+	for i := range args {
+		args[i] = values[min(i, len(values)-1)]
+	}
+	return args
+}

@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/flowapi/flowapi/internal/domain/fault"
+)
+
+func newSQLite() *dialect {
+	return &dialect{
+		name:        "sqlite",
+		bind:        sqlx.QUESTION,
+		prepare:     true,
+		localID:     "id",
+		outbox:      "events",
+		outboxID:    "id",
+		readOptions: &sql.TxOptions{ReadOnly: true},
+
+		open:            openSQLite,
+		write:           func(s *Store, op *operation) error { return s.w.submit(op) },
+		now:             func(tx *Tx) time.Time { return tx.store.now() },
+		reserveEvents:   func(tx *Tx, n int) (int64, error) { return tx.store.w.reserve(n), nil },
+		eventsCommitted: func(s *Store) { s.cfg.Hub.Broadcast(EventsKey) },
+		announce:        func(*Store, string) {},
+		sync:            func(context.Context, *Store) error { return nil },
+		lockKey:         func(*Tx, string, string, string) error { return nil },
+		wrap:            wrapSQLite,
+		tag:             func(column string) string { return "json_extract(" + column + `, '$."' || ? || '"')` },
+	}
+}
+
+// sqliteDSN puts the pragmas into the DSN, so that every connection of the pool gets them. auto_vacuum must come before
+// the first table exists.
+func sqliteDSN(file string, readOnly bool) string {
+	pragmas := []string{
+		"busy_timeout(5000)", "auto_vacuum(2)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(on)",
+		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)", "temp_store(memory)",
+	}
+	if readOnly {
+		pragmas = append(pragmas, "query_only(on)")
+	}
+	q := url.Values{"_pragma": pragmas, "_dqs": {"0"}}
+	if !readOnly {
+		q.Set("_txlock", "immediate")
+	}
+	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode()
+}
+
+func openSQLite(ctx context.Context, s *Store) error {
+	file := strings.TrimPrefix(s.cfg.URL, "file:")
+	wdb, err := sql.Open("sqlite", sqliteDSN(file, false))
+	if err != nil {
+		return err
+	}
+	wdb.SetMaxOpenConns(1)
+	if err := migrate(ctx, wdb, goose.DialectSQLite3, "sqlite"); err != nil {
+		return errors.Join(err, wdb.Close())
+	}
+	rdb, err := sql.Open("sqlite", sqliteDSN(file, true))
+	if err != nil {
+		return errors.Join(err, wdb.Close())
+	}
+	readers := max(4, 2*runtime.NumCPU())
+	rdb.SetMaxOpenConns(readers)
+	rdb.SetMaxIdleConns(readers)
+	s.db = sqlx.NewDb(rdb, "sqlite")
+	s.w, err = newWriter(ctx, s, sqlx.NewDb(wdb, "sqlite"))
+	if err != nil {
+		return errors.Join(err, wdb.Close(), rdb.Close())
+	}
+	return nil
+}
+
+// wrapSQLite gives an error of the driver its code. Codes are compared, never texts.
+func wrapSQLite(err error) error {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	switch {
+	case err == nil || !ok:
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fault.New(fault.CodeBusy, "The read took too long and was stopped. Ask for less at a time.").Because(err)
+		}
+		return err
+	case e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE, e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+		return fmt.Errorf("%w: %w", errConflict, err)
+	case e.Code()&0xff == sqlite3.SQLITE_BUSY, e.Code()&0xff == sqlite3.SQLITE_LOCKED:
+		return fault.New(fault.CodeBusy, "The database is locked by another process. Nothing was changed. Repeat the request.").Because(err)
+	case e.Code()&0xff == sqlite3.SQLITE_FULL:
+		return fault.New(fault.CodeUnavailable, "The disk is full. Nothing was changed.").Because(err)
+	}
+	return err
+}

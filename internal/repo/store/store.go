@@ -1,0 +1,316 @@
+// Package store is the ground floor of all SQL: one store on two databases. It runs atomic changes, writes their events,
+// numbers them in one order, and wakes whoever waits for them. It knows no subject.
+//
+// On SQLite one goroutine owns the only writing connection and commits whatever is queued as a group, each operation
+// inside its own savepoint. On PostgreSQL every operation is a transaction of its own, and a sequencer numbers the events
+// after they are committed. What differs between the two is a [dialect].
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/hub"
+)
+
+// Config says where the store lives and whom it tells.
+type Config struct {
+	// URL is a file name, or postgres://…
+	URL   string
+	Clock *Clock
+	Hub   *hub.Hub
+	// Alarm is told of due times after the commit that set them: the loop called name has work at that time.
+	Alarm func(name string, at time.Time)
+	// Fatal is told of an error after which no further write may be answered. It must end the process.
+	Fatal func(error)
+	// Observe is told of each commit: how many operations it carried and how long it took. It must not block.
+	Observe func(operations int, commit time.Duration)
+}
+
+// Store runs reads and atomic changes. It is safe for concurrent use.
+type Store struct {
+	cfg      Config
+	dialect  *dialect
+	db       *sqlx.DB // PostgreSQL: all connections; SQLite: the query-only pool
+	w        *writer  // SQLite only
+	seq      *sequencer
+	reactors map[event.Type][]Reactor
+	prepared sync.Map // SQL text -> *sqlx.Stmt, on db
+	lastNow  atomic.Int64
+	process  string // names this process to the others
+}
+
+// Reactor is a function that runs inside the transaction for each emitted event of the types it names. Its error rolls
+// the whole operation back. It is called in the order of registration.
+type Reactor struct {
+	Name string
+	On   []event.Type
+	Do   func(tx *Tx, e event.Event) error
+}
+
+// EventsKey is the hub's key for new events.
+const EventsKey = "events"
+
+const (
+	readLimit  = 5 * time.Second // a longer snapshot would keep SQLite from reusing its write-ahead log
+	writeLimit = 10 * time.Second
+)
+
+// Open opens the database, migrates it and starts the writer or the sequencer. It refuses a database that a newer
+// version has migrated.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = &Clock{}
+	}
+	if cfg.Hub == nil {
+		cfg.Hub = hub.New()
+	}
+	if cfg.Alarm == nil {
+		cfg.Alarm = func(string, time.Time) {}
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(int, time.Duration) {}
+	}
+	if cfg.Fatal == nil {
+		cfg.Fatal = func(err error) { panic(err) }
+	}
+	s := &Store{cfg: cfg, dialect: dialectOf(cfg.URL), reactors: map[event.Type][]Reactor{}, process: NewID().String()}
+	if err := s.dialect.open(ctx, s); err != nil {
+		return nil, fmt.Errorf("open %s: %w", s.dialect.name, err)
+	}
+	return s, nil
+}
+
+// Close waits for the operations under way, refuses new ones and closes the database.
+func (s *Store) Close() error {
+	if s.w != nil {
+		s.w.close()
+	}
+	if s.seq != nil {
+		s.seq.close()
+	}
+	return s.db.Close()
+}
+
+// React registers a reactor. It must be called before the first write.
+func (s *Store) React(r Reactor) {
+	for _, t := range r.On {
+		s.reactors[t] = append(s.reactors[t], r)
+	}
+}
+
+// Database names the database: "sqlite" or "postgres".
+func (s *Store) Database() string { return s.dialect.name }
+
+// Hub returns the hub that the store wakes.
+func (s *Store) Hub() *hub.Hub { return s.cfg.Hub }
+
+// Ping says whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.Read(ctx, func(q *Queries) error {
+		var one int
+		return q.Get(&one, `SELECT 1`)
+	})
+}
+
+// QueueDepth returns how many operations wait for the writer.
+func (s *Store) QueueDepth() int {
+	if s.w == nil {
+		return 0
+	}
+	return len(s.w.queue) + len(s.w.background)
+}
+
+// Read runs fn on one snapshot. fn must not write to the network: a snapshot ends after five seconds.
+func (s *Store) Read(ctx context.Context, fn func(q *Queries) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	tx, err := s.db.BeginTxx(ctx, s.dialect.readOptions)
+	if err != nil {
+		return s.dialect.wrap(err)
+	}
+	defer func() { _ = tx.Rollback() }() // a snapshot has nothing to commit
+	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: s.preparedOn(tx), clock: s.cfg.Clock})
+}
+
+// preparedOn returns the statements of tx: prepared once per connection on SQLite, where preparing costs more than
+// running, and left to the driver's own cache on PostgreSQL.
+func (s *Store) preparedOn(tx *sqlx.Tx) func(ctx context.Context, query string) (statement, error) {
+	if !s.dialect.prepare {
+		return func(_ context.Context, query string) (statement, error) {
+			return &plain{tx: tx, query: query}, nil
+		}
+	}
+	return func(ctx context.Context, query string) (statement, error) {
+		cached, ok := s.prepared.Load(query)
+		if !ok {
+			st, err := s.db.PreparexContext(ctx, query)
+			if err != nil {
+				return nil, err
+			}
+			var loaded bool
+			if cached, loaded = s.prepared.LoadOrStore(query, st); loaded {
+				_ = st.Close()
+			}
+		}
+		return tx.StmtxContext(ctx, cached.(*sqlx.Stmt)), nil
+	}
+}
+
+// Option changes how a write is run.
+type Option func(*operation)
+
+// Background marks work that nobody waits for: drains, sweeps and retention. On SQLite a group carries at most one such
+// operation, as its last.
+func Background() Option { return func(o *operation) { o.background = true } }
+
+// Reload tells how the answer of an earlier request with the same Idempotency-Key is rendered again, when it was too large
+// to be kept: from the value that the operation gave to [Tx.Refer].
+func Reload[T any](load func(ctx context.Context, ref []byte) (T, error)) Option {
+	return func(o *operation) {
+		o.reload = func(ctx context.Context, ref []byte) (any, error) { return load(ctx, ref) }
+	}
+}
+
+// Write runs fn as one atomic change and returns once it is durable. What fn puts into out is the result; with an
+// Idempotency-Key in the context its rendered answer is kept in the same transaction.
+//
+// fn may run more than once, each time with a zero out: it must touch only tx, out and its own locals. The context counts
+// until fn starts and is ignored from then on. fn must not call Read or Write.
+//
+// After fn the reactors of the emitted events run, then theirs, until none is left, then the function given to
+// [Tx.Final]. Any error rolls everything back.
+func Write[T any](ctx context.Context, s *Store, fn func(tx *Tx, out *T) error, opts ...Option) (T, error) {
+	var out T
+	op := &operation{
+		ctx: ctx,
+		run: func(tx *Tx) error {
+			out = *new(T)
+			return fn(tx, &out)
+		},
+		result: func() any { return out },
+	}
+	for _, o := range opts {
+		o(op)
+	}
+	if err := s.write(op); err != nil {
+		return *new(T), err
+	}
+	return out, nil
+}
+
+// Do is Write for a change without a result.
+func Do(ctx context.Context, s *Store, fn func(tx *Tx) error, opts ...Option) error {
+	_, err := Write(ctx, s, func(tx *Tx, _ *struct{}) error { return fn(tx) }, opts...)
+	return err
+}
+
+// operation is one atomic change on its way.
+type operation struct {
+	ctx        context.Context
+	run        func(tx *Tx) error
+	result     func() any
+	reload     func(ctx context.Context, ref []byte) (any, error)
+	background bool
+
+	tx    *Tx // of the run that is being committed
+	err   error
+	panic any // what run panicked with; raised again in the caller
+	done  chan struct{}
+}
+
+func (s *Store) write(op *operation) error {
+	if err := s.dialect.write(s, op); err != nil {
+		return s.reloaded(op, err)
+	}
+	return nil
+}
+
+// reloaded completes the error of a replayed request whose answer was not kept.
+func (s *Store) reloaded(op *operation, err error) error {
+	old, ok := errors.AsType[*replay](err)
+	if !ok {
+		return err
+	}
+	if old.answer.Answer.Body == nil && op.reload != nil {
+		value, err := op.reload(op.ctx, old.ref)
+		if err != nil {
+			return err
+		}
+		old.answer.Value = value
+	}
+	return &old.answer
+}
+
+// now returns the time, never less than it was before.
+func (s *Store) now() time.Time {
+	for {
+		last, now := s.lastNow.Load(), s.cfg.Clock.Now().UnixMilli()
+		if now < last {
+			now = last
+		}
+		if s.lastNow.CompareAndSwap(last, now) {
+			return time.UnixMilli(now).UTC()
+		}
+	}
+}
+
+// committed tells everybody who waits for what the operations of one commit changed.
+func (s *Store) committed(ops []*operation) {
+	events := false
+	for _, op := range ops {
+		for _, hook := range op.tx.hooks {
+			hook()
+		}
+		for _, a := range op.tx.alarms {
+			s.cfg.Alarm(a.loop, a.at)
+		}
+		for _, w := range op.tx.signals {
+			s.cfg.Hub.Signal(w.key, w.need, w.n)
+			s.dialect.announce(s, w.key)
+		}
+		events = events || len(op.tx.events) > 0
+	}
+	if events {
+		s.dialect.eventsCommitted(s)
+	}
+}
+
+// NewID returns a new time-ordered id.
+func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// errNotFound is what a query for one row returns when there is none.
+var errNotFound = errors.New("no such row")
+
+// NotFound says whether err means that a query for one row found none.
+func NotFound(err error) bool { return errors.Is(err, errNotFound) }
+
+// Corrupt returns the fault for a stored record that cannot be read.
+func Corrupt(what string, id any, err error) error {
+	return fault.New(fault.CodeCorruptRecord, "The stored %s %v cannot be read.", what, id).Because(err)
+}
+
+// checkSQL refuses what would be parsed again at every execution.
+func checkSQL(query string) (string, error) {
+	query = strings.TrimSpace(query)
+	if strings.Contains(query, ";") {
+		return "", fmt.Errorf("a statement must not contain a semicolon: %s", query)
+	}
+	return query, nil
+}
+
+// errConflict is in the chain of an error that a unique constraint raised.
+var errConflict = errors.New("not unique")
+
+// Conflict says whether err means that a unique constraint was broken.
+func Conflict(err error) bool { return errors.Is(err, errConflict) }

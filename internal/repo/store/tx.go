@@ -1,0 +1,263 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+)
+
+// Tx is one atomic change under way.
+type Tx struct {
+	Queries
+	// Call is who asked for the change.
+	Call call.Call
+
+	store   *Store
+	now     time.Time
+	events  []event.Event
+	refs    []int64 // local ids of events, once they are written
+	cause   int     // ordinal of the event that is being reacted to
+	final   func() error
+	closed  bool // no further events
+	ref     any
+	hooks   []func()
+	alarms  []alarm
+	signals []signal
+}
+
+type alarm struct {
+	loop string
+	at   time.Time
+}
+
+type signal struct {
+	key, need string
+	n         int
+}
+
+// Ref stands for an event that was emitted in this transaction.
+type Ref int
+
+// maxHops bounds how far events may cause one another: only transitions emit, and ended states have no successors, so a
+// longer chain is a defect.
+const maxHops = 64
+
+// Now returns the time of the change: whole milliseconds, never less than that of the change before. On PostgreSQL it is
+// the database's clock at the first call, so a decision about a lease asks for it after it has locked the row.
+func (tx *Tx) Now() time.Time {
+	if tx.now.IsZero() {
+		tx.now = tx.dialect.now(tx)
+	}
+	return tx.now
+}
+
+// Exec runs a statement and returns how many rows it changed.
+func (tx *Tx) Exec(query string, args ...any) (int64, error) {
+	st, err := tx.statement(query)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(tx.ctx, args...)
+	if err != nil {
+		return 0, tx.dialect.wrap(err)
+	}
+	n, err := res.RowsAffected()
+	return n, tx.dialect.wrap(err)
+}
+
+// ExecOne runs a statement that must change exactly one row: that of a record which this transaction has read.
+func (tx *Tx) ExecOne(query string, args ...any) error {
+	n, err := tx.Exec(query, args...)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d rows changed instead of one by: %s", n, query)
+	}
+	return err
+}
+
+// ForUpdate is the clause that locks the rows which a SELECT finds, until the end of the transaction.
+func (tx *Tx) ForUpdate() string { return tx.dialect.forUpdate }
+
+// SkipLocked is [Tx.ForUpdate] without the rows that another transaction holds.
+func (tx *Tx) SkipLocked() string { return tx.dialect.skipLocked }
+
+// Emit writes e down as part of the change. It is called after the row that e tells of was locked or changed: the order of
+// events is the order of those locks. Reactors of its type run after the function that emitted it has returned.
+func (tx *Tx) Emit(e event.Event) Ref {
+	switch {
+	case tx.closed:
+		tx.fail(fmt.Errorf("event %s was emitted after the end of its transaction", e.Type))
+	case e.Type.Topic() == "":
+		tx.fail(fmt.Errorf("event type %q is not in the catalogue", e.Type))
+	}
+	if e.Namespace == "" {
+		e.Namespace = tx.Call.Namespace
+	}
+	if e.Actor == "" {
+		e.Actor = tx.Call.Actor
+	}
+	if e.Cause == 0 {
+		e.Cause = int64(tx.cause)
+	}
+	e.TraceID = tx.Call.TraceID
+	e.At = tx.Now()
+	tx.events = append(tx.events, e)
+	return Ref(len(tx.events))
+}
+
+// Because makes what is emitted until the next call the consequence of the event ref.
+func (tx *Tx) Because(ref Ref) { tx.cause = int(ref) }
+
+// Final sets the function that runs last, when all reactors are done: it reads back what is answered.
+func (tx *Tx) Final(fn func() error) { tx.final = fn }
+
+// LocalID returns the number under which an event was written. Valid in [Tx.Final] and in hooks; see [Store.EventByLocalID].
+func (tx *Tx) LocalID(ref Ref) int64 { return tx.refs[ref-1] }
+
+// Refer keeps what is needed to render the answer again, when it is too large to be kept beside its Idempotency-Key.
+func (tx *Tx) Refer(v any) { tx.ref = v }
+
+// OnCommit runs fn after the change is durable and before it is answered. fn must not block.
+func (tx *Tx) OnCommit(fn func()) { tx.hooks = append(tx.hooks, fn) }
+
+// Alarm tells the loop called name, after the commit, that it has work at the given time.
+func (tx *Tx) Alarm(name string, at time.Time) {
+	if !at.IsZero() {
+		tx.alarms = append(tx.alarms, alarm{name, at})
+	}
+}
+
+// Signal wakes, after the commit, one waiter of key that accepts need.
+func (tx *Tx) Signal(key, need string) {
+	for i := range tx.signals {
+		if tx.signals[i].key == key && tx.signals[i].need == need {
+			tx.signals[i].n++
+			return
+		}
+	}
+	tx.signals = append(tx.signals, signal{key, need, 1})
+}
+
+func (tx *Tx) fail(err error) {
+	if tx.err == nil {
+		tx.err = err
+	}
+}
+
+// run runs the whole operation in tx, up to but without the commit.
+func (tx *Tx) run(op *operation) error {
+	if err := tx.claimKey(); err != nil {
+		return err
+	}
+	if err := op.run(tx); err != nil {
+		return err
+	}
+	if err := tx.react(); err != nil {
+		return err
+	}
+	tx.closed = true
+	if err := tx.writeEvents(); err != nil {
+		return err
+	}
+	if tx.final != nil {
+		if err := tx.final(); err != nil {
+			return err
+		}
+	}
+	if err := tx.keepAnswer(op); err != nil {
+		return err
+	}
+	return tx.err
+}
+
+// react runs the reactors of every event, oldest first, until no event is left.
+func (tx *Tx) react() error {
+	hops := make([]int, 0, 4)
+	for i := 0; i < len(tx.events); i++ {
+		e := tx.events[i]
+		hop := 0
+		if e.Cause > 0 && int(e.Cause) <= len(hops) {
+			hop = hops[e.Cause-1] + 1
+		}
+		if hop > maxHops {
+			return fault.New(fault.CodeReactorLoop, "A change caused itself %d times over and was rolled back.", hop)
+		}
+		hops = append(hops, hop)
+		tx.cause = i + 1
+		for _, r := range tx.store.reactors[e.Type] {
+			if err := r.Do(tx, e); err != nil {
+				return fmt.Errorf("reactor %s on %s: %w", r.Name, e.Type, err)
+			}
+		}
+	}
+	tx.cause = 0
+	return nil
+}
+
+// eventRow is the stored form of an event.
+type eventRow struct {
+	ID          int64  `db:"id"`
+	At          Millis `db:"at"`
+	Namespace   string `db:"namespace"`
+	Topic       string `db:"topic"`
+	Type        string `db:"type"`
+	FlowID      ID     `db:"flow_id"`
+	RunID       ID     `db:"run_id"`
+	ExecutionID ID     `db:"execution_id"`
+	InstanceTag Text   `db:"instance_tag"`
+	Revision    *int64 `db:"revision"`
+	Actor       string `db:"actor"`
+	Cause       *int64 `db:"cause"`
+	TraceID     Text   `db:"trace_id"`
+	Data        JSON   `db:"data"`
+	Schema      int    `db:"schema_version"`
+}
+
+// eventColumns are the columns of an event, in both tables, after its id.
+const eventColumns = `at, namespace, topic, type, flow_id, run_id, execution_id, instance_tag, revision, actor, cause, trace_id, data, schema_version`
+
+const (
+	eventWidth    = 15 // with the id
+	eventsPerRow  = 64 // rows of one INSERT
+	schemaVersion = 1
+)
+
+// writeEvents inserts the events of the transaction under consecutive local ids.
+func (tx *Tx) writeEvents() error {
+	if len(tx.events) == 0 {
+		return tx.err
+	}
+	first, err := tx.dialect.reserveEvents(tx, len(tx.events))
+	if err != nil {
+		return err
+	}
+	tx.refs = make([]int64, len(tx.events))
+	for i := range tx.events {
+		tx.refs[i] = first + int64(i)
+	}
+	for i := 0; i < len(tx.events); i += eventsPerRow {
+		n := min(eventsPerRow, len(tx.events)-i)
+		args := make([]any, 0, n*eventWidth)
+		for j, e := range tx.events[i : i+n] {
+			data := []byte("{}")
+			if e.Data != nil {
+				if data, err = json.Marshal(e.Data); err != nil {
+					return fmt.Errorf("data of event %s: %w", e.Type, err)
+				}
+			}
+			var cause *int64
+			if e.Cause > 0 {
+				cause = &tx.refs[e.Cause-1]
+			}
+			args = append(args, tx.refs[i+j], Millis(e.At), e.Namespace, string(e.Type.Topic()), string(e.Type), ID(e.FlowID), ID(e.RunID),
+				ID(e.ExecutionID), Text(e.InstanceTag), e.Revision, e.Actor, cause, Text(e.TraceID), JSON(data), schemaVersion)
+		}
+		if _, err := tx.Exec(tx.dialect.insertEvents(n), args...); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+	}
+	return nil
+}
