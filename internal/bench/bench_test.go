@@ -240,7 +240,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		more := slices.Clone(f.events[cursor:])
 		f.mu.Unlock()
-		if faulty && f.swap && len(more) > 1 {
+		if faulty && f.swap && len(more) > 2 && sent < 20 {
 			more[0], more[1] = more[1], more[0]
 		}
 		for _, event := range more {

@@ -14,9 +14,18 @@ type frame struct {
 	kind, data []byte // parts of what was read
 }
 
-// cutFrame splits off what stands before the first empty line of buf, or says that there is none.
-func cutFrame(buf []byte) (frame, rest []byte, whole bool) {
-	return bytes.Cut(buf, []byte("\n\n"))
+// frames calls note with each whole frame of buf, and returns what is left: the beginning of the next one.
+func frames(buf []byte, note func(frame) error) (rest []byte, err error) {
+	for {
+		whole, after, found := bytes.Cut(buf, []byte("\n\n"))
+		if !found {
+			return buf, nil
+		}
+		if err := note(parseFrame(whole)); err != nil {
+			return nil, err
+		}
+		buf = after
+	}
 }
 
 // parseFrame reads the lines of a frame. Ours have one line of data, so the last one counts.

@@ -194,16 +194,9 @@ func (l *listener) follow(ctx context.Context, connected func()) error {
 
 // take notes the whole events in the first n bytes of buf, received at a time, and keeps the beginning of the next one.
 func (l *listener) take(n int, now time.Time) error {
-	rest := l.buf[:n]
-	for {
-		var frame []byte
-		var whole bool
-		if frame, rest, whole = cutFrame(rest); !whole {
-			break
-		}
-		if err := l.note(parseFrame(frame), now); err != nil {
-			return err
-		}
+	rest, err := frames(l.buf[:n], func(f frame) error { return l.note(f, now) })
+	if err != nil {
+		return err
 	}
 	l.kept = copy(l.buf, rest)
 	if l.kept == len(l.buf) {

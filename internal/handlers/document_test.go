@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -75,8 +76,8 @@ func FuzzDocument(f *testing.F) {
 		if wantErr != nil {
 			t.Fatalf("encoding/json refuses it: %v", wantErr)
 		}
-		if diff := cmp.Diff(want, value); diff != "" {
-			t.Fatalf("(-encoding/json +reader):\n%s", diff)
+		if !reflect.DeepEqual(want, value) { // cmp takes exponential time in the depth
+			t.Fatalf("got %v, encoding/json has %v", value, want)
 		}
 	})
 }

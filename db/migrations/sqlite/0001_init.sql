@@ -1,5 +1,7 @@
 -- +goose Up
 
+-- A CHECK spells its values out with OR: SQLite builds a temporary table for an IN list of more than two, at every write.
+
 -- The event log. ids are consecutive and in the order of commits. last and trimmed_through bound what a reader may ask
 -- for; generation changes when ids may have been lost.
 CREATE TABLE event_log (
@@ -52,7 +54,7 @@ CREATE INDEX idempotency_keys_expires_idx ON idempotency_keys (expires_at);
 CREATE TABLE tokens (
     id           BLOB NOT NULL PRIMARY KEY,
     name         TEXT NOT NULL,
-    role         TEXT NOT NULL CHECK (role IN ('viewer', 'worker', 'operator', 'admin')),
+    role         TEXT NOT NULL CHECK (role = 'viewer' OR role = 'worker' OR role = 'operator' OR role = 'admin'),
     namespace    TEXT NOT NULL,
     prefix       TEXT NOT NULL UNIQUE,
     hash         BLOB NOT NULL,
@@ -72,7 +74,7 @@ CREATE TABLE flows (
     requester_origin  TEXT NOT NULL,
     current_step      TEXT NOT NULL,
     state             TEXT NOT NULL,
-    status            TEXT NOT NULL CHECK (status IN ('created', 'running', 'waiting', 'finished', 'failed', 'cancelled')),
+    status            TEXT NOT NULL CHECK (status = 'waiting' OR status = 'created' OR status = 'running' OR status = 'finished' OR status = 'failed' OR status = 'cancelled'),
     cancel_requested  INTEGER NOT NULL CHECK (cancel_requested IN (0, 1)),
     wait_id           BLOB,
     revision          INTEGER NOT NULL,
@@ -88,7 +90,7 @@ CREATE TABLE flows (
     updated_at        INTEGER NOT NULL,
     ended_at          INTEGER,
     CHECK ((wait_id IS NOT NULL) = (status = 'waiting')),
-    CHECK ((ended_at IS NOT NULL) = (status IN ('finished', 'failed', 'cancelled')))
+    CHECK ((ended_at IS NOT NULL) = (status = 'finished' OR status = 'failed' OR status = 'cancelled'))
 ) STRICT;
 CREATE INDEX flows_list_idx ON flows (namespace, created_at, id);
 CREATE INDEX flows_owner_idx ON flows (namespace, owner_session_key, created_at, id);
@@ -103,7 +105,7 @@ CREATE TABLE flow_steps (
     runtime           TEXT NOT NULL CHECK (runtime IN ('managed', 'mirrored')),
     child_session_key TEXT,
     task              TEXT NOT NULL,
-    status            TEXT NOT NULL CHECK (status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled')),
+    status            TEXT NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'succeeded' OR status = 'failed' OR status = 'cancelled'),
     result            TEXT,
     execution_id      BLOB,
     workflow_run_id   BLOB,
@@ -122,7 +124,7 @@ CREATE TABLE waits (
     condition    TEXT NOT NULL,
     met          TEXT NOT NULL,
     deadline_at  INTEGER,
-    on_timeout   TEXT NOT NULL CHECK (on_timeout IN ('resume', 'fail', 'cancel')),
+    on_timeout   TEXT NOT NULL CHECK (on_timeout = 'resume' OR on_timeout = 'fail' OR on_timeout = 'cancel'),
     manual       INTEGER NOT NULL CHECK (manual IN (0, 1)),
     title        TEXT NOT NULL,
     requested_by TEXT NOT NULL,
@@ -172,7 +174,7 @@ CREATE TABLE claim_buckets (
     lane              TEXT NOT NULL,
     capability_set_id INTEGER NOT NULL,
     admission_key     TEXT NOT NULL,
-    state             TEXT NOT NULL CHECK (state IN ('open', 'paused', 'blocked_by_budget', 'blocked_by_quota')),
+    state             TEXT NOT NULL CHECK (state = 'open' OR state = 'paused' OR state = 'blocked_by_budget' OR state = 'blocked_by_quota'),
     UNIQUE (namespace, lane, capability_set_id, admission_key)
 ) STRICT;
 
@@ -185,13 +187,13 @@ CREATE TABLE executions (
     key                   TEXT,
     priority              INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9000),
     revision              INTEGER NOT NULL,
-    lifecycle_phase       TEXT NOT NULL CHECK (lifecycle_phase IN ('runnable', 'active', 'suspended', 'terminal')),
-    ownership_state       TEXT NOT NULL CHECK (ownership_state IN ('unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked')),
-    eligibility_state     TEXT NOT NULL CHECK (eligibility_state IN ('eligible_now', 'not_eligible_until_time', 'blocked_by_dependencies', 'blocked_by_budget', 'blocked_by_quota', 'blocked_by_route', 'blocked_by_lane_state', 'blocked_by_operator', 'not_applicable')),
-    blocking_reason       TEXT NOT NULL CHECK (blocking_reason IN ('none', 'waiting_for_worker', 'waiting_for_retry_backoff', 'waiting_for_resume_delay', 'waiting_for_delay', 'waiting_for_signal', 'waiting_for_approval', 'waiting_for_callback', 'waiting_for_tool_result', 'waiting_for_children', 'waiting_for_budget', 'waiting_for_quota', 'waiting_for_capable_worker', 'waiting_for_locality_match', 'paused_by_operator', 'paused_by_policy', 'paused_by_flow_cancel')),
-    terminal_outcome      TEXT NOT NULL CHECK (terminal_outcome IN ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped')),
-    attempt_state         TEXT NOT NULL CHECK (attempt_state IN ('none', 'pending_first_attempt', 'running_attempt', 'attempt_interrupted', 'pending_retry_attempt', 'pending_replay_attempt', 'attempt_terminal')),
-    public_state          TEXT NOT NULL CHECK (public_state IN ('waiting', 'delayed', 'rate_limited', 'waiting_children', 'active', 'suspended', 'completed', 'failed', 'cancelled', 'expired', 'skipped')),
+    lifecycle_phase       TEXT NOT NULL CHECK (lifecycle_phase = 'active' OR lifecycle_phase = 'runnable' OR lifecycle_phase = 'suspended' OR lifecycle_phase = 'terminal'),
+    ownership_state       TEXT NOT NULL CHECK (ownership_state = 'leased' OR ownership_state = 'unowned' OR ownership_state = 'lease_expired_reclaimable' OR ownership_state = 'lease_revoked'),
+    eligibility_state     TEXT NOT NULL CHECK (eligibility_state = 'not_applicable' OR eligibility_state = 'eligible_now' OR eligibility_state = 'not_eligible_until_time' OR eligibility_state = 'blocked_by_dependencies' OR eligibility_state = 'blocked_by_budget' OR eligibility_state = 'blocked_by_quota' OR eligibility_state = 'blocked_by_route' OR eligibility_state = 'blocked_by_lane_state' OR eligibility_state = 'blocked_by_operator'),
+    blocking_reason       TEXT NOT NULL CHECK (blocking_reason = 'none' OR blocking_reason = 'waiting_for_worker' OR blocking_reason = 'waiting_for_retry_backoff' OR blocking_reason = 'waiting_for_resume_delay' OR blocking_reason = 'waiting_for_delay' OR blocking_reason = 'waiting_for_signal' OR blocking_reason = 'waiting_for_approval' OR blocking_reason = 'waiting_for_callback' OR blocking_reason = 'waiting_for_tool_result' OR blocking_reason = 'waiting_for_children' OR blocking_reason = 'waiting_for_budget' OR blocking_reason = 'waiting_for_quota' OR blocking_reason = 'waiting_for_capable_worker' OR blocking_reason = 'waiting_for_locality_match' OR blocking_reason = 'paused_by_operator' OR blocking_reason = 'paused_by_policy' OR blocking_reason = 'paused_by_flow_cancel'),
+    terminal_outcome      TEXT NOT NULL CHECK (terminal_outcome = 'none' OR terminal_outcome = 'success' OR terminal_outcome = 'failed' OR terminal_outcome = 'cancelled' OR terminal_outcome = 'expired' OR terminal_outcome = 'skipped'),
+    attempt_state         TEXT NOT NULL CHECK (attempt_state = 'none' OR attempt_state = 'running_attempt' OR attempt_state = 'pending_first_attempt' OR attempt_state = 'attempt_interrupted' OR attempt_state = 'pending_retry_attempt' OR attempt_state = 'pending_replay_attempt' OR attempt_state = 'attempt_terminal'),
+    public_state          TEXT NOT NULL CHECK (public_state = 'active' OR public_state = 'waiting' OR public_state = 'delayed' OR public_state = 'rate_limited' OR public_state = 'waiting_children' OR public_state = 'suspended' OR public_state = 'completed' OR public_state = 'failed' OR public_state = 'cancelled' OR public_state = 'expired' OR public_state = 'skipped'),
     blocking_detail       TEXT,
     payload               BLOB,
     payload_encoding      TEXT NOT NULL CHECK (payload_encoding IN ('json', 'base64')),
@@ -249,8 +251,8 @@ CREATE INDEX execution_keys_expires_idx ON execution_keys (expires_at);
 CREATE TABLE attempts (
     execution_id           BLOB NOT NULL REFERENCES executions (id) ON DELETE CASCADE,
     attempt_index          INTEGER NOT NULL,
-    attempt_type           TEXT NOT NULL CHECK (attempt_type IN ('initial', 'retry', 'reclaim', 'replay')),
-    state                  TEXT NOT NULL CHECK (state IN ('started', 'suspended', 'ended_success', 'ended_failure', 'ended_cancelled', 'interrupted_reclaimed')),
+    attempt_type           TEXT NOT NULL CHECK (attempt_type = 'initial' OR attempt_type = 'retry' OR attempt_type = 'reclaim' OR attempt_type = 'replay'),
+    state                  TEXT NOT NULL CHECK (state = 'started' OR state = 'suspended' OR state = 'ended_success' OR state = 'ended_failure' OR state = 'ended_cancelled' OR state = 'interrupted_reclaimed'),
     worker_id              TEXT NOT NULL,
     worker_instance_id     TEXT NOT NULL,
     lease_epoch            INTEGER NOT NULL,

@@ -25,3 +25,6 @@ func (s *Stamp) UnmarshalJSON(b []byte) error {
 
 // IsZero says whether there is no time; encoding/json then leaves it out (omitzero).
 func (s Stamp) IsZero() bool { return time.Time(s).IsZero() }
+
+// Time returns the time.
+func (s Stamp) Time() time.Time { return time.Time(s) }

@@ -104,7 +104,7 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 			if err != nil {
 				return nil, 0, err
 			}
-			if err := r.save(tx, &found[i], c); err != nil {
+			if err := r.save(tx, &found[i], c, nil); err != nil {
 				return nil, 0, err
 			}
 			taken++

@@ -57,7 +57,7 @@ func (r *Repo) members(tx *store.Tx, flowID uuid.UUID, condition string, change 
 		if err != nil {
 			return i, err
 		}
-		if err := r.save(tx, &list[i], c); err != nil {
+		if err := r.save(tx, &list[i], c, nil); err != nil {
 			return i, err
 		}
 	}

@@ -78,6 +78,7 @@ var (
 	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
 	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
 	updateRow  = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
+	endRow     = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ?, result = ?, result_encoding = ? WHERE id = ?"
 	selectByID = "SELECT " + columns + " FROM executions WHERE id = ?"
 )
 

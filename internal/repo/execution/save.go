@@ -8,8 +8,9 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// save writes what a transition did: the row, its attempts and its events. A transition that changed nothing writes nothing.
-func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Change) error {
+// save writes what a transition did: the row, its attempts and its events, and the result that came with it. A transition that
+// changed nothing writes nothing.
+func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Change, result *execution.Value) error {
 	if c.Execution.Revision == before.Revision {
 		return nil
 	}
@@ -17,7 +18,11 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	if err != nil {
 		return err
 	}
-	if err := tx.ExecOne(updateRow, append(stored.movingValues(), stored.ID)...); err != nil {
+	statement, args := updateRow, stored.movingValues()
+	if result != nil {
+		statement, args = endRow, append(args, result.Bytes, string(result.Encoding))
+	}
+	if err := tx.ExecOne(statement, append(args, stored.ID)...); err != nil {
 		return fmt.Errorf("update execution %s: %w", before.ID, err)
 	}
 	for _, a := range c.Attempts {

@@ -25,7 +25,7 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 		for i := range list {
 			tx.Call.Namespace = list[i].Namespace
 			if c, ok := list[i].Pass(tx.Now()); ok {
-				if err := r.save(tx, &list[i], c); err != nil {
+				if err := r.save(tx, &list[i], c, nil); err != nil {
 					return err
 				}
 			}

@@ -39,16 +39,7 @@ func (r *Repo) apply(tx *store.Tx, e execution.Execution, do transition, result 
 	if err != nil {
 		return execution.Report{}, err
 	}
-	if err := r.save(tx, &e, c); err != nil {
-		return execution.Report{}, err
-	}
-	if result != nil && !replayed {
-		err := tx.ExecOne(`UPDATE executions SET result = ?, result_encoding = ? WHERE id = ?`, result.Bytes, string(result.Encoding), store.ID(e.ID))
-		if err != nil {
-			return execution.Report{}, fmt.Errorf("keep the result of execution %s: %w", e.ID, err)
-		}
-	}
-	return execution.Report{Execution: c.Execution, Replayed: replayed}, nil
+	return execution.Report{Execution: c.Execution, Replayed: replayed}, r.save(tx, &e, c, result)
 }
 
 // Renew extends the lease of f's owner. Errors: CodeNotFound and those of [execution.Execution.Check].
