@@ -8,7 +8,7 @@ post() { # PATH BODY [CURL-OPTION…]
 	path=$1 body=$2; shift 2
 	curl -fsS --retry 5 ${FLOWAPI_TOKEN:+-H "Authorization: Bearer $FLOWAPI_TOKEN"} "$@" -d "$body" "$url/$path"
 }
-trap '[ -z "$work" ] || { kill $work; post "$at/release" "{$mine}"; }; exit 143' INT TERM
+trap '[ -z "$work" ] || { kill $work; post "$at/release" "{$mine}" >/dev/null; }; exit 143' INT TERM
 while :; do
 	claim=$(post claims "{\"lane\":\"$lane\",\"worker_id\":\"$me\",\"lease_ttl_ms\":${lease}000}" \
 		-H 'Accept: text/plain' -H 'Prefer: wait=30') || { sleep 1; continue; }

@@ -25,7 +25,7 @@ type Stream struct {
 
 	tb     testing.TB
 	asked  string
-	body   io.Closer
+	body   io.ReadCloser
 	events chan Event
 }
 
@@ -33,7 +33,7 @@ type Stream struct {
 func (c *Client) Stream(path string, headers ...string) *Stream {
 	c.tb.Helper()
 	request := c.request(http.MethodGet, path, nil, append([]string{"Accept: text/event-stream"}, headers...))
-	answer, err := c.client.Do(request)
+	answer, err := c.client.Do(request) //nolint:bodyclose // it is closed with the test
 	if err != nil {
 		c.tb.Fatalf("GET %s: %v", path, err)
 	}

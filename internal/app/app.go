@@ -155,8 +155,14 @@ func (a *App) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Poke makes every loop look at once. For tests that have moved the clock.
-func (a *App) Poke() { a.loops.Poke() }
+// Settle does all the background work that is due now, and makes every loop plan anew. For tests that have moved the clock.
+func (a *App) Settle(ctx context.Context) error {
+	a.loops.Poke()
+	return a.loops.Settle(ctx)
+}
+
+// Store returns the store, for tests that look behind the API.
+func (a *App) Store() *store.Store { return a.store }
 
 // Drain begins the end: not ready any more, streams say bye, long polls and waiting claims return. Requests under way go on.
 func (a *App) Drain() {

@@ -141,32 +141,27 @@ func (r *run) rates(ctx context.Context, api *client, stored int) error {
 
 // fill stores executions until there are cfg.Large: of ten, nine have ended and one waits in a lane that nobody asks.
 func (r *run) fill(ctx context.Context, api *client) error {
-	done, waiting := api.lane(), api.lane()
-	progress := api.stored
+	ended, waiting := api.lane(), api.lane()
 	for api.stored < r.cfg.Large {
-		// Each of the connections takes one batch, so a round is quick to interrupt and the lanes end empty.
-		_, err := parallel(ctx, 10*r.cfg.Connections, r.cfg.Connections, func(ctx context.Context, i int) error {
+		batches := min((r.cfg.Large-api.stored+fillBatch-1)/fillBatch, fillRound)
+		_, err := parallel(ctx, batches, r.cfg.Connections, func(ctx context.Context, i int) error {
 			if i%10 == 0 {
 				_, err := api.createBatch(ctx, waiting, fillBatch)
 				return err
 			}
-			_, err := api.lifecycleBatch(ctx, done, fillBatch)
+			_, err := api.lifecycleBatch(ctx, ended, fillBatch)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		api.stored += 10 * r.cfg.Connections * fillBatch
-		if api.stored-progress >= r.cfg.Large/10 {
-			progress = api.stored
-			r.logf("filled %d of %d", api.stored, r.cfg.Large)
-		}
+		api.stored += batches * fillBatch
+		fmt.Fprintf(r.cfg.Log, "filled %d of %d\n", api.stored, r.cfg.Large)
 	}
 	return nil
 }
 
-const fillBatch = 100
-
-func (r *run) logf(format string, args ...any) {
-	fmt.Fprintf(r.cfg.Log, format+"\n", args...)
-}
+const (
+	fillBatch = 100
+	fillRound = 1000 // batches, between two lines of progress
+)

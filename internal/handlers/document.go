@@ -123,11 +123,11 @@ func (r *documentReader) reset(data []byte) {
 var errSecondValue = errors.New("a second value follows the first")
 
 func (r *documentReader) end() error {
-	switch _, err := r.decoder.ReadToken(); err {
-	case io.EOF:
-		return nil
-	case nil:
+	switch _, err := r.decoder.ReadToken(); {
+	case err == nil:
 		return &jsontext.SyntacticError{ByteOffset: r.decoder.InputOffset(), Err: errSecondValue}
+	case errors.Is(err, io.EOF):
+		return nil
 	default:
 		return err
 	}
@@ -141,6 +141,7 @@ func (r *documentReader) value(s *shape) (any, error) {
 			return r.object(s)
 		case '[':
 			return r.array(s)
+		default: // not something with parts
 		}
 	}
 	raw, err := r.decoder.ReadValue()
@@ -237,7 +238,7 @@ func suspect(data []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(data))
 	for {
 		token, err := d.ReadToken()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -32,7 +32,7 @@ type explainer struct {
 }
 
 func (x explainer) findings(err error, base string) []finding {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // a MultiError is to be taken apart, and errors.As would search it
 	case nil:
 		return nil
 	case openapi3.MultiError:

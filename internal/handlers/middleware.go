@@ -89,8 +89,11 @@ func (o *observer) record(r *http.Request, x *exchange, took time.Duration) {
 	duration.Observe(took.Seconds())
 
 	level := zerolog.InfoLevel
-	if status >= http.StatusInternalServerError {
+	switch {
+	case status >= http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
+	case x.operation == nil && status < http.StatusBadRequest:
+		level = zerolog.DebugLevel // pages, which probes ask for all the time
 	}
 	line := o.log.WithLevel(level)
 	line.Str("method", r.Method).

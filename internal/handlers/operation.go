@@ -51,11 +51,11 @@ type routeKey struct{ method, pattern string }
 
 // operationsOf reads every operation of the contract. It returns an error for a contract that this server cannot keep.
 func operationsOf(spec *openapi3.T) (map[routeKey]*operation, error) {
-	documents := documents{}
+	forms := documents{}
 	operations := map[routeKey]*operation{}
 	for path, item := range spec.Paths.Map() {
 		for method, declared := range item.Operations() {
-			op, err := newOperation(documents, spec, item, declared)
+			op, err := newOperation(forms, spec, item, declared)
 			if err != nil {
 				return nil, fmt.Errorf("contract: %s %s: %w", method, path, err)
 			}
@@ -66,7 +66,7 @@ func operationsOf(spec *openapi3.T) (map[routeKey]*operation, error) {
 	return operations, nil
 }
 
-func newOperation(documents documents, spec *openapi3.T, item *openapi3.PathItem, declared *openapi3.Operation) (*operation, error) {
+func newOperation(forms documents, spec *openapi3.T, item *openapi3.PathItem, declared *openapi3.Operation) (*operation, error) {
 	op := &operation{
 		id:         declared.OperationID,
 		limit:      defaultBodyLimit,
@@ -97,7 +97,7 @@ func newOperation(documents documents, spec *openapi3.T, item *openapi3.PathItem
 	}
 	if declared.RequestBody != nil {
 		op.bodyRequired = declared.RequestBody.Value.Required
-		op.bodies, err = bodiesOf(documents, declared.RequestBody.Value.Content)
+		op.bodies, err = bodiesOf(forms, declared.RequestBody.Value.Content)
 	}
 	return op, err
 }
@@ -136,7 +136,7 @@ func rolesOf(extension any) ([]call.Role, error) {
 	return roles, nil
 }
 
-func bodiesOf(documents documents, content openapi3.Content) ([]body, error) {
+func bodiesOf(forms documents, content openapi3.Content) ([]body, error) {
 	var bodies []body
 	for contentType, media := range content {
 		kind, _, err := mime.ParseMediaType(contentType)
@@ -145,7 +145,7 @@ func bodiesOf(documents documents, content openapi3.Content) ([]body, error) {
 		}
 		b := body{contentType: kind, media: media}
 		if isJSON(kind) {
-			b.json = documents.of(media.Schema)
+			b.json = forms.of(media.Schema)
 		}
 		bodies = append(bodies, b)
 	}

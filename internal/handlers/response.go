@@ -23,7 +23,10 @@ type response struct {
 	gzip   *gzip.Writer
 }
 
-var _ http.Flusher = (*response)(nil)
+var (
+	_ http.Flusher                    = (*response)(nil)
+	_ interface{ FlushError() error } = (*response)(nil) // what http.ResponseController prefers
+)
 
 // begun reports whether a part of the answer has been sent, so that another answer is impossible.
 func (w *response) begun() bool { return w.status != 0 && !w.held }
@@ -64,15 +67,23 @@ func (w *response) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush sends what has been written so far. Streams reach it through http.ResponseController too.
-func (w *response) Flush() {
+// Flush is [response.FlushError] for those who do not ask.
+func (w *response) Flush() { _ = w.FlushError() } // the next Write tells
+
+// FlushError sends what has been written so far.
+func (w *response) FlushError() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
 	if w.held {
 		w.release(false)
 	}
 	if w.gzip != nil {
-		_ = w.gzip.Flush() // the next Write tells
+		if err := w.gzip.Flush(); err != nil {
+			return err
+		}
 	}
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // not every writer can
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Unwrap is for http.ResponseController.

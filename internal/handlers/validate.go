@@ -208,7 +208,7 @@ func (v *validator) body(w http.ResponseWriter, r *http.Request, op *operation) 
 		return nil, nil, err
 	}
 	declared, named, ok := op.bodyOf(r.Header.Get("Content-Type"))
-	if !ok {
+	if coding := r.Header.Get("Content-Encoding"); !ok || coding != "" && coding != "identity" {
 		return nil, nil, op.wrongType()
 	}
 	if declared.json != nil && len(bytes.TrimLeft(data, " \t\r\n")) == 0 {

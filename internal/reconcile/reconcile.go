@@ -214,3 +214,30 @@ func (r *runner) note(now time.Time, n int, err error) {
 func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d/10)+1))
 }
+
+// Settle does all the work that is due now and returns when there is none left. For tests that have moved the clock.
+func (s *Supervisor) Settle(ctx context.Context) error {
+	for _, r := range s.loops {
+		for {
+			n, err := r.Work(ctx)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				continue
+			}
+			if r.NextDue == nil {
+				break
+			}
+			due, err := r.NextDue(ctx)
+			if err != nil {
+				return err
+			}
+			if due.IsZero() || due.After(s.now()) {
+				break
+			}
+			time.Sleep(time.Millisecond) // another transaction has it under way
+		}
+	}
+	return nil
+}

@@ -30,6 +30,7 @@ type memlog struct {
 	oldest int64
 	events []sse.Message // with the ids oldest, oldest+1, …
 	reads  int
+	onRead func() // is called once, when the next read has seen what there is
 	broken bool
 	grown  chan struct{}
 }
@@ -106,6 +107,18 @@ func (l *memlog) Newest(context.Context) (int64, error) {
 }
 
 func (l *memlog) Read(ctx context.Context, after int64) (sse.Page, error) {
+	page, err := l.read(ctx, after)
+	l.mu.Lock()
+	onRead := l.onRead
+	l.onRead = nil
+	l.mu.Unlock()
+	if onRead != nil {
+		onRead()
+	}
+	return page, err
+}
+
+func (l *memlog) read(ctx context.Context, after int64) (sse.Page, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reads++

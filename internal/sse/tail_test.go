@@ -144,6 +144,31 @@ func TestTail_LastLeavesFirstComes(t *testing.T) {
 	})
 }
 
+// What comes while the log is being read is not left to the poll, nor what comes while a subscriber catches up.
+func TestTail_NothingIsOverlooked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := open(t, sse.Options{})
+		s := h.subscribe(0, nil)
+		settle()
+		h.log.mu.Lock()
+		h.log.onRead = func() { h.log.add("flow") }
+		h.log.mu.Unlock()
+		h.log.add("flow")
+		checkNews(t, s, events("flow", 1, 2))
+
+		h.log.mu.Lock()
+		h.log.onRead = func() {
+			h.log.add("flow")
+			settle()
+		}
+		h.log.mu.Unlock()
+		late := h.subscribe(1, nil)
+		time.Sleep(50 * time.Millisecond)
+		checkNews(t, s, events("flow", 3, 3))
+		checkNews(t, late, events("flow", 2, 3))
+	})
+}
+
 func TestTail_Polls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log := newLog()
@@ -193,6 +218,7 @@ func TestTail_WakesForNothing(t *testing.T) {
 }
 
 func TestTail_Run(t *testing.T) {
+	t.Parallel()
 	t.Run("goes on after failures", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			h := open(t, sse.Options{})

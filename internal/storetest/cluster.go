@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -82,27 +81,28 @@ func start(bin string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var log strings.Builder
-	guard.Stderr = &lockedWriter{w: &log}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return "", err
+	}
+	defer log.Close()
+	guard.Stderr = log
 	if err := guard.Start(); err != nil {
 		return "", err
 	}
 	keep = stdin
-	return await(fmt.Sprintf("postgres://flowapi@127.0.0.1:%d/postgres?sslmode=disable", port), &log)
+	if err := await(port); err != nil {
+		text, _ := os.ReadFile(log.Name())
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return urlOf(port), nil
 }
 
 // keep holds the guard's standard input open for as long as this process lives.
 var keep interface{ Close() error } //nolint:unused // see above
 
-type lockedWriter struct {
-	mu sync.Mutex
-	w  *strings.Builder
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
+func urlOf(port int) string {
+	return fmt.Sprintf("postgres://flowapi@127.0.0.1:%d/postgres?sslmode=disable", port)
 }
 
 func freePort() (int, error) {
@@ -114,22 +114,22 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // of a TCP listener
 }
 
-// await returns url as soon as the server answers.
-func await(url string, log fmt.Stringer) (string, error) {
-	db, err := sql.Open("pgx", url)
+// await returns as soon as the server answers.
+func await(port int) error {
+	db, err := sql.Open("pgx", urlOf(port))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		if err = db.PingContext(ctx); err == nil {
-			return url, nil
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("PostgreSQL does not start: %w: %s", err, log)
+			return fmt.Errorf("PostgreSQL does not start: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -136,13 +136,14 @@ CREATE TABLE flow_steps (
 CREATE INDEX flow_steps_position_idx ON flow_steps (flow_id, position, id);
 CREATE INDEX flow_steps_execution_idx ON flow_steps (execution_id) WHERE execution_id IS NOT NULL;
 
--- Open waits, whatever they belong to. A wait that has ended has no row.
+-- Open waits, whatever they belong to. A wait that has ended has no row. received are the events that have met a part of
+-- the condition.
 CREATE TABLE waits (
     id           UUID NOT NULL PRIMARY KEY,
     namespace    TEXT NOT NULL,
     flow_id      UUID NOT NULL,
     condition    TEXT NOT NULL,
-    met          TEXT NOT NULL,
+    received     TEXT NOT NULL,
     deadline_at  BIGINT,
     on_timeout   TEXT NOT NULL CHECK (on_timeout IN ('resume', 'fail', 'cancel')),
     manual       INTEGER NOT NULL CHECK (manual IN (0, 1)),
@@ -164,10 +165,16 @@ CREATE TABLE wait_keys (
 );
 CREATE INDEX wait_keys_wait_idx ON wait_keys (wait_id);
 
--- External events: what they woke, or that they are kept for a wait to come (open).
+-- Rows to lock: whoever opens a wait for an event, or delivers one, holds the row of its topic and correlation id, so that
+-- neither misses the other.
+CREATE TABLE wait_stripes (id INTEGER PRIMARY KEY);
+INSERT INTO wait_stripes (id) WITH RECURSIVE n (id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id < 63) SELECT id FROM n;
+
+-- External events: what they woke, or that they are kept for a wait to come (open). id is our own, in the order of arrival.
 CREATE TABLE external_events (
+    id             UUID NOT NULL PRIMARY KEY,
     namespace      TEXT NOT NULL,
-    id             UUID NOT NULL,
+    event_id       TEXT NOT NULL,
     topic          TEXT NOT NULL,
     correlation_id TEXT NOT NULL,
     flow_id        UUID,
@@ -176,9 +183,9 @@ CREATE TABLE external_events (
     open           INTEGER NOT NULL CHECK (open IN (0, 1)),
     received_at    BIGINT NOT NULL,
     expires_at     BIGINT NOT NULL,
-    PRIMARY KEY (namespace, id)
+    UNIQUE (namespace, event_id)
 );
-CREATE INDEX external_events_open_idx ON external_events (namespace, topic, correlation_id, received_at) WHERE open = 1;
+CREATE INDEX external_events_open_idx ON external_events (namespace, topic, correlation_id, received_at, id) WHERE open = 1;
 CREATE INDEX external_events_expires_idx ON external_events (expires_at);
 
 -- Sets of capabilities that executions require; immutable.

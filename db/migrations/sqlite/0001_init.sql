@@ -116,13 +116,14 @@ CREATE TABLE flow_steps (
 CREATE INDEX flow_steps_position_idx ON flow_steps (flow_id, position, id);
 CREATE INDEX flow_steps_execution_idx ON flow_steps (execution_id) WHERE execution_id IS NOT NULL;
 
--- Open waits, whatever they belong to. A wait that has ended has no row.
+-- Open waits, whatever they belong to. A wait that has ended has no row. received are the events that have met a part of
+-- the condition.
 CREATE TABLE waits (
     id           BLOB NOT NULL PRIMARY KEY,
     namespace    TEXT NOT NULL,
     flow_id      BLOB NOT NULL,
     condition    TEXT NOT NULL,
-    met          TEXT NOT NULL,
+    received     TEXT NOT NULL,
     deadline_at  INTEGER,
     on_timeout   TEXT NOT NULL CHECK (on_timeout = 'resume' OR on_timeout = 'fail' OR on_timeout = 'cancel'),
     manual       INTEGER NOT NULL CHECK (manual IN (0, 1)),
@@ -144,10 +145,16 @@ CREATE TABLE wait_keys (
 ) STRICT;
 CREATE INDEX wait_keys_wait_idx ON wait_keys (wait_id);
 
--- External events: what they woke, or that they are kept for a wait to come (open).
+-- Rows to lock: whoever opens a wait for an event, or delivers one, holds the row of its topic and correlation id, so that
+-- neither misses the other.
+CREATE TABLE wait_stripes (id INTEGER PRIMARY KEY) STRICT;
+INSERT INTO wait_stripes (id) WITH RECURSIVE n (id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id < 63) SELECT id FROM n;
+
+-- External events: what they woke, or that they are kept for a wait to come (open). id is our own, in the order of arrival.
 CREATE TABLE external_events (
+    id             BLOB NOT NULL PRIMARY KEY,
     namespace      TEXT NOT NULL,
-    id             BLOB NOT NULL,
+    event_id       TEXT NOT NULL,
     topic          TEXT NOT NULL,
     correlation_id TEXT NOT NULL,
     flow_id        BLOB,
@@ -156,9 +163,9 @@ CREATE TABLE external_events (
     open           INTEGER NOT NULL CHECK (open IN (0, 1)),
     received_at    INTEGER NOT NULL,
     expires_at     INTEGER NOT NULL,
-    PRIMARY KEY (namespace, id)
+    UNIQUE (namespace, event_id)
 ) STRICT;
-CREATE INDEX external_events_open_idx ON external_events (namespace, topic, correlation_id, received_at) WHERE open = 1;
+CREATE INDEX external_events_open_idx ON external_events (namespace, topic, correlation_id, received_at, id) WHERE open = 1;
 CREATE INDEX external_events_expires_idx ON external_events (expires_at);
 
 -- Sets of capabilities that executions require; immutable.

@@ -149,10 +149,14 @@ func (e Execution) Renew(f Fence, ttl time.Duration, now time.Time) (Change, err
 	return c, nil
 }
 
-// Report keeps the worker's progress; what is absent stays as it was. Errors are those of Check.
+// Report keeps the worker's progress; what is absent stays as it was, and an empty message is absent. Errors are those of
+// Check.
 func (e Execution) Report(f Fence, pct *int, message *string, now time.Time) (Change, error) {
 	if err := e.Check(f, now); err != nil {
 		return Change{}, err
+	}
+	if message != nil && *message == "" {
+		message = nil
 	}
 	if pct == nil && message == nil {
 		return Change{Execution: e}, nil

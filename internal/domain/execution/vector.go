@@ -174,7 +174,18 @@ var runnableReasons = map[Eligibility][]Blocking{
 	BlockedByOperator:     {PausedByOperator, PausedByFlowCancel},
 }
 
-var suspendedReasons = []Blocking{WaitingForSignal, WaitingForApproval, WaitingForCallback, WaitingForToolResult, WaitingForResumeDelay, PausedByOperator, PausedByPolicy}
+// suspendedReasons are the reasons of a suspended execution. reference: executions.md 2.15.
+var suspendedReasons = []Blocking{WaitingForSignal, WaitingForApproval, WaitingForCallback, WaitingForToolResult, WaitingForBudget, PausedByOperator, PausedByPolicy}
+
+// endings are the attempt states that go with each outcome. What was never claimed keeps its own when it is cancelled or
+// expires, and has none when it is skipped.
+var endings = map[Outcome][]AttemptState{
+	OutcomeSuccess:   {AttemptTerminal},
+	OutcomeFailed:    {AttemptTerminal},
+	OutcomeCancelled: {AttemptTerminal, AttemptPendingFirst, AttemptPendingReplay},
+	OutcomeExpired:   {AttemptTerminal, AttemptPendingFirst, AttemptPendingReplay},
+	OutcomeSkipped:   {AttemptTerminal, AttemptNone},
+}
 
 // Legal says whether v is one of the combinations that exist. reference: executions.md 1.9.2.
 func (v Vector) Legal() bool {
@@ -192,7 +203,7 @@ func (v Vector) Legal() bool {
 	case Suspended:
 		return v.Ownership == Unowned && v.Eligibility == EligibilityNone && v.Outcome == OutcomeNone && v.Attempt == AttemptInterrupted && slices.Contains(suspendedReasons, v.Blocking)
 	case Terminal:
-		return v.Ownership == Unowned && v.Eligibility == EligibilityNone && v.Blocking == BlockingNone && publicOfOutcome[v.Outcome] != "" && v.Attempt != AttemptRunning
+		return v.Ownership == Unowned && v.Eligibility == EligibilityNone && v.Blocking == BlockingNone && slices.Contains(endings[v.Outcome], v.Attempt)
 	default:
 		return false
 	}

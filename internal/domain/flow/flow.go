@@ -93,8 +93,8 @@ type fact interface {
 	apply(f *Flow, by By)
 }
 
-// state makes a fact true: the flow goes one revision further, and one event says so.
-func (f Flow) state(x fact, by By) Change {
+// record makes a fact true: the flow goes one revision further, and one event says so.
+func (f Flow) record(x fact, by By) Change {
 	next := f.after(x, by)
 	return Change{Flow: next, Events: []event.Event{next.event(x, by)}}
 }
@@ -125,14 +125,12 @@ func (f *Flow) event(x fact, by By) event.Event {
 	}
 }
 
-// Gone returns the event that tells of a flow's deletion: [event.FlowDeleted] or [event.FlowPruned]. It has no revision.
-func (f *Flow) Gone(t event.Type, by By) event.Event {
-	e := f.event(started{}, by)
-	e.Type, e.Revision = t, nil
-	e.Data = struct {
+// Gone returns the event that tells of the deletion of a flow: [event.FlowDeleted] or [event.FlowPruned]. It has no
+// revision.
+func (f *Flow) Gone(t event.Type) event.Event {
+	return event.Event{Namespace: f.Namespace, Type: t, FlowID: f.ID, InstanceTag: f.Tags[tag.Instance], Data: struct {
 		Status Status `json:"status"`
-	}{f.Status}
-	return e
+	}{f.Status}}
 }
 
 // withTag returns tags with one more, as a copy.

@@ -3,6 +3,8 @@ package flow
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/flowapi/flowapi/internal/domain/wait"
 )
 
 // Merge says how a patch is applied to a document.
@@ -147,16 +149,7 @@ func (o *object) text() json.RawMessage {
 	return b.Bytes()
 }
 
-func null(doc json.RawMessage) bool { return string(compact(doc)) == "null" }
+func null(doc json.RawMessage) bool { return string(bytes.TrimSpace(doc)) == "null" }
 
-// compact returns doc without white space between its tokens. What is not JSON comes back as it was.
-func compact(doc json.RawMessage) json.RawMessage {
-	if bytes.IndexByte(doc, ' ') < 0 && bytes.IndexByte(doc, '\n') < 0 && bytes.IndexByte(doc, '\t') < 0 && bytes.IndexByte(doc, '\r') < 0 {
-		return doc
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, doc) != nil {
-		return doc
-	}
-	return b.Bytes()
-}
+// compact returns doc in the form in which documents are kept.
+func compact(doc json.RawMessage) json.RawMessage { return wait.Compact(doc) }

@@ -51,9 +51,10 @@ func Statuses() []Status { return []Status{Created, Running, Waiting, Finished, 
 func (s Status) Successors() []Status { return slices.Clone(transitions[s]) }
 
 // Terminal says whether s is an end.
-func (s Status) Terminal() bool { return s.known() && len(transitions[s]) == 0 }
+func (s Status) Terminal() bool { return s.Known() && len(transitions[s]) == 0 }
 
-func (s Status) known() bool {
+// Known says whether s is a status at all.
+func (s Status) Known() bool {
 	_, ok := transitions[s]
 	return ok
 }
@@ -74,20 +75,38 @@ func (f *Flow) ended() error {
 	return fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s, and what has ended does not change any more.", f.ID, f.Status).With("status", f.Status)
 }
 
-// guard refuses a transition that the machine does not have. In this order: CodeAlreadyTerminal, CodeCancelPending,
-// CodeIllegalTransition. reference: runs-and-taskflows.md B4; model.md adds failed to what a pending cancellation allows.
-func (f *Flow) guard(to Status) error {
-	err := f.open()
-	if f.CancelRequested && (to == Cancelled || to == Failed) && !f.Status.Terminal() {
-		err = nil
+// guard refuses a transition that the machine does not have, or that does not begin at one of the statuses named. In this
+// order: CodeAlreadyTerminal, CodeCancelPending, CodeIllegalTransition. reference: runs-and-taskflows.md B4; model.md adds
+// failed to what a pending cancellation allows.
+func (f *Flow) guard(to Status, from ...Status) error {
+	if len(from) == 0 {
+		from = sources(to)
 	}
-	if err != nil || slices.Contains(transitions[f.Status], to) {
+	if err := f.open(); err != nil && (f.Status.Terminal() || to != Cancelled && to != Failed) {
 		return err
 	}
-	allowed := make([]string, len(transitions[f.Status]))
-	for i, s := range transitions[f.Status] {
-		allowed[i] = string(s)
+	if slices.Contains(from, f.Status) {
+		return nil
 	}
-	return fault.New(fault.CodeIllegalTransition, "Flow %s is %s and cannot become %s; it can become %s.", f.ID, f.Status, to, strings.Join(allowed, ", ")).
-		With("from", f.Status).With("to", to).With("allowed", allowed)
+	return fault.New(fault.CodeIllegalTransition, "Flow %s is %s, and this needs one that is %s.", f.ID, f.Status, list(from)).
+		With("from", f.Status).With("to", to)
+}
+
+// sources returns the statuses from which a status can be reached in one step.
+func sources(to Status) []Status {
+	var from []Status
+	for _, s := range Statuses() {
+		if slices.Contains(transitions[s], to) {
+			from = append(from, s)
+		}
+	}
+	return from
+}
+
+func list(statuses []Status) string {
+	words := make([]string, len(statuses))
+	for i, s := range statuses {
+		words[i] = string(s)
+	}
+	return strings.Join(words, " or ")
 }

@@ -2,8 +2,8 @@ package flow
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -59,7 +59,7 @@ func New(in Create, by By) (Change, error) {
 		return Change{}, err
 	}
 	f := Flow{ID: in.ID, Namespace: in.Namespace, Revision: -1}
-	c := f.state(created{
+	c := f.record(created{
 		Goal: in.Goal, Kind: in.Kind, ControllerID: in.ControllerID, OwnerSessionKey: in.OwnerSessionKey, RequesterOrigin: in.RequesterOrigin,
 		CurrentStep: stepOr(in.CurrentStep), State: stateOr(in.State), Tags: tagsOf(in.Tags), AutoFinish: in.AutoFinish,
 	}, by)
@@ -99,18 +99,13 @@ func tagsOf(tags map[string]string) map[string]string {
 	return maps.Clone(tags)
 }
 
-// The errors of all verbs on a flow that cannot be changed so: CodeAlreadyTerminal, CodeCancelPending,
-// CodeIllegalTransition, in this order.
-
-// Start starts a created flow.
+// Start starts a created flow. As every verb it returns CodeAlreadyTerminal, CodeCancelPending or CodeIllegalTransition, in
+// this order, when the flow's status does not allow it.
 func (f Flow) Start(by By) (Change, error) {
-	if err := f.guard(Running); err != nil {
+	if err := f.guard(Running, Created); err != nil {
 		return Change{}, err
 	}
-	if f.Status != Created {
-		return Change{}, f.illegal(Running)
-	}
-	return f.state(started{}, by), nil
+	return f.record(started{}, by), nil
 }
 
 // Park makes a running flow wait. The wait has the given id.
@@ -118,7 +113,7 @@ func (f Flow) Park(id uuid.UUID, spec wait.Spec, by By) (Change, error) {
 	if err := f.guard(Waiting); err != nil {
 		return Change{}, err
 	}
-	return f.state(parked(id, spec), by), nil
+	return f.record(parked(id, spec), by), nil
 }
 
 func parked(id uuid.UUID, spec wait.Spec) waiting {
@@ -127,16 +122,10 @@ func parked(id uuid.UUID, spec wait.Spec) waiting {
 
 // Resume ends the wait of a flow, whatever it waits for. The patch is merged shallowly; nil is none.
 func (f Flow) Resume(patch json.RawMessage, by By) (Change, error) {
-	if f.Status != Waiting {
-		if err := f.open(); err != nil {
-			return Change{}, err
-		}
-		return Change{}, f.illegal(Running)
-	}
-	if err := f.guard(Running); err != nil {
+	if err := f.guard(Running, Waiting); err != nil {
 		return Change{}, err
 	}
-	return f.state(resumed{WaitID: f.Wait.ID, By: ByRequest, StatePatch: document(patch)}, by), nil
+	return f.record(resumed{WaitID: f.Wait.ID, By: ByRequest, StatePatch: compact(patch)}, by), nil
 }
 
 // Finish ends a flow well. The patch is merged shallowly first; nil is none. open is the number of members that have not
@@ -148,9 +137,10 @@ func (f Flow) Finish(patch json.RawMessage, open int, by By) (Change, error) {
 	if err := f.complete(open); err != nil {
 		return Change{}, err
 	}
-	return f.state(finished{StatePatch: document(patch)}, by), nil
+	return f.record(finished{StatePatch: compact(patch)}, by), nil
 }
 
+// complete refuses to end a flow well that has open members.
 func (f *Flow) complete(open int) error {
 	if open == 0 {
 		return nil
@@ -166,7 +156,7 @@ func (f Flow) Fail(reason string, by By) (Change, error) {
 	if err := f.guard(Failed); err != nil {
 		return Change{}, err
 	}
-	return f.state(failed{Reason: reason, WaitID: f.waitID()}, by), nil
+	return f.record(failed{Reason: reason, WaitID: f.waitID()}, by), nil
 }
 
 // RequestCancel sets the intent to cancel, which stays. A second time, and on a flow that has ended, it changes nothing.
@@ -175,7 +165,7 @@ func (f Flow) RequestCancel(reason string, by By) Change {
 	if f.Status.Terminal() || f.CancelRequested {
 		return Change{Flow: f}
 	}
-	return f.state(cancelRequested{Reason: reason}, by)
+	return f.record(cancelRequested{Reason: reason}, by)
 }
 
 // Cancel ends a flow that has not ended. On a cancelled one it changes nothing: policy and reason stay as they were. On
@@ -190,17 +180,19 @@ func (f Flow) Cancel(policy CancelPolicy, reason string, by By) (Change, error) 
 	if f.Cancellation != nil && f.Cancellation.Reason != "" {
 		reason = f.Cancellation.Reason
 	}
-	return f.state(cancelled{Policy: policy, Reason: reason, WaitID: f.waitID()}, by), nil
+	return f.record(cancelled{Policy: policy, Reason: reason, WaitID: f.waitID()}, by), nil
 }
 
 // Decided ends the wait of a flow as it was decided. A flow whose cancellation is requested is cancelled, whatever decided
 // its wait. reference: runs-and-taskflows.md B7.
 func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
-	switch {
-	case f.Status != Waiting:
-		return Change{}, f.illegal(Running)
-	case f.CancelRequested:
+	if f.CancelRequested {
 		return f.Cancel(CancelAll, "", by)
+	}
+	if err := f.guard(Running, Waiting); err != nil {
+		return Change{}, err
+	}
+	switch {
 	case o.By == wait.ByTimeout && f.Wait.OnTimeout == wait.TimeoutFails:
 		return f.Fail(reasonTimeout, by)
 	case o.By == wait.ByTimeout && f.Wait.OnTimeout == wait.TimeoutCancels:
@@ -211,7 +203,7 @@ func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
 		x.EventID, x.Topic, x.CorrelationID, x.Payload = e.ID, e.Topic, e.CorrelationID, e.Payload
 		x.Earlier = o.Received[:len(o.Received)-1]
 	}
-	return f.state(x, by), nil
+	return f.record(x, by), nil
 }
 
 // Patch is what PATCH changes. Without a document and a step it changes nothing.
@@ -233,7 +225,7 @@ func (f Flow) Patch(p Patch, by By) (Change, error) {
 	if p.State != nil {
 		x.Patch, x.Merge = compact(p.State), p.Merge
 	}
-	return f.state(x, by), nil
+	return f.record(x, by), nil
 }
 
 // SetTag sets one tag, of a flow in any status. The same value again changes nothing. It returns CodeInvalidTagKey, and
@@ -242,10 +234,26 @@ func (f Flow) SetTag(key, value string, by By) (Change, error) {
 	if old, ok := f.Tags[key]; ok && old == value {
 		return Change{Flow: f}, nil
 	}
+	if err := tag.CheckKey(key, "key"); err != nil {
+		return Change{}, inPath(err)
+	}
+	if len(value) > tag.MaxValue {
+		return Change{}, fault.Invalid(fault.CodeValidationFailed, "/value", "The value has %d bytes; at most %d are kept.", len(value), tag.MaxValue)
+	}
 	if err := tag.Check(withTag(f.Tags, key, value), ""); err != nil {
 		return Change{}, err
 	}
-	return f.state(tagSet{Key: key, Value: value}, by), nil
+	return f.record(tagSet{Key: key, Value: value}, by), nil
+}
+
+// inPath makes a refusal point at a part of the path.
+func inPath(err error) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		for i := range f.Fields {
+			f.Fields[i].In = fault.InPath
+		}
+	}
+	return err
 }
 
 // Ended refuses, with CodeNotTerminal, a flow that has not ended.
@@ -262,14 +270,3 @@ func (f *Flow) waitID() uuid.UUID {
 	}
 	return f.Wait.ID
 }
-
-// document returns doc in the form in which documents are kept, nil for none.
-func document(doc json.RawMessage) json.RawMessage {
-	if doc == nil {
-		return nil
-	}
-	return compact(doc)
-}
-
-// isTransition says whether a status may follow another.
-func isTransition(from, to Status) bool { return slices.Contains(transitions[from], to) }

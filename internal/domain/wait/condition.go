@@ -80,16 +80,6 @@ func (c Condition) Match(k Key) Met {
 	return met
 }
 
-// Now returns the leaves that are met at a time, given those that events have met.
-func (c Condition) Now(met Met, now time.Time) Met {
-	c.each(func(i int, leaf Condition) {
-		if leaf.Kind == Timer && !leaf.At.After(now) {
-			met |= 1 << i
-		}
-	})
-	return met
-}
-
 // Satisfied says whether the condition holds at a time, given the leaves that events have met.
 func (c Condition) Satisfied(met Met, now time.Time) bool {
 	at, ok := c.HoldsFrom(met)

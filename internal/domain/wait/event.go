@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/google/uuid"
@@ -15,6 +16,15 @@ type Event struct {
 	CorrelationID string          `json:"correlation_id"`
 	Payload       json.RawMessage `json:"payload,omitempty"`
 	FlowID        uuid.UUID       `json:"-"` // the only flow that it is for, else uuid.Nil
+}
+
+// Compact returns a document without white space between its tokens, nil for none. What is not JSON comes back as it was.
+func Compact(doc json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if len(doc) == 0 || json.Compact(&b, doc) != nil {
+		return doc
+	}
+	return b.Bytes()
 }
 
 // Key returns what the event is matched by.

@@ -20,6 +20,11 @@ const (
 	TimeoutCancels OnTimeout = "cancel"
 )
 
+// Known says whether o is one of them.
+func (o OnTimeout) Known() bool {
+	return o == TimeoutResumes || o == TimeoutFails || o == TimeoutCancels
+}
+
 // DefaultHorizon is how far ahead timers and deadlines may lie unless the configuration says otherwise.
 // reference: runs-and-taskflows.md B11.
 const DefaultHorizon = 30 * 24 * time.Hour
@@ -46,11 +51,10 @@ func (r Request) Parse(pointer string) (Spec, error) {
 		return Spec{}, err
 	}
 	s := Spec{Condition: c, Deadline: r.Deadline, OnTimeout: r.OnTimeout}
-	switch s.OnTimeout {
-	case "":
+	if s.OnTimeout == "" {
 		s.OnTimeout = TimeoutFails
-	case TimeoutResumes, TimeoutFails, TimeoutCancels:
-	default:
+	}
+	if !s.OnTimeout.Known() {
 		return Spec{}, fault.Invalid(fault.CodeValidationFailed, pointer+"/on_timeout", "on_timeout is one of resume, fail and cancel.")
 	}
 	return s, nil

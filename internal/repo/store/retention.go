@@ -11,6 +11,9 @@ import (
 // trimRows is how many events one transaction deletes.
 const trimRows = 1000
 
+// slack is the part of the wanted rows by which the log may be longer before it is cut.
+const slack = 100
+
 // TrimEvents deletes the oldest events that are older than age or more than rows, one batch of them, and returns how many
 // went. The cut is remembered, so that a reader behind it is told.
 func (s *Store) TrimEvents(ctx context.Context, age time.Duration, rows int64) (int, error) {
@@ -61,7 +64,11 @@ func (s *Store) cut(ctx context.Context, before time.Time, rows int64) (int64, e
 				low = mid
 			}
 		}
-		if cut = max(low, log.Last-rows); cut <= log.TrimmedThrough {
+		cut = low
+		if kept := log.Last - log.TrimmedThrough; kept > rows+rows/slack+1 { // room, so that the event of a cut asks for no other one
+			cut = max(cut, log.Last-rows)
+		}
+		if cut <= log.TrimmedThrough {
 			cut = 0
 		}
 		return nil

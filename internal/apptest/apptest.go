@@ -1,0 +1,88 @@
+// Package apptest starts the whole server for a test, on both databases, with a clock that the test moves.
+package apptest
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/flowapi/flowapi/internal/apitest"
+	"github.com/flowapi/flowapi/internal/app"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/storetest"
+)
+
+// Server is a running server and an anonymous client of it, which is admin.
+type Server struct {
+	*apitest.Client
+	App   *app.App
+	Clock *store.Clock
+	URL   string // of the database
+
+	tb   testing.TB
+	stop func()
+}
+
+// Databases runs fn against a server on each database, as parallel subtests.
+func Databases(t *testing.T, fn func(t *testing.T, s *Server)) {
+	t.Helper()
+	storetest.Databases(t, func(t *testing.T, url string) { fn(t, Start(t, url)) })
+}
+
+// Start starts a server on a database, for as long as the test runs.
+func Start(tb testing.TB, url string, change ...func(*app.Config)) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, Clock: &store.Clock{}, URL: url}
+	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a, err := app.Open(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.App = a
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	server := httptest.NewServer(a.Handler)
+	spec, err := oapi.GetSpec()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.Client = apitest.New(tb, server.URL, spec)
+	stopped := false
+	s.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		a.Drain()
+		server.Close()
+		cancel()
+		if err := <-done; err != nil {
+			tb.Errorf("run: %v", err)
+		}
+		if err := a.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	}
+	tb.Cleanup(s.stop)
+	return s
+}
+
+// Stop stops the server as a restart would; the database stays.
+func (s *Server) Stop() { s.stop() }
+
+// Advance moves the clock and lets everything happen that is due then.
+func (s *Server) Advance(d time.Duration) {
+	s.tb.Helper()
+	s.Clock.Advance(d)
+	if err := s.App.Settle(s.tb.Context()); err != nil {
+		s.tb.Fatal(err)
+	}
+}

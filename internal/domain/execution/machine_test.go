@@ -1,0 +1,568 @@
+package execution_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+)
+
+var start = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+
+// after returns the time that many seconds after the start.
+func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+// id returns an id that is easy to recognise.
+func id(n byte) uuid.UUID { return uuid.UUID{0: 0xe0, 15: n} }
+
+// policy allows one retry after five minutes and one takeover, and gives an attempt ten minutes.
+const policy = `{"retry_policy":{"max_retries":1,"backoff":{"type":"fixed","delay_ms":300000}},
+	"timeout_policy":{"attempt_timeout_ms":600000},"max_reclaim_count":1}`
+
+// claimant is worker n, which takes a lease of a minute. Its lease has the id 10·n+1, and a new attempt 10·n+2.
+func claimant(n byte) execution.Claimant {
+	return execution.Claimant{WorkerID: fmt.Sprintf("w%d", n), InstanceID: fmt.Sprintf("w%d-1", n), TTL: time.Minute, LeaseID: id(10*n + 1), AttemptID: id(10*n + 2)}
+}
+
+// must returns the execution after a change that is not refused.
+func must(tb testing.TB) func(c execution.Change, err error) execution.Execution {
+	return func(c execution.Change, err error) execution.Execution {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return c.Execution
+	}
+}
+
+// The executions that the cases begin with, each made by the machine itself.
+
+func created(tb testing.TB, change ...func(*execution.Create)) execution.Execution {
+	tb.Helper()
+	in := execution.Create{ID: id(1), Namespace: "default", Lane: "ci", Kind: "shell", Policy: json.RawMessage(policy)}
+	for _, c := range change {
+		c(&in)
+	}
+	return must(tb)(execution.New(in, start))
+}
+
+func delayed(tb testing.TB) execution.Execution {
+	tb.Helper()
+	return created(tb, func(in *execution.Create) { in.DelayUntil = after(100) })
+}
+
+func claimed(tb testing.TB, e execution.Execution, worker byte, at time.Time) execution.Execution {
+	tb.Helper()
+	return must(tb)(claim(e, worker, at))
+}
+
+func claim(e execution.Execution, worker byte, at time.Time) (execution.Change, error) {
+	c, _, err := e.Claim(claimant(worker), at)
+	return c, err
+}
+
+func active(tb testing.TB, change ...func(*execution.Create)) execution.Execution {
+	tb.Helper()
+	return claimed(tb, created(tb, change...), 1, after(1))
+}
+
+func fail(e execution.Execution, category string, at time.Time) (execution.Change, error) {
+	c, _, err := e.Fail(e.Fence(), execution.Failure{Reason: "boom", Category: category}, nil, at)
+	return c, err
+}
+
+func retrying(tb testing.TB) execution.Execution {
+	tb.Helper()
+	return must(tb)(fail(active(tb), "transient", after(5)))
+}
+
+func retryDue(tb testing.TB) execution.Execution {
+	tb.Helper()
+	return passed(tb, retrying(tb), after(305))
+}
+
+func passed(tb testing.TB, e execution.Execution, at time.Time) execution.Execution {
+	tb.Helper()
+	c, ok := e.Pass(at)
+	if !ok {
+		tb.Fatalf("nothing was due at %s", at)
+	}
+	return c.Execution
+}
+
+func released(tb testing.TB) execution.Execution {
+	tb.Helper()
+	e := active(tb)
+	c, _, err := e.Release(e.Fence(), after(5))
+	return must(tb)(c, err)
+}
+
+func lapsed(tb testing.TB) execution.Execution {
+	tb.Helper()
+	return passed(tb, active(tb), after(61))
+}
+
+func completed(tb testing.TB) execution.Execution {
+	tb.Helper()
+	e := active(tb)
+	c, _, err := e.Complete(e.Fence(), after(5))
+	return must(tb)(c, err)
+}
+
+func cancelled(tb testing.TB) execution.Execution {
+	tb.Helper()
+	return must(tb)(cancel(created(tb), after(5)))
+}
+
+var byOperator = execution.Cancellation{Reason: "not needed", Actor: "token:ops", RequestedAt: after(10)}
+
+func cancel(e execution.Execution, at time.Time) (execution.Change, error) {
+	return e.Cancel(byOperator, at)
+}
+
+// events returns type and data of each event, one on a line.
+func events(tb testing.TB, c execution.Change) []string {
+	tb.Helper()
+	var lines []string
+	for _, e := range c.Events {
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if e.ExecutionID != c.Execution.ID || e.Namespace != c.Execution.Namespace || e.Revision == nil || *e.Revision != c.Execution.Revision {
+			tb.Errorf("event %s tells of %s in %s at revision %v", e.Type, e.ExecutionID, e.Namespace, e.Revision)
+		}
+		lines = append(lines, string(e.Type)+" "+string(data))
+	}
+	return lines
+}
+
+// lease is the data of an event about the lease that worker n had, up to its last members.
+func lease(n byte, epoch, attempt int, more string) string {
+	return fmt.Sprintf(`{"lease_id":"%s","lease_epoch":%d,"worker_id":"w%d","worker_instance_id":"w%d-1","attempt_index":%d,%s}`, id(10*n+1), epoch, n, n, attempt, more)
+}
+
+func ended(outcome string, more string) string {
+	return fmt.Sprintf(`{"outcome":"%s",%s"lane":"ci","kind":"shell"}`, outcome, more)
+}
+
+// transition is one row of the table: what an operation makes of an execution.
+type transition struct {
+	name     string
+	from     func(tb testing.TB) execution.Execution
+	do       func(e execution.Execution) (execution.Change, error)
+	vector   string // without the public state, which is derived
+	public   execution.Public
+	change   func(e *execution.Execution) // beside vector and revision
+	attempts []execution.AttemptChange
+	events   []string
+}
+
+func withDeadline(e func(testing.TB, ...func(*execution.Create)) execution.Execution) func(testing.TB) execution.Execution {
+	return func(tb testing.TB) execution.Execution {
+		tb.Helper()
+		return e(tb, func(in *execution.Create) { in.DeadlineAt = after(50) })
+	}
+}
+
+func plain(e func(testing.TB, ...func(*execution.Create)) execution.Execution) func(testing.TB) execution.Execution {
+	return func(tb testing.TB) execution.Execution {
+		tb.Helper()
+		return e(tb)
+	}
+}
+
+func pass(seconds int) func(e execution.Execution) (execution.Change, error) {
+	return func(e execution.Execution) (execution.Change, error) {
+		c, ok := e.Pass(after(seconds))
+		if !ok {
+			return c, fmt.Errorf("nothing is due at %s", after(seconds))
+		}
+		return c, nil
+	}
+}
+
+const (
+	waitingRow   = "runnable unowned eligible_now waiting_for_worker none pending_first_attempt"
+	activeRow    = "active leased not_applicable none none running_attempt"
+	lapsedRow    = "active lease_expired_reclaimable not_applicable waiting_for_worker none attempt_interrupted"
+	retryRow     = "runnable unowned not_eligible_until_time waiting_for_retry_backoff none pending_retry_attempt"
+	cancelledRow = "terminal unowned not_applicable none cancelled attempt_terminal"
+	expiredRow   = "terminal unowned not_applicable none expired attempt_terminal"
+	failedRow    = "terminal unowned not_applicable none failed attempt_terminal"
+)
+
+// TestTransitions is executions.md 1.11, the canonical vectors, as far as it is built.
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	timedOut := &execution.Failure{Reason: "attempt_timeout", Category: "timeout"}
+	late := &execution.Failure{Reason: "execution_deadline", Category: "timeout"}
+	boom := &execution.Failure{Reason: "boom", Category: "transient"}
+	leaseOf := func(n byte, epoch int64, at time.Time) execution.Lease {
+		return execution.Lease{ID: id(10*n + 1), Epoch: epoch, AttemptID: id(10*n + 2), WorkerID: fmt.Sprintf("w%d", n), InstanceID: fmt.Sprintf("w%d-1", n),
+			AcquiredAt: at, ExpiresAt: at.Add(time.Minute)}
+	}
+	tests := []transition{
+		{
+			name: "promote delayed", from: delayed, do: pass(100), vector: waitingRow, public: execution.PublicWaiting,
+			change: func(e *execution.Execution) { e.DelayUntil, e.BlockingDetail = time.Time{}, "" },
+			events: []string{`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"pending_first_attempt"}`},
+		},
+		{
+			name: "promote a retry", from: retrying, do: pass(305), public: execution.PublicWaiting,
+			vector: "runnable unowned eligible_now waiting_for_worker none pending_retry_attempt",
+			change: func(e *execution.Execution) { e.DelayUntil, e.BlockingDetail = time.Time{}, "" },
+			events: []string{`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"pending_retry_attempt"}`},
+		},
+		{
+			name: "claim fresh", from: plain(created), do: func(e execution.Execution) (execution.Change, error) { return claim(e, 1, after(1)) },
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Lease, e.AttemptIndex, e.Attempts, e.StartedAt, e.AttemptTimeoutAt = leaseOf(1, 1, after(1)), 0, 1, after(1), after(601)
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Open: &execution.Attempt{Index: 0, Type: execution.AttemptInitial, Stage: execution.StageStarted,
+				WorkerID: "w1", InstanceID: "w1-1", LeaseEpoch: 1, StartedAt: after(1)}}},
+			events: []string{`lease.acquired ` + lease(1, 1, 0, `"kind":"fresh","expires_at":"2026-11-21T09:31:01Z"`)},
+		},
+		{
+			name: "claim retry", from: retryDue, do: func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(306)) },
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Lease, e.AttemptIndex, e.Attempts, e.AttemptTimeoutAt, e.Released = leaseOf(2, 2, after(306)), 1, 2, after(906), nil
+			},
+			attempts: []execution.AttemptChange{{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptRetry, Stage: execution.StageStarted,
+				WorkerID: "w2", InstanceID: "w2-1", LeaseEpoch: 2, StartedAt: after(306), Previous: new(0)}}},
+			events: []string{`lease.acquired ` + lease(2, 2, 1, `"kind":"retry","expires_at":"2026-11-21T09:36:06Z"`)},
+		},
+		{
+			name: "claim replay",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				e := completed(tb)
+				e.Vector = vector(tb, "runnable unowned eligible_now waiting_for_worker none pending_replay_attempt")
+				e.Replays, e.CompletedAt, e.Released = 1, time.Time{}, nil
+				return e
+			},
+			do:     func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(20)) },
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Lease, e.AttemptIndex, e.Attempts, e.AttemptTimeoutAt = leaseOf(2, 2, after(20)), 1, 2, after(620)
+			},
+			attempts: []execution.AttemptChange{{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReplay, Stage: execution.StageStarted,
+				WorkerID: "w2", InstanceID: "w2-1", LeaseEpoch: 2, StartedAt: after(20), Previous: new(0)}}},
+			events: []string{`lease.acquired ` + lease(2, 2, 1, `"kind":"replay","expires_at":"2026-11-21T09:31:20Z"`)},
+		},
+		{
+			name: "claim resumed: the same attempt, with what is left of its time", from: released,
+			do:     func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(20)) },
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				attempt := e.Lease.AttemptID
+				e.Lease, e.AttemptTimeoutAt, e.Released = leaseOf(2, 2, after(20)), after(20+596), nil
+				e.Lease.AttemptID = attempt
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Lease: new(func() execution.Lease {
+				l := leaseOf(2, 2, after(20))
+				l.AttemptID = id(12)
+				return l
+			}())}},
+			events: []string{`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:31:20Z"`)},
+		},
+		{
+			name: "renew", from: plain(active),
+			do: func(e execution.Execution) (execution.Change, error) {
+				return e.Renew(e.Fence(), 5*time.Minute, after(20))
+			},
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) { e.Lease.ExpiresAt = after(320) },
+			events: []string{`lease.renewed ` + lease(1, 1, 0, `"expires_at":"2026-11-21T09:35:20Z"`)},
+		},
+		{
+			name: "renew for less", from: plain(active),
+			do: func(e execution.Execution) (execution.Change, error) {
+				return e.Renew(e.Fence(), time.Second, after(20))
+			},
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) { e.Lease.ExpiresAt = after(21) },
+			events: []string{`lease.renewed ` + lease(1, 1, 0, `"expires_at":"2026-11-21T09:30:21Z"`)},
+		},
+		{
+			name: "progress", from: plain(active),
+			do: func(e execution.Execution) (execution.Change, error) {
+				return e.Report(e.Fence(), new(40), new("compiling"), after(20))
+			},
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Progress = &execution.Progress{Pct: new(40), Message: new("compiling"), At: after(20)}
+			},
+			events: []string{`execution.progressed {"pct":40,"message":"compiling"}`},
+		},
+		{
+			name: "complete", from: plain(active),
+			do: func(e execution.Execution) (execution.Change, error) {
+				c, _, err := e.Complete(e.Fence(), after(20))
+				return c, err
+			},
+			vector: "terminal unowned not_applicable none success attempt_terminal", public: execution.PublicCompleted,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = after(20), time.Time{}, time.Time{}, &execution.Released{Op: execution.OpComplete}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, EndedAt: after(20)}},
+			events:   []string{`execution.completed ` + ended("success", `"attempt_index":0,`), `lease.revoked ` + lease(1, 1, 0, `"reason":"completed"`)},
+		},
+		{
+			name: "fail, to be retried", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return fail(e, "transient", after(20)) },
+			vector: retryRow, public: execution.PublicDelayed,
+			change: func(e *execution.Execution) {
+				e.Retries, e.DelayUntil, e.Failure = 1, after(320), boom
+				e.BlockingDetail = "retry backoff until 2026-11-21T09:35:20.000Z (attempt 0 failed: boom)"
+				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail, RetryAt: after(320)}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: boom}},
+			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
+				`execution.delayed {"delay_until":"2026-11-21T09:35:20Z","blocking_reason":"waiting_for_retry_backoff"}`},
+		},
+		{
+			name: "fail for good", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return fail(e, "permanent", after(20)) },
+			vector: failedRow, public: execution.PublicFailed,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Failure = after(20), &execution.Failure{Reason: "boom", Category: "permanent"}
+				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20),
+				Failure: &execution.Failure{Reason: "boom", Category: "permanent"}}},
+			events: []string{`execution.failed ` + ended("failed", `"attempt_index":0,"reason":"boom","category":"permanent",`),
+				`lease.revoked ` + lease(1, 1, 0, `"reason":"failed"`)},
+		},
+		{
+			name: "release", from: plain(active),
+			do: func(e execution.Execution) (execution.Change, error) {
+				c, _, err := e.Release(e.Fence(), after(20))
+				return c, err
+			},
+			vector: "runnable unowned eligible_now waiting_for_worker none attempt_interrupted", public: execution.PublicWaiting,
+			change: func(e *execution.Execution) {
+				e.Lease.ExpiresAt, e.AttemptTimeoutAt = time.Time{}, time.Time{}
+				e.Released = &execution.Released{Op: execution.OpRelease, AttemptLeft: 581 * time.Second}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageSuspended}},
+			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"released"`),
+				`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"attempt_interrupted"}`},
+		},
+		{
+			name: "mark the lease expired", from: plain(active), do: pass(61), vector: lapsedRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Lease.ExpiresAt, e.BlockingDetail = time.Time{}, "lease expired, awaiting reclaim"
+			},
+			events: []string{`lease.expired ` + lease(1, 1, 0, `"reason":"timeout"`)},
+		},
+		{
+			name: "reclaim", from: lapsed, do: func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(70)) },
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Lease, e.AttemptIndex, e.Attempts, e.Reclaims, e.AttemptTimeoutAt, e.BlockingDetail = leaseOf(2, 2, after(70)), 1, 2, 1, after(670), ""
+			},
+			attempts: []execution.AttemptChange{
+				{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(70)},
+				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
+					LeaseEpoch: 2, StartedAt: after(70), ReclaimReason: "lease_lease_expired_reclaimable", Previous: new(0)}},
+			},
+			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:10Z"`)},
+		},
+		{
+			name: "reclaim of a revoked lease",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				e := lapsed(tb)
+				e.Ownership = execution.LeaseRevoked
+				return e
+			},
+			do:     func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(70)) },
+			vector: activeRow, public: execution.PublicActive,
+			change: func(e *execution.Execution) {
+				e.Lease, e.AttemptIndex, e.Attempts, e.Reclaims, e.AttemptTimeoutAt, e.BlockingDetail = leaseOf(2, 2, after(70)), 1, 2, 1, after(670), ""
+			},
+			attempts: []execution.AttemptChange{
+				{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(70)},
+				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
+					LeaseEpoch: 2, StartedAt: after(70), ReclaimReason: "lease_lease_revoked", Previous: new(0)}},
+			},
+			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:10Z"`)},
+		},
+		{
+			name: "reclaim once too often",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				return passed(tb, claimed(tb, lapsed(tb), 2, after(70)), after(130))
+			},
+			do:     func(e execution.Execution) (execution.Change, error) { return claim(e, 3, after(140)) },
+			vector: failedRow, public: execution.PublicFailed,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.AttemptTimeoutAt, e.BlockingDetail = after(140), time.Time{}, ""
+				e.Failure = &execution.Failure{Reason: "max_reclaims_exceeded", Category: "infra_crash"}
+			},
+			attempts: []execution.AttemptChange{{Index: 1, Stage: execution.StageInterruptedReclaimed, EndedAt: after(140)}},
+			events: []string{`execution.failed ` + ended("failed", `"attempt_index":1,"reason":"max_reclaims_exceeded","category":"infra_crash",`),
+				`lease.revoked ` + lease(2, 2, 1, `"reason":"failed"`)},
+		},
+		{
+			name: "cancel what was never claimed", from: plain(created), do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
+			vector: "terminal unowned not_applicable none cancelled pending_first_attempt", public: execution.PublicCancelled,
+			change: func(e *execution.Execution) { e.CompletedAt, e.Cancellation = after(20), &byOperator },
+			events: []string{`execution.cancelled ` + ended("cancelled", `"reason":"not needed",`)},
+		},
+		{
+			name: "cancel what is delayed", from: delayed, do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
+			vector: "terminal unowned not_applicable none cancelled pending_first_attempt", public: execution.PublicCancelled,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Cancellation, e.DelayUntil, e.BlockingDetail = after(20), &byOperator, time.Time{}, ""
+			},
+			events: []string{`execution.cancelled ` + ended("cancelled", `"reason":"not needed",`)},
+		},
+		{
+			name: "cancel what somebody works on", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
+			vector: cancelledRow, public: execution.PublicCancelled,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Cancellation, e.Lease.ExpiresAt, e.Lease.Epoch, e.AttemptTimeoutAt = after(20), &byOperator, time.Time{}, 2, time.Time{}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(20)}},
+			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`),
+				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
+		},
+		{
+			name: "cancel what was given back", from: released, do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
+			vector: cancelledRow, public: execution.PublicCancelled,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.Released = after(20), &byOperator, 2, nil
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(20)}},
+			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
+		},
+		{
+			name: "cancel what its worker has lost", from: lapsed, do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(70)) },
+			vector: cancelledRow, public: execution.PublicCancelled,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.AttemptTimeoutAt, e.BlockingDetail = after(70), &byOperator, 2, time.Time{}, ""
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(70)}},
+			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`),
+				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
+		},
+		{
+			name: "an attempt runs out of time and is retried",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				e := active(tb)
+				return must(tb)(e.Renew(e.Fence(), time.Hour, after(5)))
+			},
+			do: pass(601), vector: retryRow, public: execution.PublicDelayed,
+			change: func(e *execution.Execution) {
+				e.Retries, e.DelayUntil, e.Failure = 1, after(901), timedOut
+				e.BlockingDetail = "retry backoff until 2026-11-21T09:45:01.000Z (attempt 0 failed: attempt_timeout)"
+				e.Lease.ExpiresAt, e.AttemptTimeoutAt = time.Time{}, time.Time{}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(601), Failure: timedOut}},
+			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
+				`execution.delayed {"delay_until":"2026-11-21T09:45:01Z","blocking_reason":"waiting_for_retry_backoff"}`},
+		},
+		{
+			name: "an attempt runs out of time for good",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				e := claimed(tb, retryDue(tb), 2, after(306))
+				return must(tb)(e.Renew(e.Fence(), time.Hour, after(310)))
+			},
+			do: pass(906), vector: expiredRow, public: execution.PublicExpired,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Failure, e.Lease.ExpiresAt, e.AttemptTimeoutAt = after(906), timedOut, time.Time{}, time.Time{}
+			},
+			attempts: []execution.AttemptChange{{Index: 1, Stage: execution.StageEndedFailure, EndedAt: after(906), Failure: timedOut}},
+			events: []string{`execution.expired ` + ended("expired", `"attempt_index":1,"reason":"attempt_timeout","category":"timeout",`),
+				`lease.revoked ` + lease(2, 2, 1, `"reason":"timeout"`)},
+		},
+		{
+			name: "the deadline of what was never claimed", from: withDeadline(created), do: pass(50), public: execution.PublicExpired,
+			vector: "terminal unowned not_applicable none expired pending_first_attempt",
+			change: func(e *execution.Execution) { e.CompletedAt, e.Failure = after(50), late },
+			events: []string{`execution.expired ` + ended("expired", `"reason":"execution_deadline","category":"timeout",`)},
+		},
+		{
+			name: "the deadline of what somebody works on", from: withDeadline(active), do: pass(50), vector: expiredRow, public: execution.PublicExpired,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Failure, e.Lease.ExpiresAt, e.AttemptTimeoutAt = after(50), late, time.Time{}, time.Time{}
+			},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: late}},
+			events: []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`),
+				`lease.revoked ` + lease(1, 1, 0, `"reason":"timeout"`)},
+		},
+		{
+			name: "the flow of a member starts",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				return created(tb, func(in *execution.Create) { in.FlowID, in.Paused = id(9), true })
+			},
+			do: func(e execution.Execution) (execution.Change, error) {
+				c, _ := e.Unpause(after(20))
+				return c, nil
+			},
+			vector: waitingRow, public: execution.PublicWaiting, change: func(e *execution.Execution) { e.BlockingDetail = "" },
+			events: []string{`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"pending_first_attempt"}`},
+		},
+		{
+			name: "the flow of a delayed member starts",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				return created(tb, func(in *execution.Create) { in.FlowID, in.Paused, in.DelayUntil = id(9), true, after(100) })
+			},
+			do: func(e execution.Execution) (execution.Change, error) {
+				c, _ := e.Unpause(after(20))
+				return c, nil
+			},
+			vector: "runnable unowned not_eligible_until_time waiting_for_delay none pending_first_attempt", public: execution.PublicDelayed,
+			change: func(e *execution.Execution) { e.BlockingDetail = "delayed until 2026-11-21T09:31:40.000Z" },
+			events: []string{`execution.delayed {"delay_until":"2026-11-21T09:31:40Z","blocking_reason":"waiting_for_delay"}`},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			before := tt.from(t)
+			same := tt.from(t)
+			got, err := tt.do(before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(same, before); diff != "" {
+				t.Errorf("the operation changed its receiver (-before +after):\n%s", diff)
+			}
+			want := before
+			want.Vector = vector(t, tt.vector)
+			want.Revision++
+			tt.change(&want)
+			if diff := cmp.Diff(want, got.Execution); diff != "" {
+				t.Errorf("execution (-want +got):\n%s", diff)
+			}
+			if !got.Execution.Legal() || got.Execution.Public() != tt.public {
+				t.Errorf("legal %t, public state %s, want %s", got.Execution.Legal(), got.Execution.Public(), tt.public)
+			}
+			if diff := cmp.Diff(tt.attempts, got.Attempts); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+			told := events(t, got)
+			if diff := cmp.Diff(tt.events, told); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			for _, secret := range []uuid.UUID{before.Lease.AttemptID, got.Execution.Lease.AttemptID} {
+				if secret != uuid.Nil && strings.Contains(strings.Join(told, ""), secret.String()) {
+					t.Errorf("the attempt id, the holder's secret, is in the events: %s", told)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+package flow_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/flowapi/flowapi/internal/domain/flow"
+)
+
+// TestShallow holds the golden vectors of the shallow merge. reference: runs-and-taskflows.md G-MG, B6.
+func TestShallow(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ state, patch, want string }{
+		{`{"messages":10,"processed":0}`, `{"processed":5}`, `{"messages":10,"processed":5}`},
+		{`{"a":{"x":1}}`, `{"a":{"y":2}}`, `{"a":{"y":2}}`},
+		{`{"a":1}`, `{"a":null}`, `{"a":null}`},
+		{`{"a":1}`, `[1]`, `[1]`},
+		{`5`, `{"a":1}`, `{"a":1}`},
+		{`{"a":1}`, `null`, `null`},
+		{`null`, `{}`, `{}`},
+		{`{}`, `{}`, `{}`},
+		{`{"b":1,"a":2}`, `{"c":3,"b":4}`, `{"b":4,"a":2,"c":3}`},
+		{`{"n":12345678901234567890.10}`, `{"m":1e400}`, `{"n":12345678901234567890.10,"m":1e400}`},
+		{`{"a<b":"<&>"}`, `{ "x y" : [ 1 , 2 ] }`, `{"a<b":"<&>","x y":[1,2]}`},
+		{`{"é":1}`, `{"\u00e9":2}`, `{"é":2}`},
+	}
+	for _, tt := range tests {
+		if got := flow.Shallow(json.RawMessage(tt.state), json.RawMessage(tt.patch)); string(got) != tt.want {
+			t.Errorf("Shallow(%s, %s) = %s, want %s", tt.state, tt.patch, got, tt.want)
+		}
+	}
+}
+
+// TestMergePatch holds the vectors of RFC 7396, appendix A, and some of our own.
+func TestMergePatch(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ target, patch, want string }{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
+		{`{"a":"b"}`, `{"a":null}`, `{}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
+		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
+		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`["a","b"]`, `["c","d"]`, `["c","d"]`},
+		{`{"a":"b"}`, `["c"]`, `["c"]`},
+		{`{"a":"foo"}`, `null`, `null`},
+		{`{"a":"foo"}`, `"bar"`, `"bar"`},
+		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`},
+		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+		// section 3, the example
+		{
+			`{"title":"Goodbye!","author":{"givenName":"John","familyName":"Doe"},"tags":["example","sample"],"content":"This will be unchanged"}`,
+			`{"title":"Hello!","phoneNumber":"+01-123-456-7890","author":{"familyName":null},"tags":["example"]}`,
+			`{"title":"Hello!","author":{"givenName":"John"},"tags":["example"],"content":"This will be unchanged","phoneNumber":"+01-123-456-7890"}`,
+		},
+		{`{"n":9007199254740993}`, `{"m":{"x":0.10}}`, `{"n":9007199254740993,"m":{"x":0.10}}`},
+		{`{"a":1,"b":2}`, "{\n \"a\": null,\n \"c\": { \"d\": [ null ] }\n}", `{"b":2,"c":{"d":[null]}}`},
+	}
+	for _, tt := range tests {
+		if got := flow.MergePatch(json.RawMessage(tt.target), json.RawMessage(tt.patch)); string(got) != tt.want {
+			t.Errorf("MergePatch(%s, %s) = %s, want %s", tt.target, tt.patch, got, tt.want)
+		}
+	}
+}
+
+// values draws a JSON value that nests a little.
+func values(depth int) *rapid.Generator[any] {
+	leaf := rapid.OneOf(
+		rapid.Just[any](nil), rapid.Map(rapid.IntRange(-3, 3), func(i int) any { return json.Number(fmt.Sprint(i)) }),
+		rapid.Map(rapid.SampledFrom([]string{"", "x", "<>&", "ü", "\\"}), func(s string) any { return s }), rapid.Map(rapid.Bool(), func(b bool) any { return b }),
+	)
+	if depth == 0 {
+		return leaf
+	}
+	return rapid.OneOf(leaf, rapid.Map(rapid.SliceOfN(values(depth-1), 0, 3), func(l []any) any { return l }), rapid.Map(objects(depth-1), func(m map[string]any) any { return m }))
+}
+
+func objects(depth int) *rapid.Generator[map[string]any] {
+	return rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c", "d e", "resume_event"}), values(depth), 0, 4)
+}
+
+func text(t *rapid.T, v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func value(tb interface{ Fatalf(string, ...any) }, doc json.RawMessage) any {
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		tb.Fatalf("%s: %v", doc, err)
+	}
+	return v
+}
+
+// TestShallow_Laws: reference: runs-and-taskflows.md D5 42.
+func TestShallow_Laws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s, a, b := objects(2).Draw(t, "state"), objects(2).Draw(t, "a"), objects(2).Draw(t, "b")
+		state, pa, pb := text(t, s), text(t, a), text(t, b)
+		if got := flow.Shallow(state, json.RawMessage(`{}`)); !reflect.DeepEqual(value(t, got), value(t, state)) {
+			t.Fatalf("an empty patch makes %s of %s", got, state)
+		}
+		left, right := flow.Shallow(flow.Shallow(state, pa), pb), flow.Shallow(state, flow.Shallow(pa, pb))
+		if !reflect.DeepEqual(value(t, left), value(t, right)) {
+			t.Fatalf("merging is not associative: %s, %s", left, right)
+		}
+		want := maps.Clone(s)
+		maps.Copy(want, a)
+		if got := flow.Shallow(state, pa); !reflect.DeepEqual(value(t, got), value(t, text(t, want))) {
+			t.Fatalf("Shallow(%s, %s) = %s", state, pa, got)
+		}
+	})
+}
+
+// mergePatch is the pseudo code of RFC 7396, section 2.
+func mergePatch(target, patch any) any {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	t, ok := target.(map[string]any)
+	if !ok {
+		t = map[string]any{}
+	}
+	for name, v := range p {
+		if v == nil {
+			delete(t, name)
+		} else {
+			t[name] = mergePatch(t[name], v)
+		}
+	}
+	return t
+}
+
+func TestMergePatch_IsTheRFC(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		target, patch := text(t, values(3).Draw(t, "target")), text(t, values(3).Draw(t, "patch"))
+		got := flow.MergePatch(target, patch)
+		if want := mergePatch(value(t, target), value(t, patch)); !reflect.DeepEqual(value(t, got), want) {
+			t.Fatalf("MergePatch(%s, %s) = %s, want %v", target, patch, got, want)
+		}
+		if again := flow.MergePatch(got, patch); !bytes.Equal(again, got) {
+			t.Fatalf("applied twice it makes %s of %s", again, got)
+		}
+	})
+}
+
+// TestShallow_Large shows that a large patch takes time in proportion to its size.
+func TestShallow_Large(t *testing.T) {
+	t.Parallel()
+	large := func(from int) json.RawMessage {
+		var b strings.Builder
+		for i := range 60_000 {
+			fmt.Fprintf(&b, `,"%x":%d`, i, from)
+		}
+		return json.RawMessage("{" + b.String()[1:] + "}")
+	}
+	begun := time.Now()
+	got := flow.Shallow(large(0), large(1))
+	if !bytes.Equal(got, large(1)) || !slices.Equal(flow.MergePatch(large(0), large(1)), large(1)) {
+		t.Error("the patch was not applied")
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}

@@ -1,0 +1,61 @@
+package flow
+
+import (
+	"fmt"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// mirrored are the events of executions that can change the status of a step, with the public state that they lead to. By F4
+// no other can: what happens before the first claim is pending, and what happens between two claims is running.
+var mirrored = map[event.Type]execution.Public{
+	event.LeaseAcquired:      execution.PublicActive,
+	event.LeaseReclaimed:     execution.PublicActive,
+	event.ExecutionCompleted: execution.PublicCompleted,
+	event.ExecutionFailed:    execution.PublicFailed,
+	event.ExecutionCancelled: execution.PublicCancelled,
+	event.ExecutionExpired:   execution.PublicExpired,
+}
+
+// Mirror keeps steps equal to the executions that they are linked to, in the transaction that moves those; also steps of
+// flows that have ended. reference: runs-and-taskflows.md F4, F5 2 and 7, D6 51.
+func (r *Repo) Mirror() store.Reactor {
+	on := make([]event.Type, 0, len(mirrored))
+	for t := range mirrored {
+		on = append(on, t)
+	}
+	return store.Reactor{Name: "flow steps", On: on, Do: r.mirror}
+}
+
+func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
+	var rows []stepRow
+	err := tx.Select(&rows, selectSteps+" WHERE execution_id = ? ORDER BY id"+tx.ForUpdate(), store.ID(e.ExecutionID))
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	state := mirrored[e.Type]
+	result, err := r.result(tx, e.ExecutionID, state)
+	if err != nil {
+		return err
+	}
+	child := flow.ChildOf(state, true, result)
+	for i := range rows {
+		s, changed := rows[i].step().Mirror(child, tx.Now())
+		if !changed {
+			continue
+		}
+		if err := saveStep(tx, &s); err != nil {
+			return err
+		}
+		found, err := findRow(&tx.Queries, e.Namespace, s.FlowID, "")
+		if err != nil {
+			return fmt.Errorf("flow of step %s: %w", s.RunID, err)
+		}
+		f := found.about()
+		tx.Emit(f.Told(event.StepObserved, &s, &child))
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// Package flow keeps flows and their steps: rows, queries and transactions of one subject. Every method that changes
+// something is one transaction; what it decides is decided by the machine in domain/flow.
+//
+// Locks are taken in one order: the keys of a wait, then flows, then executions, steps and waits.
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
+
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Config says how the repository behaves. Zero values are defaults.
+type Config struct {
+	// Horizon is how far ahead timers and deadlines may lie.
+	Horizon time.Duration
+	// Retention says when ended flows are deleted. What it leaves open is kept for ever, unless it leaves all open: then
+	// [flow.DefaultRetention] holds.
+	Retention flow.Retention
+}
+
+// Repo is the store of flows.
+type Repo struct {
+	store      *store.Store
+	waits      *waitrepo.Repo
+	executions Executions
+	cfg        Config
+}
+
+// Executions is what flows need to know of executions: those that belong to a flow, and those that a step mirrors.
+type Executions interface {
+	Members
+	Children
+}
+
+// Members are the executions that belong to a flow. The transaction holds the flow, whatever its caller's namespace.
+type Members interface {
+	// OpenMembers returns how many members have not ended.
+	OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error)
+	// UnpauseMembers lets members be claimed that have waited for the start of their flow.
+	UnpauseMembers(tx *store.Tx, flowID uuid.UUID) error
+	// CancelMembers cancels the members that have not ended, and returns how many that were.
+	CancelMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error)
+	// CancelPendingMembers cancels the members that are neither active nor suspended nor ended, and returns how many that
+	// were.
+	CancelPendingMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error)
+	// DeleteMembers deletes all members with everything that they own, and returns how many that were.
+	DeleteMembers(tx *store.Tx, flowID uuid.UUID) (int, error)
+}
+
+// Children are executions that steps mirror, in the namespace of the transaction's caller.
+type Children interface {
+	// State returns an execution and locks it: what becomes of it afterwards is told to the step that begins to mirror it in
+	// this transaction. It returns CodeNotFound.
+	State(tx *store.Tx, id uuid.UUID) (execution.Execution, error)
+	// ResultIn returns what an execution was completed with. It returns CodeNotFound, also while there is no result.
+	ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error)
+}
+
+var _ waitrepo.Owner = (*Repo)(nil)
+
+// New returns a repository on s. Its waits are kept by waits, which calls it back once it is attached there.
+func New(s *store.Store, waits *waitrepo.Repo, executions Executions, cfg Config) *Repo {
+	if cfg.Horizon <= 0 {
+		cfg.Horizon = wait.DefaultHorizon
+	}
+	if cfg.Retention == (flow.Retention{}) {
+		cfg.Retention = flow.DefaultRetention()
+	}
+	return &Repo{store: s, waits: waits, executions: executions, cfg: cfg}
+}
+
+// Flow returns one flow of the caller's namespace. It returns CodeNotFound.
+func (r *Repo) Flow(ctx context.Context, id uuid.UUID) (flow.Flow, error) {
+	var f flow.Flow
+	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
+		f, err = r.find(q, call.From(ctx).Namespace, id, "")
+		return err
+	})
+	return f, err
+}
+
+// Exists returns CodeNotFound for a flow that is not in the caller's namespace.
+func (r *Repo) Exists(ctx context.Context, id uuid.UUID) error {
+	return r.store.Read(ctx, func(q *store.Queries) error { return exists(q, call.From(ctx).Namespace, id) })
+}
+
+func exists(q *store.Queries, namespace string, id uuid.UUID) error {
+	var one int
+	err := q.Get(&one, `SELECT 1 FROM flows WHERE id = ? AND namespace = ?`, store.ID(id), namespace)
+	switch {
+	case store.NotFound(err):
+		return fault.NotFound("flow", id)
+	case err != nil:
+		return fmt.Errorf("look for flow %s: %w", id, err)
+	}
+	return nil
+}
+
+// find reads a flow with its wait. lock is a locking clause, or "".
+func (r *Repo) find(q *store.Queries, namespace string, id uuid.UUID, lock string) (flow.Flow, error) {
+	found, err := findRow(q, namespace, id, lock)
+	if err != nil {
+		return flow.Flow{}, err
+	}
+	flows, err := r.flowsOf(q, []row{found})
+	if err != nil {
+		return flow.Flow{}, err
+	}
+	return flows[0], nil
+}
+
+func findRow(q *store.Queries, namespace string, id uuid.UUID, lock string) (row, error) {
+	var found row
+	err := q.Get(&found, selectByID+lock, store.ID(id))
+	switch {
+	case store.NotFound(err) || err == nil && found.Namespace != namespace:
+		return row{}, fault.NotFound("flow", id)
+	case err != nil:
+		return row{}, fmt.Errorf("read flow %s: %w", id, err)
+	}
+	return found, nil
+}
+
+// flowsOf returns the flows that rows store, with their waits.
+func (r *Repo) flowsOf(q *store.Queries, rows []row) ([]flow.Flow, error) {
+	var ids []uuid.UUID
+	for i := range rows {
+		if id := uuid.UUID(rows[i].WaitID); id != uuid.Nil {
+			ids = append(ids, id)
+		}
+	}
+	waits, err := r.waits.Waits(q, ids)
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]flow.Flow, len(rows))
+	for i := range rows {
+		var open *wait.Wait
+		if w, ok := waits[uuid.UUID(rows[i].WaitID)]; ok {
+			open = &w
+		}
+		if flows[i], err = rows[i].flow(open); err != nil {
+			return nil, err
+		}
+	}
+	return flows, nil
+}
+
+// Flows lists the flows of the caller's namespace, newest first.
+func (r *Repo) Flows(ctx context.Context, f flow.Filter, after page.Cursor, limit int) (page.Page[flow.Flow], error) {
+	var list []flow.Flow
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
+		and := func(condition string, present bool, values ...any) {
+			if present {
+				where += " AND " + condition
+				args = append(args, values...)
+			}
+		}
+		and("owner_session_key = ?", f.OwnerSessionKey != "", f.OwnerSessionKey)
+		and("status = ?", f.Status != "", string(f.Status))
+		and("controller_id = ?", f.ControllerID != "", f.ControllerID)
+		and("kind = ?", f.Kind != "", f.Kind)
+		for _, t := range f.Tags {
+			and(q.Tag("tags")+" = ?", true, t.Key, t.Value)
+		}
+		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		var rows []row
+		err := q.Select(&rows, "SELECT "+columns+" FROM flows WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		if err != nil {
+			return fmt.Errorf("list flows: %w", err)
+		}
+		list, err = r.flowsOf(q, rows)
+		return err
+	})
+	return page.Of(list, limit, func(f flow.Flow) page.Cursor { return page.After(f.CreatedAt, f.ID) }), err
+}
+
+// reload reads a flow again whose answer was too large to be kept beside its Idempotency-Key.
+func (r *Repo) reload(ctx context.Context, ref []byte) (flow.Flow, error) {
+	var id uuid.UUID
+	if err := json.Unmarshal(ref, &id); err != nil {
+		return flow.Flow{}, store.Corrupt("idempotency key", "", err)
+	}
+	return r.Flow(ctx, id)
+}

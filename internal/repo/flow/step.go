@@ -1,0 +1,266 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// stepRow is a stored step.
+type stepRow struct {
+	ID              store.ID     `db:"id"`
+	FlowID          store.ID     `db:"flow_id"`
+	RunID           string       `db:"run_id"`
+	Position        int64        `db:"position"`
+	Runtime         string       `db:"runtime"`
+	ChildSessionKey store.Text   `db:"child_session_key"`
+	Task            string       `db:"task"`
+	Status          string       `db:"status"`
+	Result          store.JSON   `db:"result"`
+	ExecutionID     store.ID     `db:"execution_id"`
+	WorkflowRunID   store.ID     `db:"workflow_run_id"`
+	CreatedAt       store.Millis `db:"created_at"`
+	UpdatedAt       store.Millis `db:"updated_at"`
+}
+
+var (
+	stepColumns = []string{"id", "flow_id", "run_id", "position", "runtime", "child_session_key", "task", "status", "result", "execution_id",
+		"workflow_run_id", "created_at", "updated_at"}
+	selectSteps = "SELECT " + strings.Join(stepColumns, ", ") + " FROM flow_steps"
+	insertStep  = "INSERT INTO flow_steps (" + strings.Join(stepColumns, ", ") + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(stepColumns)), ", ") + ")"
+)
+
+func (r *stepRow) step() flow.Step {
+	return flow.Step{
+		ID: uuid.UUID(r.ID), FlowID: uuid.UUID(r.FlowID), RunID: r.RunID, Position: r.Position, Runtime: flow.Runtime(r.Runtime),
+		ChildSessionKey: string(r.ChildSessionKey), Task: r.Task, Status: flow.StepStatus(r.Status), Result: json.RawMessage(r.Result),
+		ExecutionID: uuid.UUID(r.ExecutionID), WorkflowRunID: uuid.UUID(r.WorkflowRunID),
+		CreatedAt: time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt),
+	}
+}
+
+// Steps lists the steps of a flow of the caller's namespace, in the order in which they were added; those in one status, if
+// one is given. It returns CodeNotFound.
+func (r *Repo) Steps(ctx context.Context, id uuid.UUID, status flow.StepStatus, after page.Cursor, limit int) (page.Page[flow.Step], error) {
+	var list []flow.Step
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		if err := exists(q, call.From(ctx).Namespace, id); err != nil {
+			return err
+		}
+		where, args := " WHERE flow_id = ? AND position > ?", []any{store.ID(id), after.At}
+		if status != "" {
+			where += " AND status = ?"
+			args = append(args, string(status))
+		}
+		var rows []stepRow
+		if err := q.Select(&rows, selectSteps+where+" ORDER BY position LIMIT ?", append(args, limit+1)...); err != nil {
+			return fmt.Errorf("list the steps of flow %s: %w", id, err)
+		}
+		list = make([]flow.Step, len(rows))
+		for i := range rows {
+			list[i] = rows[i].step()
+		}
+		return nil
+	})
+	return page.Of(list, limit, func(s flow.Step) page.Cursor { return page.Cursor{At: s.Position, ID: s.ID} }), err
+}
+
+// Step returns one step of a flow of the caller's namespace by its run_id. It returns CodeNotFound.
+func (r *Repo) Step(ctx context.Context, id uuid.UUID, runID string) (flow.Step, error) {
+	var s flow.Step
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		if err := exists(q, call.From(ctx).Namespace, id); err != nil {
+			return err
+		}
+		found, ok, err := findStep(q, id, runID)
+		if err == nil && !ok {
+			err = fault.NotFound("step", runID)
+		}
+		s = found
+		return err
+	})
+	return s, err
+}
+
+func findStep(q *store.Queries, flowID uuid.UUID, runID string) (flow.Step, bool, error) {
+	var found stepRow
+	err := q.Get(&found, selectSteps+" WHERE flow_id = ? AND run_id = ?", store.ID(flowID), runID)
+	switch {
+	case store.NotFound(err):
+		return flow.Step{}, false, nil
+	case err != nil:
+		return flow.Step{}, false, fmt.Errorf("read step %s of flow %s: %w", runID, flowID, err)
+	}
+	return found.step(), true, nil
+}
+
+// InsertStep adds a step to a flow. One that names an execution takes its state at once. It returns CodeNotFound for the flow
+// and for the execution, CodeDuplicateStep, and the refusals of [flow.Flow.Insert].
+func (r *Repo) InsertStep(ctx context.Context, id uuid.UUID, in flow.NewStep) (flow.Step, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Step) error {
+		f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if _, ok, err := findStep(&tx.Queries, id, in.RunID); ok || err != nil {
+			if err == nil {
+				err = fault.New(fault.CodeDuplicateStep, "Flow %s has a step with the run_id %q. Observe it by PUT.", id, in.RunID)
+			}
+			return err
+		}
+		*out, err = r.addStep(tx, &f, in, event.StepInserted)
+		tx.Refer(stepRef{id, in.RunID})
+		return err
+	}, store.Reload(r.reloadStep))
+}
+
+// stepRef stands for a step in an answer that was not kept.
+type stepRef struct {
+	FlowID uuid.UUID
+	RunID  string
+}
+
+func (r *Repo) reloadStep(ctx context.Context, ref []byte) (flow.Step, error) {
+	var kept stepRef
+	if err := json.Unmarshal(ref, &kept); err != nil {
+		return flow.Step{}, store.Corrupt("idempotency key", "", err)
+	}
+	return r.Step(ctx, kept.FlowID, kept.RunID)
+}
+
+// addStep makes a new step of a flow that the transaction holds.
+func (r *Repo) addStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, t event.Type) (flow.Step, error) {
+	child, err := r.child(tx, in.ExecutionID)
+	if err != nil {
+		return flow.Step{}, err
+	}
+	in.ID = store.NewID()
+	if err := tx.Get(&in.Position, `SELECT coalesce(max(position), 0) + 1 FROM flow_steps WHERE flow_id = ?`, store.ID(f.ID)); err != nil {
+		return flow.Step{}, fmt.Errorf("count the steps of flow %s: %w", f.ID, err)
+	}
+	s, err := f.Insert(in, child, by(tx))
+	if err != nil {
+		return flow.Step{}, err
+	}
+	err = tx.ExecOne(insertStep, store.ID(s.ID), store.ID(s.FlowID), s.RunID, s.Position, string(s.Runtime), store.Text(s.ChildSessionKey), s.Task,
+		string(s.Status), store.JSON(s.Result), store.ID(s.ExecutionID), store.ID(s.WorkflowRunID), store.Millis(s.CreatedAt), store.Millis(s.UpdatedAt))
+	if err != nil {
+		return flow.Step{}, fmt.Errorf("insert step %s of flow %s: %w", s.RunID, f.ID, err)
+	}
+	tx.Emit(f.Told(t, &s, child))
+	return s, nil
+}
+
+// ObserveStep records what was observed of a step: it makes it, as a mirrored one, or changes it. Task and status must be
+// given. It returns CodeNotFound for the flow and for an execution that the step begins to mirror, and the refusals of
+// [flow.Flow.Change]. reference: runs-and-taskflows.md B6, B13 2.
+func (r *Repo) ObserveStep(ctx context.Context, id uuid.UUID, runID string, c flow.StepChange) (flow.Observation, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Observation) error {
+		f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		s, ok, err := findStep(&tx.Queries, id, runID)
+		if err != nil {
+			return err
+		}
+		if ok {
+			out.Step, err = r.changeStep(tx, &f, s, c, event.StepObserved)
+			return err
+		}
+		out.New = true
+		out.Step, err = r.addStep(tx, &f, c.NewStep(runID), event.StepObserved)
+		return err
+	})
+}
+
+// PatchStep changes a step. It returns CodeNotFound for the flow, the step, and an execution that the step begins to mirror,
+// and the refusals of [flow.Flow.Change].
+func (r *Repo) PatchStep(ctx context.Context, id uuid.UUID, runID string, c flow.StepChange) (flow.Step, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Step) error {
+		f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		s, ok, err := findStep(&tx.Queries, id, runID)
+		if err == nil && !ok {
+			err = fault.NotFound("step", runID)
+		}
+		if err != nil {
+			return err
+		}
+		*out, err = r.changeStep(tx, &f, s, c, event.StepUpdated)
+		return err
+	})
+}
+
+// changeStep changes a step of a flow that the transaction holds.
+func (r *Repo) changeStep(tx *store.Tx, f *flow.Flow, s flow.Step, c flow.StepChange, t event.Type) (flow.Step, error) {
+	child, err := r.child(tx, c.Links(&s))
+	if err != nil {
+		return flow.Step{}, err
+	}
+	next, changed, err := f.Change(s, c, child, by(tx))
+	if err != nil || !changed {
+		return next, err
+	}
+	if err := saveStep(tx, &next); err != nil {
+		return flow.Step{}, err
+	}
+	tx.Emit(f.Told(t, &next, child))
+	return next, nil
+}
+
+func saveStep(tx *store.Tx, s *flow.Step) error {
+	err := tx.ExecOne(`UPDATE flow_steps SET child_session_key = ?, task = ?, status = ?, result = ?, execution_id = ?, workflow_run_id = ?, updated_at = ? WHERE id = ?`,
+		store.Text(s.ChildSessionKey), s.Task, string(s.Status), store.JSON(s.Result), store.ID(s.ExecutionID), store.ID(s.WorkflowRunID),
+		store.Millis(s.UpdatedAt), store.ID(s.ID))
+	if err != nil {
+		return fmt.Errorf("update step %s of flow %s: %w", s.RunID, s.FlowID, err)
+	}
+	return nil
+}
+
+// child returns what a step mirrors of an execution that it is linked to now, nil for none.
+func (r *Repo) child(tx *store.Tx, id uuid.UUID) (*flow.Child, error) {
+	if id == uuid.Nil {
+		return nil, nil
+	}
+	e, err := r.executions.State(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	result, err := r.result(tx, id, e.Public())
+	if err != nil {
+		return nil, err
+	}
+	child := flow.ChildOf(e.Public(), e.Attempts > 0, result)
+	return &child, nil
+}
+
+// result returns what an execution was completed with, nil for nothing.
+func (r *Repo) result(tx *store.Tx, id uuid.UUID, p execution.Public) (*execution.Value, error) {
+	if p != execution.PublicCompleted {
+		return nil, nil
+	}
+	v, err := r.executions.ResultIn(tx, id)
+	switch {
+	case fault.CodeOf(err) == fault.CodeNotFound:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &v, nil
+}

@@ -1,0 +1,134 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Each verb returns CodeNotFound, CodeRevisionMismatch (with expected, actual and the fields that changed) when the caller
+// has read another revision than the present one, and the refusals of the verb of the same name in domain/flow. expected is
+// nil for a caller who has read none.
+
+// Start starts a created flow; its members may be claimed from then on.
+func (r *Repo) Start(ctx context.Context, id uuid.UUID, expected *int64) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Start(by(tx)) })
+}
+
+// Wait parks a running flow. An event that is kept for it resumes it at once. It returns also CodeBadWaitCondition and
+// CodeTimerOutOfRange, which point at the part of the request that is wrong.
+func (r *Repo) Wait(ctx context.Context, id uuid.UUID, expected *int64, req wait.Request) (flow.Flow, error) {
+	spec, err := req.Parse("")
+	if err != nil {
+		return flow.Flow{}, err
+	}
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Flow) error {
+		if err := r.waits.Reserve(tx, spec.Condition); err != nil {
+			return err
+		}
+		return r.changeIn(tx, id, expected, out, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
+			if err := spec.Check(tx.Now(), r.cfg.Horizon, ""); err != nil {
+				return flow.Change{}, err
+			}
+			return f.Park(store.NewID(), spec, by(tx))
+		})
+	}, store.Reload(r.reload))
+}
+
+// Resume ends the wait of a flow, whatever it waits for, and merges a patch into its state; nil is none.
+func (r *Repo) Resume(ctx context.Context, id uuid.UUID, expected *int64, patch json.RawMessage) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Resume(patch, by(tx)) })
+}
+
+// Finish ends a running flow well, after merging a patch into its state; nil is none. It returns also CodeOpenMembers.
+func (r *Repo) Finish(ctx context.Context, id uuid.UUID, expected *int64, patch json.RawMessage) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
+		open, err := r.open(tx, &f)
+		if err != nil {
+			return flow.Change{}, err
+		}
+		return f.Finish(patch, open, by(tx))
+	})
+}
+
+// Fail ends a flow badly, and cancels its members.
+func (r *Repo) Fail(ctx context.Context, id uuid.UUID, expected *int64, reason string) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Fail(reason, by(tx)) })
+}
+
+// RequestCancel asks a flow to cancel itself. A waiting one is cancelled by the next sweep, which is at once.
+// reference: runs-and-taskflows.md B7.
+func (r *Repo) RequestCancel(ctx context.Context, id uuid.UUID, expected *int64, reason string) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.RequestCancel(reason, by(tx)), nil })
+}
+
+// Cancel ends a flow and, as the policy says, its members, in the same transaction.
+func (r *Repo) Cancel(ctx context.Context, id uuid.UUID, expected *int64, policy flow.CancelPolicy, reason string) (flow.CancelOutcome, error) {
+	type ref struct {
+		ID    uuid.UUID
+		Total int
+	}
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.CancelOutcome) error {
+		total, err := r.apply(tx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Cancel(policy, reason, by(tx)) })
+		if err != nil {
+			return err
+		}
+		out.Members.Total = total
+		r.answer(tx, id, &out.Flow)
+		tx.Refer(ref{id, total})
+		return nil
+	}, store.Reload(func(ctx context.Context, doc []byte) (flow.CancelOutcome, error) {
+		var kept ref
+		if err := json.Unmarshal(doc, &kept); err != nil {
+			return flow.CancelOutcome{}, store.Corrupt("idempotency key", "", err)
+		}
+		f, err := r.Flow(ctx, kept.ID)
+		return flow.CancelOutcome{Flow: f, Members: flow.Members{Total: kept.Total}}, err
+	}))
+}
+
+// Patch changes a flow's state and step label.
+func (r *Repo) Patch(ctx context.Context, id uuid.UUID, expected *int64, p flow.Patch) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Patch(p, by(tx)) })
+}
+
+// Replace replaces the fields of a flow that its controller owns. req is its wait, nil when it is left out or null. It returns
+// also CodeBadWaitCondition and CodeTimerOutOfRange.
+func (r *Repo) Replace(ctx context.Context, id uuid.UUID, expected int64, n flow.Replacement, req *wait.Request) (flow.Flow, error) {
+	if req != nil {
+		spec, err := req.Parse("/wait")
+		if err != nil {
+			return flow.Flow{}, err
+		}
+		n.Wait = &spec
+	}
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Flow) error {
+		if n.Wait != nil {
+			if err := r.waits.Reserve(tx, n.Wait.Condition); err != nil {
+				return err
+			}
+		}
+		return r.changeIn(tx, id, &expected, out, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
+			if n.Wait != nil && (f.Wait == nil || !f.Wait.Equal(*n.Wait)) {
+				if err := n.Wait.Check(tx.Now(), r.cfg.Horizon, "/wait"); err != nil {
+					return flow.Change{}, err
+				}
+			}
+			open, err := r.open(tx, &f)
+			if err != nil {
+				return flow.Change{}, err
+			}
+			return f.Replace(n, store.NewID(), open, by(tx))
+		})
+	})
+}
+
+// SetTag sets one tag of a flow, whatever its status.
+func (r *Repo) SetTag(ctx context.Context, id uuid.UUID, expected *int64, key, value string) (flow.Flow, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.SetTag(key, value, by(tx)) })
+}

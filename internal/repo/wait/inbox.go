@@ -1,0 +1,42 @@
+package wait
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Inbox lists the open waits of the caller's namespace that a person can answer, newest first.
+func (r *Repo) Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limit int) (page.Page[wait.Wait], error) {
+	var list []wait.Wait
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		where, args := "namespace = ? AND manual = 1", []any{call.From(ctx).Namespace}
+		if f.FlowID != uuid.Nil {
+			where += " AND flow_id = ?"
+			args = append(args, store.ID(f.FlowID))
+		}
+		if !after.IsZero() {
+			where += " AND (since, id) < (?, ?)"
+			args = append(args, after.At, store.ID(after.ID))
+		}
+		var rows []row
+		err := q.Select(&rows, "SELECT "+columns+" FROM waits WHERE "+where+" ORDER BY since DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		if err != nil {
+			return fmt.Errorf("list the inbox: %w", err)
+		}
+		list = make([]wait.Wait, len(rows))
+		for i := range rows {
+			if list[i], err = rows[i].wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return page.Of(list, limit, func(w wait.Wait) page.Cursor { return page.After(w.Since, w.ID) }), err
+}

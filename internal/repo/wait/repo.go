@@ -1,0 +1,87 @@
+// Package wait keeps open waits: what they wait for, the events from outside that reach them, and the sweep that decides
+// those whose time has come. Whose waits they are it knows only as an [Owner], which is told how they were decided.
+//
+// Locks are taken in one order: stripes of event keys, then owners, then waits. A wait is read and written only by whoever
+// holds its owner, so it is decided once, by whoever comes first.
+package wait
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Loop is the name of the sweep over waits that are due.
+const Loop = "waits"
+
+// DefaultEventTTL is how long an external event is kept unless the configuration says otherwise.
+const DefaultEventTTL = 24 * time.Hour
+
+// Config says how the repository behaves. Zero values are defaults.
+type Config struct {
+	// EventTTL is how long an external event waits for a wait, and its id is recognised.
+	EventTTL time.Duration
+}
+
+// Repo is the store of waits.
+type Repo struct {
+	store *store.Store
+	cfg   Config
+	owner Owner
+}
+
+// Owner is what has waits: flows.
+type Owner interface {
+	// Hold locks a flow until the end of the transaction. With skip it does not wait for another transaction that holds it,
+	// and says false. It returns CodeNotFound for a flow that the namespace does not have, and CodeCorruptRecord.
+	Hold(tx *store.Tx, namespace string, flowID uuid.UUID, skip bool) (bool, error)
+	// Decided makes a flow that is held go on. The wait is closed, or was never opened.
+	Decided(tx *store.Tx, w wait.Wait, o wait.Outcome) error
+}
+
+// New returns a repository on s.
+func New(s *store.Store, cfg Config) *Repo {
+	if cfg.EventTTL <= 0 {
+		cfg.EventTTL = DefaultEventTTL
+	}
+	return &Repo{store: s, cfg: cfg}
+}
+
+// Attach sets whom to tell how waits were decided, before the first call.
+func (r *Repo) Attach(owner Owner) { r.owner = owner }
+
+// stripes is the number of rows of wait_stripes.
+const stripes = 64
+
+// Reserve locks what a condition listens to, so that no event comes between the look at those that are kept and the opening of
+// the wait. It is called before the owner is locked.
+func (r *Repo) Reserve(tx *store.Tx, c wait.Condition) error {
+	return lock(tx, c.Keys(0)...)
+}
+
+func lock(tx *store.Tx, keys ...wait.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(keys))
+	for i, k := range keys {
+		h := fnv.New32a()
+		for _, part := range []string{tx.Call.Namespace, k.Topic, k.CorrelationID} {
+			_, _ = h.Write(append([]byte(part), 0)) // a hash takes all
+		}
+		ids[i] = int64(h.Sum32() % stripes)
+	}
+	slices.Sort(ids)
+	in, size := store.In(len(ids))
+	var locked []int64
+	if err := tx.Select(&locked, `SELECT id FROM wait_stripes WHERE id IN `+in+` ORDER BY id`+tx.ForUpdate(), store.InArgs(ids, size)...); err != nil {
+		return fmt.Errorf("lock what events are matched by: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// due is a wait whose time has come.
+type due struct {
+	ID        store.ID `db:"id"`
+	Namespace string   `db:"namespace"`
+	FlowID    store.ID `db:"flow_id"`
+}
+
+// swept is what a sweep has done.
+type swept struct {
+	acted   int
+	corrupt []error
+}
+
+// Pass decides up to limit waits that are due, by their timers or deadlines, or because their owner wants to be called, and
+// returns how many it dealt with. Any number of processes may call it at the same time: one that is in other hands is left
+// to them. A wait that cannot be read is put aside for good, and its CodeCorruptRecord returned although the others were
+// decided. reference: runs-and-taskflows.md B7, B13 4, 12 and 14.
+func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
+	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *swept) error {
+		var list []due
+		err := tx.Select(&list, `SELECT id, namespace, flow_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Now()), limit)
+		if err != nil {
+			return fmt.Errorf("read due waits: %w", err)
+		}
+		for _, d := range list {
+			acted, err := r.pass(tx, d)
+			if fault.CodeOf(err) == fault.CodeCorruptRecord {
+				out.corrupt = append(out.corrupt, err)
+				acted, err = true, putAside(tx, d.ID)
+			}
+			if err != nil {
+				return err
+			}
+			if acted {
+				out.acted++
+			}
+		}
+		return nil
+	}, store.Background())
+	if err != nil {
+		return 0, err
+	}
+	return done.acted, errors.Join(done.corrupt...)
+}
+
+// pass decides one wait, unless it is in other hands or has been decided meanwhile. Before its CodeCorruptRecord it has
+// written nothing.
+func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
+	tx.Call = call.Engine(d.Namespace)
+	held, err := r.owner.Hold(tx, d.Namespace, uuid.UUID(d.FlowID), true)
+	if err != nil || !held {
+		return false, err
+	}
+	w, open, err := find(&tx.Queries, uuid.UUID(d.ID))
+	if err != nil || !open {
+		return false, err
+	}
+	o, decided := w.Decide(tx.Now())
+	if !decided {
+		o = wait.Outcome{By: wait.ByOwner, Received: w.Received}
+	}
+	if _, err := r.Close(tx, w.ID); err != nil {
+		return false, err
+	}
+	if err := r.owner.Decided(tx, w, o); err != nil {
+		return false, fmt.Errorf("wait %s of flow %s: %w", w.ID, w.FlowID, err)
+	}
+	return true, nil
+}
+
+func putAside(tx *store.Tx, id store.ID) error {
+	return tx.ExecOne(`UPDATE waits SET due_at = NULL WHERE id = ?`, id)
+}
+
+// NextDue returns when the next wait is due, zero for never.
+func (r *Repo) NextDue(ctx context.Context) (time.Time, error) {
+	return store.NextDue(ctx, r.store, `SELECT min(due_at) FROM waits WHERE due_at IS NOT NULL`)
+}
