@@ -20,12 +20,15 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/admin"
 	"github.com/flowapi/flowapi/internal/handlers/events"
 	"github.com/flowapi/flowapi/internal/handlers/executions"
+	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
+	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/repo/token"
+	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	"github.com/flowapi/flowapi/internal/sse"
 )
 
@@ -62,13 +65,14 @@ type App struct {
 
 // operations is every operation of the contract, subject by subject.
 type operations struct {
-	wrapped
+	*flowOperations
 	*executionOperations
 	*eventOperations
 	*adminOperations
 }
 
 type (
+	flowOperations      = flows.Handlers
 	executionOperations = executions.Handlers
 	eventOperations     = events.Handlers
 	adminOperations     = admin.Handlers
@@ -101,11 +105,16 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	a.Anonymous = tokens.Anonymous
-	execs := executionrepo.New(a.store)
+	executionRepo := executionrepo.New(a.store)
+	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
+	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
+	executionRepo.Attach(flowRepo)
+	waitRepo.Attach(flowRepo)
+	a.store.React(flowRepo.Mirror())
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(execs)...)
+	}, a.loopsOf(executionRepo, waitRepo, flowRepo)...)
 
 	feed, completions, leases := a.tail(events.Feed(a.store)), a.tail(events.Completions(a.store)), a.tail(events.Leases(a.store))
 	spec, err := oapi.GetSpec()
@@ -117,9 +126,10 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	a.Handler, err = handlers.New(handlers.Config{
 		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
-		API: operations{wrapped{},
-			&executions.Handlers{Executions: execs},
-			&events.Handlers{Log: a.store, Flows: nil, Watch: a.watch, Feed: feed, Completions: completions, Leases: leases},
+		API: operations{
+			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
+			&executions.Handlers{Executions: executionRepo},
+			&events.Handlers{Log: a.store, Flows: flowRepo, Watch: a.watch, Feed: feed, Completions: completions, Leases: leases},
 			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},
 	})

@@ -6,6 +6,8 @@ import (
 
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
+	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
+	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(execs *executionrepo.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -27,8 +29,11 @@ func (a *App) loopsOf(execs *executionrepo.Repo) []reconcile.Loop {
 		retention.EventRows = 10_000_000
 	}
 	return []reconcile.Loop{
-		{Name: executionrepo.Loop, Work: limited(execs.Pass), NextDue: execs.NextDue, Every: safety},
-		{Name: "execution_keys", Work: limited(execs.ExpireKeys), Every: rare},
+		{Name: executionrepo.Loop, Work: limited(executions.Pass), NextDue: executions.NextDue, Every: safety},
+		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},
+		{Name: "external_events", Work: limited(waits.Expire), Every: rare},
+		{Name: "flow_retention", Work: limited(flows.Retain), Every: time.Hour},
+		{Name: "execution_keys", Work: limited(executions.ExpireKeys), Every: rare},
 		{Name: "idempotency_keys", Work: limited(a.store.ExpireKeys), Every: rare},
 		{Name: "event_retention", Work: func(ctx context.Context) (int, error) {
 			return a.store.TrimEvents(ctx, retention.EventAge, retention.EventRows)

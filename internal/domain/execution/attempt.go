@@ -65,9 +65,9 @@ func (c *Change) open(t AttemptType, reason string, now time.Time) {
 	c.Attempts = append(c.Attempts, AttemptChange{Index: a.Index, Open: a})
 }
 
-// end ends the current attempt, if there is one.
+// end ends the current attempt, if it is open: what waits for its first attempt, or its next one, has none.
 func (c *Change) end(stage Stage, failure *Failure, now time.Time) {
-	if c.Execution.AttemptIndex != NoAttempt {
+	if c.Execution.Attempt == AttemptRunning || c.Execution.Attempt == AttemptInterrupted {
 		c.Attempts = append(c.Attempts, AttemptChange{Index: c.Execution.AttemptIndex, Stage: stage, EndedAt: now, Failure: failure})
 	}
 }

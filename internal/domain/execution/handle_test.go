@@ -31,7 +31,9 @@ func TestHandle_RoundTrip(t *testing.T) {
 		if err != nil || got != f {
 			t.Fatalf("ParseHandle(Handle(%+v)) = %+v, %v", f, got, err)
 		}
-		if strings.ContainsFunc(h, func(r rune) bool { return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", r) }) {
+		if strings.ContainsFunc(h, func(r rune) bool {
+			return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", r)
+		}) {
 			t.Fatalf("the handle %q is not safe in a URL, a header and a shell", h)
 		}
 	})

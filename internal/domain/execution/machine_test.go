@@ -455,6 +455,15 @@ func TestTransitions(t *testing.T) {
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
 		},
 		{
+			name: "cancel what is to be retried: its attempt has ended already", from: retrying,
+			do:     func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
+			vector: cancelledRow, public: execution.PublicCancelled,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.Released, e.DelayUntil, e.BlockingDetail = after(20), &byOperator, 2, nil, time.Time{}, ""
+			},
+			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
+		},
+		{
 			name: "an attempt runs out of time and is retried",
 			from: func(tb testing.TB) execution.Execution {
 				tb.Helper()
@@ -500,6 +509,18 @@ func TestTransitions(t *testing.T) {
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: late}},
 			events: []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`),
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"timeout"`)},
+		},
+		{
+			name: "the deadline of what is to be retried: its attempt has ended already",
+			from: func(tb testing.TB) execution.Execution {
+				tb.Helper()
+				return must(tb)(fail(withDeadline(active)(tb), "transient", after(5)))
+			},
+			do: pass(50), vector: expiredRow, public: execution.PublicExpired,
+			change: func(e *execution.Execution) {
+				e.CompletedAt, e.Failure, e.DelayUntil, e.BlockingDetail, e.Released = after(50), late, time.Time{}, "", nil
+			},
+			events: []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
 		},
 		{
 			name: "the flow of a member starts",

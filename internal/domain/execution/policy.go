@@ -135,8 +135,8 @@ func (p Policy) Delay(retries int, id uuid.UUID) time.Duration {
 	var ms float64
 	switch b.Type {
 	case "", "exponential":
-		ms = float64(or(b.InitialDelayMS, defaultInitialDelay)) * math.Pow(or(b.Multiplier, defaultMultiplier), float64(retries))
-		ms = min(ms, float64(or(b.MaxDelayMS, defaultMaxDelay)))
+		growth := min(math.Pow(or(b.Multiplier, defaultMultiplier), float64(retries)), math.MaxFloat64) // 0 times infinity is no number
+		ms = min(float64(or(b.InitialDelayMS, defaultInitialDelay))*growth, float64(or(b.MaxDelayMS, defaultMaxDelay)))
 	default:
 		ms = float64(or(b.DelayMS, defaultFixedDelay))
 	}

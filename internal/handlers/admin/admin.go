@@ -63,7 +63,7 @@ func (h *Handlers) CreateToken(ctx context.Context, req oapi.CreateTokenRequestO
 
 func createdToken(t access.Token) oapi.CreateToken201JSONResponse {
 	body := oapi.CreatedToken{TokenID: t.ID, Name: t.Name, Role: oapi.Role(t.Role), Namespace: t.Namespace, Prefix: t.Prefix,
-		CreatedAt: wire.Time(t.CreatedAt), ExpiresAt: timeOrNull(t.ExpiresAt)}
+		CreatedAt: wire.Time(t.CreatedAt), ExpiresAt: wire.TimeOrNull(t.ExpiresAt)}
 	if t.Secret != "" {
 		body.Token = &t.Secret
 	}
@@ -83,7 +83,7 @@ func (h *Handlers) ListTokens(ctx context.Context, req oapi.ListTokensRequestObj
 	items := make([]oapi.Token, len(found.Items))
 	for i, t := range found.Items {
 		items[i] = oapi.Token{TokenID: t.ID, Name: t.Name, Role: oapi.Role(t.Role), Namespace: t.Namespace, Prefix: t.Prefix, CreatedAt: wire.Time(t.CreatedAt),
-			ExpiresAt: timeOrNull(t.ExpiresAt), LastUsedAt: timeOrNull(t.LastUsedAt), RevokedAt: timeOrNull(t.RevokedAt)}
+			ExpiresAt: wire.TimeOrNull(t.ExpiresAt), LastUsedAt: wire.TimeOrNull(t.LastUsedAt), RevokedAt: wire.TimeOrNull(t.RevokedAt)}
 	}
 	next, link := ask.Next(ctx, found.Next)
 	return oapi.ListTokens200JSONResponse{Body: oapi.TokenList{Items: items, NextCursor: next}, Headers: oapi.ListTokens200ResponseHeaders{Link: link}}, nil
@@ -107,11 +107,4 @@ func (h *Handlers) GetMeta(ctx context.Context, _ oapi.GetMetaRequestObject) (oa
 		Name: "flowapi", Version: h.Version, APIVersion: "v1", Database: oapi.Database(h.Database), Limits: h.Limits, Features: h.Features,
 		EventLog: oapi.EventLog{Generation: log.Generation, Oldest: log.Oldest, Newest: log.Newest},
 	}, nil
-}
-
-func timeOrNull(t time.Time) *wire.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(wire.Time(t))
 }

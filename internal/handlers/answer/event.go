@@ -3,8 +3,6 @@ package answer
 import (
 	"encoding/json"
 
-	"github.com/google/uuid"
-
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
@@ -13,8 +11,8 @@ import (
 // Event returns e, as it was read from the log, as clients see it.
 func Event(e event.Event) oapi.Event {
 	out := oapi.Event{
-		ID: e.ID, At: wire.Time(e.At), Namespace: e.Namespace, Topic: string(e.Type.Topic()), Type: string(e.Type), FlowID: given(e.FlowID),
-		RunID: given(e.RunID), ExecutionID: given(e.ExecutionID), Revision: e.Revision, Actor: e.Actor,
+		ID: e.ID, At: wire.Time(e.At), Namespace: e.Namespace, Topic: string(e.Type.Topic()), Type: string(e.Type), FlowID: wire.IDOrNull(e.FlowID),
+		RunID: wire.IDOrNull(e.RunID), ExecutionID: wire.IDOrNull(e.ExecutionID), Revision: e.Revision, Actor: e.Actor,
 	}
 	if data, ok := e.Data.(json.RawMessage); ok {
 		out.Data = data
@@ -29,11 +27,4 @@ func Event(e event.Event) oapi.Event {
 		out.TraceID = &e.TraceID
 	}
 	return out
-}
-
-func given(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
 }

@@ -150,3 +150,14 @@ func LastEventID(value string) (int64, error) {
 	}
 	return id, nil
 }
+
+// Names returns the values of a parameter that may be repeated, and may have several values between commas.
+func Names[T ~string](values []string) []T {
+	var out []T
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			out = append(out, T(strings.TrimSpace(name)))
+		}
+	}
+	return out
+}

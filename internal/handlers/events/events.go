@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +38,7 @@ type Handlers struct {
 func (h *Handlers) ListEvents(ctx context.Context, req oapi.ListEventsRequestObject) (oapi.ListEventsResponseObject, error) {
 	p := req.Params
 	filter := event.Filter{
-		Namespace: call.From(ctx).Namespace, Topics: named[event.Topic](p.Topic), Types: named[event.Type](p.Type), FlowID: ask.Or(p.FlowID, uuid.Nil),
+		Namespace: call.From(ctx).Namespace, Topics: ask.Names[event.Topic](p.Topic), Types: ask.Names[event.Type](p.Type), FlowID: ask.Or(p.FlowID, uuid.Nil),
 		RunID: ask.Or(p.RunID, uuid.Nil), ExecutionID: ask.Or(p.ExecutionID, uuid.Nil), InstanceTag: ask.Or(p.InstanceTag, ""),
 	}
 	wait, applied := ask.Wait(p.Prefer)
@@ -190,20 +189,9 @@ func written(id *uuid.UUID) string {
 	return id.String()
 }
 
-// named returns the values of a parameter that may be repeated, and may have several values between commas.
-func named[T ~string](values []string) []T {
-	var out []T
-	for _, v := range values {
-		for name := range strings.SplitSeq(v, ",") {
-			out = append(out, T(strings.TrimSpace(name)))
-		}
-	}
-	return out
-}
-
 func set(values []string) map[string]bool {
 	var out map[string]bool
-	for _, name := range named[string](values) {
+	for _, name := range ask.Names[string](values) {
 		if out == nil {
 			out = map[string]bool{}
 		}

@@ -16,14 +16,14 @@ import (
 // body returns e as clients see it.
 func body(e *execution.Execution) oapi.Execution {
 	out := oapi.Execution{
-		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: idOrNull(e.FlowID), Key: textOrNull(e.Key),
+		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: wire.IDOrNull(e.FlowID), Key: wire.TextOrNull(e.Key),
 		Priority: int32(e.Priority), PublicState: oapi.PublicState(e.Public()), StateVector: vector(e),
 		BlockingReason: oapi.BlockingReason(e.Blocking), BlockingDetail: e.BlockingDetail,
 		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: oapi.Document(e.Policy),
-		RequiredCapabilities: list(e.Required), Tags: tags(e.Tags), Revision: e.Revision,
+		RequiredCapabilities: list(e.Required), Tags: wire.Tags(e.Tags), Revision: e.Revision,
 		TotalAttemptCount: int32(e.Attempts), RetryCount: int32(e.Retries), ReplayCount: int32(e.Replays), LeaseReclaimCount: int32(e.Reclaims),
-		DelayUntil: timeOrNull(e.DelayUntil), DeadlineAt: timeOrNull(e.DeadlineAt), CreatedAt: wire.Time(e.CreatedAt),
-		StartedAt: timeOrNull(e.StartedAt), CompletedAt: timeOrNull(e.CompletedAt),
+		DelayUntil: wire.TimeOrNull(e.DelayUntil), DeadlineAt: wire.TimeOrNull(e.DeadlineAt), CreatedAt: wire.Time(e.CreatedAt),
+		StartedAt: wire.TimeOrNull(e.StartedAt), CompletedAt: wire.TimeOrNull(e.CompletedAt),
 		BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{},
 	}
 	if e.AttemptIndex != execution.NoAttempt {
@@ -34,7 +34,7 @@ func body(e *execution.Execution) oapi.Execution {
 			WorkerInstanceID: e.Lease.InstanceID, AcquiredAt: wire.Time(e.Lease.AcquiredAt), ExpiresAt: wire.Time(e.Lease.ExpiresAt)}
 	}
 	if p := e.Progress; p != nil {
-		out.Progress = oapi.Progress{Message: p.Message, At: timeOrNull(p.At)}
+		out.Progress = oapi.Progress{Message: p.Message, At: wire.TimeOrNull(p.At)}
 		if p.Pct != nil {
 			out.Progress.Pct = new(int32(*p.Pct))
 		}
@@ -58,14 +58,14 @@ func failure(f *execution.Failure) *oapi.ExecutionFailure {
 	if f == nil {
 		return nil
 	}
-	return &oapi.ExecutionFailure{Reason: f.Reason, Category: textOrNull(f.Category)}
+	return &oapi.ExecutionFailure{Reason: f.Reason, Category: wire.TextOrNull(f.Category)}
 }
 
 func attempt(a execution.Attempt) oapi.Attempt {
 	out := oapi.Attempt{
 		AttemptIndex: int32(a.Index), AttemptType: oapi.AttemptType(a.Type), State: oapi.AttemptLifecycle(a.Stage), WorkerID: a.WorkerID,
-		WorkerInstanceID: a.InstanceID, LeaseEpoch: a.LeaseEpoch, StartedAt: timeOrNull(a.StartedAt), EndedAt: timeOrNull(a.EndedAt),
-		Failure: failure(a.Failure), ReclaimReason: textOrNull(a.ReclaimReason),
+		WorkerInstanceID: a.InstanceID, LeaseEpoch: a.LeaseEpoch, StartedAt: wire.TimeOrNull(a.StartedAt), EndedAt: wire.TimeOrNull(a.EndedAt),
+		Failure: failure(a.Failure), ReclaimReason: wire.TextOrNull(a.ReclaimReason),
 	}
 	if a.Previous != nil {
 		out.PreviousAttemptIndex = new(int32(*a.Previous))
@@ -92,37 +92,9 @@ func value(doc json.RawMessage) *execution.Value {
 	return &execution.Value{Bytes: bytes.TrimSpace(doc), Encoding: execution.EncodingJSON}
 }
 
-func timeOrNull(t time.Time) *wire.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(wire.Time(t))
-}
-
-func idOrNull(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
-}
-
-func textOrNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
 func list(c execution.Capabilities) []string {
 	if c == nil {
 		return []string{}
 	}
 	return c
-}
-
-func tags(t map[string]string) oapi.Tags {
-	if t == nil {
-		return oapi.Tags{}
-	}
-	return t
 }

@@ -188,7 +188,7 @@ func (h *Handlers) GetExecutionContext(ctx context.Context, req oapi.GetExecutio
 	if err != nil {
 		return nil, err
 	}
-	return oapi.GetExecutionContext200JSONResponse(oapi.ExecutionContext{Kind: e.Kind, Tags: tags(e.Tags),
+	return oapi.GetExecutionContext200JSONResponse(oapi.ExecutionContext{Kind: e.Kind, Tags: wire.Tags(e.Tags),
 		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding)}), nil
 }
 

@@ -152,7 +152,7 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 	}, func(r execution.Report) oapi.FailExecutionResponseObject {
 		out := oapi.FailureReport{Directives: none, Execution: body(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
 		if retryAt := r.RetryAt(); !retryAt.IsZero() {
-			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, timeOrNull(retryAt)
+			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, wire.TimeOrNull(retryAt)
 		}
 		return oapi.FailExecution200JSONResponse{Body: out}
 	}, oapi.FailExecutionResponseObject.VisitFailExecutionResponse)

@@ -18,7 +18,17 @@ func (r *Repo) OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {
 
 // CancelMembers cancels every member of a flow that is not terminal, and returns how many it cancelled.
 func (r *Repo) CancelMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error) {
-	return r.members(tx, flowID, `lifecycle_phase <> 'terminal'`, func(e execution.Execution) (execution.Change, error) {
+	return r.cancel(tx, flowID, `lifecycle_phase <> 'terminal'`, by)
+}
+
+// CancelPendingMembers cancels every member of a flow that nobody works on or has suspended, and returns how many it
+// cancelled.
+func (r *Repo) CancelPendingMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error) {
+	return r.cancel(tx, flowID, `lifecycle_phase = 'runnable'`, by)
+}
+
+func (r *Repo) cancel(tx *store.Tx, flowID uuid.UUID, condition string, by execution.Cancellation) (int, error) {
+	return r.members(tx, flowID, condition, func(e execution.Execution) (execution.Change, error) {
 		return e.Cancel(by, tx.Now())
 	})
 }

@@ -50,9 +50,9 @@ func (r *Repo) Execution(ctx context.Context, id uuid.UUID) (execution.Execution
 	return e, err
 }
 
-// State returns an execution as a transaction sees it, of whatever namespace. It returns CodeNotFound.
+// State returns an execution of the caller's namespace and locks it. It returns CodeNotFound.
 func (r *Repo) State(tx *store.Tx, id uuid.UUID) (execution.Execution, error) {
-	return find(&tx.Queries, tx.Call.Namespace, id, "")
+	return find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
 }
 
 func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (execution.Execution, error) {

@@ -1,0 +1,96 @@
+package flows
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
+	"github.com/flowapi/flowapi/internal/handlers/ask"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
+)
+
+// ListFlowEvents handles GET /v1/flows/{flow_id}/events.
+func (h *Handlers) ListFlowEvents(ctx context.Context, req oapi.ListFlowEventsRequestObject) (oapi.ListFlowEventsResponseObject, error) {
+	p := req.Params
+	after, err := page.Parse(ask.Or(p.Cursor, ""))
+	if err != nil {
+		return nil, err
+	}
+	filter := flow.TrailFilter{All: ask.Or(p.Scope, "") == "all", Types: ask.Names[event.Type](p.Type)}
+	found, err := h.Flows.Trail(ctx, req.FlowID, filter, after, ask.Limit(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]oapi.Event, len(found.Items))
+	for i, e := range found.Items {
+		items[i] = answer.Event(e)
+	}
+	next, link := ask.Next(ctx, found.Next)
+	return oapi.ListFlowEvents200JSONResponse{Body: oapi.FlowEventList{Items: items, NextCursor: next},
+		Headers: oapi.ListFlowEvents200ResponseHeaders{Link: link}}, nil
+}
+
+// AppendFlowEvent handles POST /v1/flows/{flow_id}/events.
+func (h *Handlers) AppendFlowEvent(ctx context.Context, req oapi.AppendFlowEventRequestObject) (oapi.AppendFlowEventResponseObject, error) {
+	return answer.Write(ctx, func(ctx context.Context) (event.Event, error) {
+		return h.Flows.AppendEvent(ctx, req.FlowID, event.Type(req.Body.Type), req.Body.Data)
+	}, func(e event.Event) oapi.AppendFlowEventResponseObject {
+		return oapi.AppendFlowEvent201JSONResponse{Body: answer.Event(e)}
+	}, oapi.AppendFlowEventResponseObject.VisitAppendFlowEventResponse)
+}
+
+// DeliverExternalEvent handles POST /v1/external-events.
+func (h *Handlers) DeliverExternalEvent(ctx context.Context, req oapi.DeliverExternalEventRequestObject) (oapi.DeliverExternalEventResponseObject, error) {
+	b := req.Body
+	e := wait.Event{ID: ask.Or(b.EventID, ""), Topic: b.Topic, CorrelationID: b.CorrelationID, Payload: b.Payload, FlowID: ask.Or(b.FlowID, uuid.Nil)}
+	return answer.Write(ctx, func(ctx context.Context) (wait.Receipt, error) {
+		return h.Waits.Deliver(ctx, e)
+	}, func(r wait.Receipt) oapi.DeliverExternalEventResponseObject {
+		out := oapi.DeliverExternalEvent202JSONResponse{Body: oapi.ExternalEventReceipt{EventID: r.EventID, Buffered: r.Buffered, Matched: make([]oapi.MatchedWait, len(r.Matched))}}
+		for i, m := range r.Matched {
+			out.Body.Matched[i] = oapi.MatchedWait{FlowID: m.FlowID, WaitID: m.WaitID}
+		}
+		if r.Replayed {
+			out.Headers.IdempotentReplay = new(true)
+		}
+		return out
+	}, oapi.DeliverExternalEventResponseObject.VisitDeliverExternalEventResponse)
+}
+
+// flowWait is the only kind of wait in the inbox so far.
+const flowWait = "flow_wait"
+
+// ListInbox handles GET /v1/inbox.
+func (h *Handlers) ListInbox(ctx context.Context, req oapi.ListInboxRequestObject) (oapi.ListInboxResponseObject, error) {
+	p := req.Params
+	after, err := page.Parse(ask.Or(p.Cursor, ""))
+	if err != nil {
+		return nil, err
+	}
+	body := oapi.InboxList{Items: []oapi.InboxItem{}}
+	if ask.Or(p.Kind, flowWait) != flowWait {
+		return oapi.ListInbox200JSONResponse{Body: body}, nil
+	}
+	found, err := h.Waits.Inbox(ctx, wait.Filter{FlowID: ask.Or(p.FlowID, uuid.Nil)}, after, ask.Limit(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range found.Items {
+		item := oapi.InboxItem{Kind: flowWait, WaitID: w.ID, FlowID: &w.FlowID, Title: w.Title, Since: wire.Time(w.Since), DeadlineAt: wire.TimeOrNull(w.Deadline),
+			Actions: []string{"resume", "fail", "cancel"}}
+		if by := strings.TrimSpace(w.RequestedBy); by != "" {
+			item.RequestedBy = &by
+		}
+		body.Items = append(body.Items, item)
+	}
+	next, link := ask.Next(ctx, found.Next)
+	body.NextCursor = next
+	return oapi.ListInbox200JSONResponse{Body: body, Headers: oapi.ListInbox200ResponseHeaders{Link: link}}, nil
+}
