@@ -63,7 +63,7 @@ feed() {
 		event:*) type=${line#event: } ;;
 		data:*)
 			member execution_id "$line"; piece=$(piece_of "$value")
-			member worker_id "$line"; echo "   event  $type  $piece  $value"
+			member worker_id "$line"; echo "   event  $type${piece:+  $piece}${value:+  $value}"
 			;;
 		esac
 	done

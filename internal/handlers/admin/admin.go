@@ -3,7 +3,6 @@ package admin
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 

@@ -16,6 +16,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
 // Executions is the store of executions.

@@ -2,9 +2,6 @@ package flows
 
 import (
 	"encoding/json"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/handlers/ask"

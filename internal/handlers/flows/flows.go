@@ -18,6 +18,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
 // Flows is the store of flows.
