@@ -26,7 +26,6 @@ finish() {
 	trap - EXIT INT TERM
 	kill $running $ann 2>/dev/null || :
 	wait
-	[ "$code" = 0 ] || tail -n 5 "$dir/server.log" >&2 || :
 	rm -rf "$dir"
 	exit "$code"
 }
@@ -34,7 +33,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 say() { printf '\n== %s\n' "$*"; }
-die() { echo "demo: $*" >&2; exit 1; }
+die() { echo "demo: $*; the end of the server's log:" >&2; tail -n 5 "$dir/server.log" >&2; exit 1; }
 get() { path=$1; shift; curl -fsS "$@" "$FLOWAPI_URL$path"; }
 send() { curl -fsS -X "$1" -d "$3" "$FLOWAPI_URL$2" >/dev/null; }
 

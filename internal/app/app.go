@@ -129,7 +129,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		API: operations{
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
-			&events.Handlers{Log: a.store, Flows: flowRepo, Watch: a.watch, Feed: feed, Completions: completions, Leases: leases},
+			&events.Handlers{Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: feed, Completions: completions, Leases: leases},
 			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},
 	})

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -86,11 +87,11 @@ func (x *executionTest) create(members string) oapi.Execution {
 // ask claims, as the worker w1 unless the members say otherwise.
 func (x *executionTest) ask(members string, headers ...string) *apitest.Response {
 	x.t.Helper()
-	lane := `"lane":"` + x.lane + `"`
-	if strings.Contains(members, `"lanes":`) {
-		lane = `"worker_id":"w1"`
+	others := []string{`"worker_id":"w1"`}
+	if !strings.Contains(members, `"lanes":`) {
+		others = append(others, `"lane":"`+x.lane+`"`)
 	}
-	return x.Post("/v1/claims", object(members, lane, `"worker_id":"w1"`), headers...)
+	return x.Post("/v1/claims", object(members, others...), headers...)
 }
 
 // claims claims and returns what it got.
@@ -169,7 +170,11 @@ func (x *executionTest) reason(id uuid.UUID, eventType string) string {
 	reason := ""
 	for _, e := range x.events(id) {
 		if e.Type == eventType {
-			reason = decodedFrom[struct{ Reason string }](x.t, e.Data).Reason
+			var data struct{ Reason string }
+			if err := json.Unmarshal(e.Data, &data); err != nil {
+				x.t.Fatal(err)
+			}
+			reason = data.Reason
 		}
 	}
 	return reason
@@ -316,7 +321,5 @@ func decoded[T any](answer *apitest.Response) T {
 	return v
 }
 
-func decodedFrom[T any](t *testing.T, data []byte) T {
-	t.Helper()
-	return decoded[T](&apitest.Response{Body: data})
-}
+// idOf returns an id as it is stored.
+func idOf(id uuid.UUID) store.ID { return store.ID(id) }

@@ -73,7 +73,7 @@ const remembered = 32
 // with returns the history with one more revision, as a copy.
 func (h History) with(revision int64, fields []string) History {
 	h = h[max(0, len(h)-remembered+1):]
-	return append(h[:len(h):len(h)], Revised{revision, fields})
+	return append(slices.Clip(h), Revised{revision, fields})
 }
 
 // Since returns the names of the fields that changed after a revision. If that is longer ago than the history goes back, any

@@ -156,7 +156,7 @@ func check(t *rapid.T, f *flow.Flow, log []event.Event) {
 	}
 	stored := make([]event.Event, len(log))
 	for i, e := range log {
-		e.Data = json.RawMessage(text(t, e.Data))
+		e.Data = text(t, e.Data)
 		stored[i] = e
 	}
 	if folded, err = flow.Fold(stored); err != nil {

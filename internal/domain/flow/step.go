@@ -70,11 +70,12 @@ func StepStatusOf(p execution.Public, started bool) StepStatus {
 		return StepCancelled
 	case execution.PublicActive, execution.PublicSuspended:
 		return StepRunning
+	default: // it waits
+		if started {
+			return StepRunning
+		}
+		return StepPending
 	}
-	if started {
-		return StepRunning
-	}
-	return StepPending
 }
 
 // Child is what a step mirrors of its execution.

@@ -73,6 +73,7 @@ func (p *parser) condition(raw []byte, pointer string, depth int) (Condition, er
 		}
 	case Any, All:
 		c.Of, err = p.parts(object["of"], pointer+"/of", depth+1)
+	case Manual:
 	}
 	if err != nil {
 		return none, err

@@ -3,6 +3,7 @@ package wait
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -166,7 +167,7 @@ func (w Wait) Deliver(e Event) (Wait, bool) {
 	if w.Condition.Match(e.Key())&^met == 0 {
 		return w, false
 	}
-	w.Received = append(w.Received[:len(w.Received):len(w.Received)], e)
+	w.Received = append(slices.Clip(w.Received), e)
 	return w, true
 }
 

@@ -29,6 +29,7 @@ type Handlers struct {
 	Log         Log
 	Flows       Flows
 	Watch       func() <-chan struct{} // a channel that is closed when the log has grown since the call
+	Done        <-chan struct{}        // closed when the server stops: nobody waits any longer
 	Feed        *sse.Tail
 	Completions *sse.Tail
 	Leases      *sse.Tail
@@ -42,18 +43,11 @@ func (h *Handlers) ListEvents(ctx context.Context, req oapi.ListEventsRequestObj
 		RunID: ask.Or(p.RunID, uuid.Nil), ExecutionID: ask.Or(p.ExecutionID, uuid.Nil), InstanceTag: ask.Or(p.InstanceTag, ""),
 	}
 	wait, applied := ask.Wait(p.Prefer)
-	after, limit := ask.Or(p.After, 0), ask.Limit(p.Limit)
-	log, err := h.Log.EventLog(ctx)
+	after, err := h.after(ctx, p.After, wait > 0)
 	if err != nil {
 		return nil, err
 	}
-	if p.After == nil {
-		after = log.Oldest - 1
-		if wait > 0 {
-			after = log.Newest
-		}
-	}
-	found, err := h.list(ctx, filter, after, limit, wait)
+	found, err := h.list(ctx, filter, after, ask.Limit(p.Limit), wait)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +63,18 @@ func (h *Handlers) ListEvents(ctx context.Context, req oapi.ListEventsRequestObj
 		link = ask.After(ctx, found.Through)
 	}
 	return oapi.ListEvents200JSONResponse{Body: body, Headers: oapi.ListEvents200ResponseHeaders{PreferenceApplied: applied, Link: link}}, nil
+}
+
+// after returns where a list begins: after the given event, else at the oldest one, or from now on.
+func (h *Handlers) after(ctx context.Context, given *int64, fromNow bool) (int64, error) {
+	switch {
+	case given != nil:
+		return *given, nil
+	case fromNow:
+		return newest(ctx, h.Log)
+	}
+	log, err := h.Log.EventLog(ctx)
+	return log.Oldest - 1, err
 }
 
 // list reads one page, after waiting for it to have something to show.
@@ -88,6 +94,8 @@ func (h *Handlers) list(ctx context.Context, filter event.Filter, after int64, l
 		select {
 		case <-grown:
 		case <-deadline.C:
+			return found, nil
+		case <-h.Done:
 			return found, nil
 		case <-ctx.Done():
 			return event.Page{}, ctx.Err()

@@ -71,9 +71,15 @@ func (s *source) Read(ctx context.Context, after int64) (sse.Page, error) {
 }
 
 // Newest implements sse.Source.
-func (s *source) Newest(ctx context.Context) (int64, error) {
-	log, err := s.log.EventLog(ctx)
-	return log.Newest, err
+func (s *source) Newest(ctx context.Context) (int64, error) { return newest(ctx, s.log) }
+
+// newest returns the id of the last event that has been committed: what was answered before now does not come after it.
+func newest(ctx context.Context, log Log) (int64, error) {
+	if err := log.Sync(ctx); err != nil {
+		return 0, err
+	}
+	l, err := log.EventLog(ctx)
+	return l.Newest, err
 }
 
 func text(id uuid.UUID) string {

@@ -32,36 +32,77 @@ func (r *Repo) Create(ctx context.Context, in execution.Create) (execution.Creat
 	}))
 }
 
-// create makes one execution. A refusal has written nothing.
+// create makes one execution. A refusal leaves nothing behind, since in a batch the others go on.
 func (r *Repo) create(tx *store.Tx, in execution.Create) (execution.Created, error) {
 	in.Namespace, in.Creator = tx.Call.Namespace, tx.Call.Actor
+	now := tx.Now()
+	if e, found, err := existing(tx, in, now); found || err != nil {
+		return execution.Created{Execution: e, Existing: found}, err
+	}
 	if in.ID == uuid.Nil {
 		in.ID = store.NewID()
-	} else if e, err := find(&tx.Queries, in.Namespace, in.ID, ""); fault.CodeOf(err) != fault.CodeNotFound {
-		return execution.Created{Execution: e, Existing: true}, err
 	}
-	now := tx.Now()
 	c, err := execution.New(in, now) // before anything is written
 	if err != nil {
 		return execution.Created{}, err
 	}
-	if in.IdempotencyKey != "" {
-		id, err := r.takeKey(tx, in, now, c.Execution.PolicyOf().Dedup())
-		if err != nil {
+	if in.IdempotencyKey == "" {
+		return r.insert(tx, in, c)
+	}
+	id, err := takeKey(tx, in, now, c.Execution.PolicyOf().Dedup())
+	if err != nil {
+		return execution.Created{}, err
+	}
+	if id != in.ID { // a create with the same key was under way
+		e, err := find(&tx.Queries, in.Namespace, id, "")
+		return execution.Created{Execution: e, Existing: true}, err
+	}
+	made, err := r.insert(tx, in, c)
+	if err != nil && refusal(err) {
+		if err := dropKey(tx, in, in.ID); err != nil {
 			return execution.Created{}, err
 		}
-		if id != in.ID {
-			e, err := find(&tx.Queries, in.Namespace, id, "")
-			return execution.Created{Execution: e, Existing: true}, err
+	}
+	return made, err
+}
+
+// existing finds what the same create has made before: under its idempotency_key, else under its id. A key whose execution
+// is gone is free again.
+func existing(tx *store.Tx, in execution.Create, now time.Time) (execution.Execution, bool, error) {
+	if in.IdempotencyKey != "" {
+		var id store.ID
+		err := tx.Get(&id, `SELECT execution_id FROM execution_keys WHERE namespace = ? AND key = ? AND expires_at > ?`,
+			in.Namespace, in.IdempotencyKey, store.Millis(now))
+		if err == nil {
+			var e execution.Execution
+			if e, err = find(&tx.Queries, in.Namespace, uuid.UUID(id), ""); fault.CodeOf(err) != fault.CodeNotFound {
+				return e, err == nil, err
+			}
+			err = dropKey(tx, in, uuid.UUID(id))
+		}
+		if err != nil && !store.NotFound(err) {
+			return execution.Execution{}, false, fmt.Errorf("look for idempotency_key: %w", err)
 		}
 	}
+	if in.ID == uuid.Nil {
+		return execution.Execution{}, false, nil
+	}
+	e, err := find(&tx.Queries, in.Namespace, in.ID, "")
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return execution.Execution{}, false, nil
+	}
+	return e, err == nil, err
+}
+
+// insert makes the execution in its flow, if it has one.
+func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (execution.Created, error) {
 	if in.FlowID != uuid.Nil {
 		started, err := r.flows.Join(tx, in.FlowID)
 		if err != nil {
 			return execution.Created{}, err
 		}
 		if in.Paused = !started; in.Paused {
-			if c, err = execution.New(in, now); err != nil {
+			if c, err = execution.New(in, c.Execution.CreatedAt); err != nil {
 				return execution.Created{}, err
 			}
 		}
@@ -75,14 +116,14 @@ func (r *Repo) create(tx *store.Tx, in execution.Create) (execution.Created, err
 		return execution.Created{}, fmt.Errorf("insert execution: %w", err)
 	}
 	if n == 0 {
-		return r.taken(tx, in)
+		return taken(tx, in)
 	}
 	emit(tx, c)
 	return execution.Created{Execution: c.Execution}, nil
 }
 
 // taken tells why an insert met another row: a create with the same id that was under way, or a member key.
-func (r *Repo) taken(tx *store.Tx, in execution.Create) (execution.Created, error) {
+func taken(tx *store.Tx, in execution.Create) (execution.Created, error) {
 	e, err := find(&tx.Queries, in.Namespace, in.ID, "")
 	if fault.CodeOf(err) == fault.CodeNotFound {
 		return execution.Created{}, fault.New(fault.CodeAlreadyExists, "The id %s or the key %q is taken by another execution. Choose another one.", in.ID, in.Key)
@@ -91,7 +132,7 @@ func (r *Repo) taken(tx *store.Tx, in execution.Create) (execution.Created, erro
 }
 
 // takeKey takes a creation key for in.ID, and returns the id of the execution that has it.
-func (*Repo) takeKey(tx *store.Tx, in execution.Create, now time.Time, window time.Duration) (uuid.UUID, error) {
+func takeKey(tx *store.Tx, in execution.Create, now time.Time, window time.Duration) (uuid.UUID, error) {
 	if window <= 0 {
 		return in.ID, nil
 	}
@@ -104,6 +145,12 @@ func (*Repo) takeKey(tx *store.Tx, in execution.Create, now time.Time, window ti
 	var id store.ID
 	err = tx.Get(&id, `SELECT execution_id FROM execution_keys WHERE namespace = ? AND key = ?`, in.Namespace, in.IdempotencyKey)
 	return uuid.UUID(id), err
+}
+
+// dropKey frees a creation key that stands for an execution that does not exist.
+func dropKey(tx *store.Tx, in execution.Create, id uuid.UUID) error {
+	_, err := tx.Exec(`DELETE FROM execution_keys WHERE namespace = ? AND key = ? AND execution_id = ?`, in.Namespace, in.IdempotencyKey, store.ID(id))
+	return err
 }
 
 // CreateMany makes many executions in one transaction; an item that was refused before it came here keeps its error. Each

@@ -145,6 +145,9 @@ func (r *row) execution() (execution.Execution, error) {
 	if r.AttemptIndex != nil {
 		e.AttemptIndex = *r.AttemptIndex
 	}
+	if e.Payload == nil && e.PayloadEncoding == execution.EncodingBase64 {
+		e.Payload = []byte{} // octets were given, if none; SQLite reads them as NULL
+	}
 	var err error
 	read := func(doc store.JSON, into any) {
 		if doc != nil && err == nil {

@@ -159,6 +159,7 @@ func (h *house) create(s flow.Status) flow.Flow {
 		var done flow.CancelOutcome
 		done, err = h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelAll, "")
 		f = done.Flow
+	default: // it is there
 	}
 	h.no(err)
 	return f

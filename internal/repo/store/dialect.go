@@ -34,6 +34,7 @@ type dialect struct {
 	lockKey         func(tx *Tx, namespace, token, key string) error
 	wrap            func(err error) error // gives a driver's error its code
 	tag             func(column string) string
+	spell           func(query string) string // last changes to a statement's text
 
 	texts   sync.Map // SQL as written -> SQL as sent
 	inserts sync.Map // number of events -> INSERT
@@ -55,7 +56,7 @@ func (d *dialect) text(query string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t = sqlx.Rebind(d.bind, t)
+	t = d.spell(sqlx.Rebind(d.bind, t))
 	d.texts.Store(query, t)
 	return t, nil
 }

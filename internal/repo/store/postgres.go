@@ -48,6 +48,7 @@ func newPostgres() *dialect {
 		sync:            func(ctx context.Context, s *Store) error { return s.seq.sync(ctx) },
 		lockKey:         lockKeyPostgres,
 		wrap:            wrapPostgres,
+		spell:           func(query string) string { return query },
 		tag:             func(column string) string { return "(" + column + ")::json ->> ?" },
 	}
 }

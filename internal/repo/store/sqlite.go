@@ -37,9 +37,14 @@ func newSQLite() *dialect {
 		sync:            func(context.Context, *Store) error { return nil },
 		lockKey:         func(*Tx, string, string, string) error { return nil },
 		wrap:            wrapSQLite,
+		spell:           spellSQLite,
 		tag:             func(column string) string { return "json_extract(" + column + `, '$."' || ? || '"')` },
 	}
 }
+
+// spellSQLite keeps the planner from looking at the bound value of a LIMIT: a statement whose plan depends on one is
+// prepared again at every binding, which costs more than running it.
+func spellSQLite(query string) string { return strings.ReplaceAll(query, "LIMIT ?", "LIMIT +?") }
 
 // sqliteDSN puts the pragmas into the DSN, so that every connection of the pool gets them. auto_vacuum must come before
 // the first table exists.
