@@ -5,6 +5,8 @@ package call
 import (
 	"context"
 	"time"
+
+	"github.com/flowapi/flowapi/internal/domain/access"
 )
 
 // Call is one request as the levels below HTTP see it.
@@ -12,7 +14,7 @@ type Call struct {
 	Namespace string // whose resources it may see and change
 	Actor     string // who is named in events: "token:<name>", "local", "engine"
 	Token     string // id of the token, "" for an anonymous caller on the loopback interface
-	Role      Role
+	Role      access.Role
 	// AllNamespaces says that the caller may name any namespace.
 	AllNamespaces bool
 	RequestID     string       // also in the access log and in problem documents
@@ -24,33 +26,8 @@ type Call struct {
 
 // Engine is the call of work that the server does on its own account.
 func Engine(namespace string) Call {
-	return Call{Namespace: namespace, Actor: "engine", Role: RoleAdmin}
+	return Call{Namespace: namespace, Actor: "engine", Role: access.RoleAdmin}
 }
-
-// Identity is what a token says about its bearer.
-type Identity struct {
-	TokenID   string
-	Name      string
-	Role      Role
-	Namespace string // AllNamespaces or one
-}
-
-// AllNamespaces is the namespace of a token that may name any.
-const AllNamespaces = "*"
-
-// Role is what a token may do.
-type Role string
-
-// The roles. An operator may do what a viewer and a worker may; an admin may do all.
-const (
-	RoleViewer   Role = "viewer"   // read
-	RoleWorker   Role = "worker"   // claim and report, and read executions
-	RoleOperator Role = "operator" // also create, cancel, replay, approve
-	RoleAdmin    Role = "admin"    // also tokens, secrets, retention
-)
-
-// Roles returns all roles, the least powerful first.
-func Roles() []Role { return []Role{RoleViewer, RoleWorker, RoleOperator, RoleAdmin} }
 
 // Idempotency is the promise that a request with this key has one effect and one answer.
 // It is kept by the store, in the transaction of the mutation.

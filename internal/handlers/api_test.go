@@ -16,6 +16,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/apitest"
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
@@ -117,8 +118,8 @@ type local struct{}
 
 func (local) Anonymous() bool { return true }
 
-func (local) Authenticate(context.Context, string) (call.Identity, error) {
-	return call.Identity{}, fault.New(fault.CodeUnauthenticated, "There are no tokens.")
+func (local) Authenticate(context.Context, string) (access.Identity, error) {
+	return access.Identity{}, fault.New(fault.CodeUnauthenticated, "There are no tokens.")
 }
 
 func mustSpec(tb testing.TB) *openapi3.T {

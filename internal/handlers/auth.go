@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
 // Authenticator knows the tokens.
 type Authenticator interface {
 	// Authenticate returns whose token bearer is. It returns CodeUnauthenticated for a token that is unknown, expired or revoked.
-	Authenticate(ctx context.Context, bearer string) (call.Identity, error)
+	Authenticate(ctx context.Context, bearer string) (access.Identity, error)
 	// Anonymous reports whether callers on the loopback interface need no token, which is so while no admin token exists.
 	Anonymous() bool
 }
@@ -36,7 +37,7 @@ func authenticate(r *http.Request, op *operation, auth Authenticator) (call.Call
 		return c, err
 	}
 	c.Token, c.Role, c.Actor = who.TokenID, who.Role, "local"
-	c.AllNamespaces = who.Namespace == call.AllNamespaces
+	c.AllNamespaces = who.Namespace == access.AllNamespaces
 	if who.TokenID != "" || who.Name != "" {
 		c.Actor = "token:" + who.Name
 	}
@@ -51,27 +52,27 @@ func authenticate(r *http.Request, op *operation, auth Authenticator) (call.Call
 }
 
 // identify finds out who sent r.
-func identify(r *http.Request, auth Authenticator) (call.Identity, error) {
+func identify(r *http.Request, auth Authenticator) (access.Identity, error) {
 	header := r.Header.Get("Authorization")
 	if header != "" {
 		scheme, bearer, _ := strings.Cut(header, " ")
 		bearer = strings.TrimSpace(bearer)
 		if !strings.EqualFold(scheme, "Bearer") || bearer == "" {
-			return call.Identity{}, fault.New(fault.CodeUnauthenticated, "The Authorization header is not of the form: Bearer <token>.")
+			return access.Identity{}, fault.New(fault.CodeUnauthenticated, "The Authorization header is not of the form: Bearer <token>.")
 		}
 		return auth.Authenticate(r.Context(), bearer)
 	}
 	if !auth.Anonymous() {
-		return call.Identity{}, fault.New(fault.CodeUnauthenticated, "Send a token: Authorization: Bearer <token>. An administrator makes one with flowapi token create.")
+		return access.Identity{}, fault.New(fault.CodeUnauthenticated, "Send a token: Authorization: Bearer <token>. An administrator makes one with flowapi token create.")
 	}
 	if !fromLoopback(r) || forwarded(r) {
-		return call.Identity{}, fault.New(fault.CodeUnauthenticated, "Without a token this server answers only to callers on its own machine. Create an admin token with flowapi token create.")
+		return access.Identity{}, fault.New(fault.CodeUnauthenticated, "Without a token this server answers only to callers on its own machine. Create an admin token with flowapi token create.")
 	}
-	return call.Identity{Role: call.RoleAdmin, Namespace: call.AllNamespaces}, nil
+	return access.Identity{Role: access.RoleAdmin, Namespace: access.AllNamespaces}, nil
 }
 
 // namespaceOf returns the namespace that r is about: the token's, or the one that r names when the token may name any.
-func namespaceOf(r *http.Request, who call.Identity) (string, error) {
+func namespaceOf(r *http.Request, who access.Identity) (string, error) {
 	named, field := r.Header.Get("Flowapi-Namespace"), fault.Field{In: fault.InHeader, Pointer: "Flowapi-Namespace"}
 	if strings.Contains(r.URL.RawQuery, "namespace=") {
 		if query := r.URL.Query().Get("namespace"); query != "" {
@@ -87,9 +88,9 @@ func namespaceOf(r *http.Request, who call.Identity) (string, error) {
 		return "", invalid(true, []fault.Field{field})
 	}
 	switch {
-	case who.Namespace != call.AllNamespaces && named != "" && named != who.Namespace:
+	case who.Namespace != access.AllNamespaces && named != "" && named != who.Namespace:
 		return "", fault.New(fault.CodeForbidden, "This token is for the namespace %s only.", who.Namespace).With("namespace", who.Namespace)
-	case who.Namespace != call.AllNamespaces:
+	case who.Namespace != access.AllNamespaces:
 		return who.Namespace, nil
 	case named == "":
 		return defaultNamespace, nil

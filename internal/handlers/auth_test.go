@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -131,7 +131,7 @@ func TestGate_Anonymous(t *testing.T) {
 				return
 			}
 			got := decode[echo](t, w)
-			if got.Role != string(call.RoleAdmin) || got.Namespace != "blue" {
+			if got.Role != string(access.RoleAdmin) || got.Namespace != "blue" {
 				t.Errorf("got %+v", got)
 			}
 			if tt.anonymous && got.Actor != "local" {

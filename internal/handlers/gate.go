@@ -3,8 +3,10 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
 // gate is the one middleware between chi's match and the generated code: it finds the operation, asks who is calling,
@@ -42,6 +44,9 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request) (*http.Request, err
 	if err != nil {
 		return r, err
 	}
+	if err := op.conditional(r); err != nil {
+		return r, err
+	}
 	body, err := g.validator.check(w, r, op)
 	if err != nil {
 		return r, err
@@ -50,4 +55,14 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request) (*http.Request, err
 		return r, err
 	}
 	return r.WithContext(call.With(r.Context(), c)), nil
+}
+
+// conditional returns CodePreconditionRequired for a request that must name the revision it is about, and names none; an
+// If-Match that any revision satisfies names none.
+func (op *operation) conditional(r *http.Request) error {
+	ifMatch := strings.TrimSpace(r.Header.Get("If-Match"))
+	if !op.needsIfMatch || ifMatch != "" && ifMatch != "*" || r.URL.Query().Has("revision") {
+		return nil
+	}
+	return fault.New(fault.CodePreconditionRequired, "This happens at a revision that you have read, or not at all: send its ETag as If-Match.")
 }

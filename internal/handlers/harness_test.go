@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -28,25 +29,25 @@ const thingID = "01985c3e-7a10-7c3e-9b52-3f1d8e6a4b01"
 
 // tokens is an Authenticator over a map.
 type tokens struct {
-	known     map[string]call.Identity
+	known     map[string]access.Identity
 	anonymous bool
 }
 
-func (a *tokens) Authenticate(_ context.Context, bearer string) (call.Identity, error) {
+func (a *tokens) Authenticate(_ context.Context, bearer string) (access.Identity, error) {
 	if who, ok := a.known[bearer]; ok {
 		return who, nil
 	}
-	return call.Identity{}, fault.New(fault.CodeUnauthenticated, "The token is not known.")
+	return access.Identity{}, fault.New(fault.CodeUnauthenticated, "The token is not known.")
 }
 
 func (a *tokens) Anonymous() bool { return a.anonymous }
 
 func someTokens() *tokens {
-	return &tokens{known: map[string]call.Identity{
-		"root":     {TokenID: "1", Name: "root", Role: call.RoleAdmin, Namespace: call.AllNamespaces},
-		"viewer":   {TokenID: "2", Name: "eve", Role: call.RoleViewer, Namespace: "red"},
-		"worker":   {TokenID: "3", Name: "bob", Role: call.RoleWorker, Namespace: "red"},
-		"operator": {TokenID: "4", Name: "oz", Role: call.RoleOperator, Namespace: "red"},
+	return &tokens{known: map[string]access.Identity{
+		"root":     {TokenID: "1", Name: "root", Role: access.RoleAdmin, Namespace: access.AllNamespaces},
+		"viewer":   {TokenID: "2", Name: "eve", Role: access.RoleViewer, Namespace: "red"},
+		"worker":   {TokenID: "3", Name: "bob", Role: access.RoleWorker, Namespace: "red"},
+		"operator": {TokenID: "4", Name: "oz", Role: access.RoleOperator, Namespace: "red"},
 	}}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -21,9 +21,10 @@ const defaultBodyLimit = 64 << 10
 type operation struct {
 	id           string
 	route        *routers.Route
-	public       bool        // security: [] — nobody is asked who they are
-	roles        []call.Role // beside admin
-	limit        int64       // of the body, in bytes
+	public       bool          // security: [] — nobody is asked who they are
+	roles        []access.Role // beside admin
+	limit        int64         // of the body, in bytes
+	needsIfMatch bool          // it happens at a revision that the caller has read, or not at all
 	parameters   []*openapi3.Parameter
 	query        map[string]bool // names it takes; true for those that may be repeated
 	bodies       []body          // none when it takes no body
@@ -95,6 +96,12 @@ func newOperation(forms documents, spec *openapi3.T, item *openapi3.PathItem, de
 		}
 		op.limit = int64(bytes)
 	}
+	if want, ok := declared.Extensions["x-if-match"]; ok {
+		if want != "required" {
+			return nil, fmt.Errorf("x-if-match is %v, want required", want)
+		}
+		op.needsIfMatch = true
+	}
 	if declared.RequestBody != nil {
 		op.bodyRequired = declared.RequestBody.Value.Required
 		op.bodies, err = bodiesOf(forms, declared.RequestBody.Value.Content)
@@ -116,7 +123,7 @@ func parametersOf(item *openapi3.PathItem, declared *openapi3.Operation) []*open
 	return all
 }
 
-func rolesOf(extension any) ([]call.Role, error) {
+func rolesOf(extension any) ([]access.Role, error) {
 	if extension == nil {
 		return nil, nil
 	}
@@ -124,12 +131,12 @@ func rolesOf(extension any) ([]call.Role, error) {
 	if !ok {
 		return nil, fmt.Errorf("x-roles is %v, want a list of roles", extension)
 	}
-	var roles []call.Role
+	var roles []access.Role
 	for _, name := range names {
 		text, _ := name.(string)
-		role := call.Role(text)
-		if !slices.Contains(call.Roles(), role) {
-			return nil, fmt.Errorf("x-roles has %v, want some of %v", name, call.Roles())
+		role := access.Role(text)
+		if !slices.Contains(access.Roles(), role) {
+			return nil, fmt.Errorf("x-roles has %v, want some of %v", name, access.Roles())
 		}
 		roles = append(roles, role)
 	}
@@ -190,22 +197,22 @@ func (op *operation) takes(contentType string) (body, bool) {
 }
 
 // needs returns the least powerful role that may call the operation.
-func (op *operation) needs() call.Role {
-	for _, role := range call.Roles() {
+func (op *operation) needs() access.Role {
+	for _, role := range access.Roles() {
 		if slices.Contains(op.roles, role) {
 			return role
 		}
 	}
-	return call.RoleAdmin
+	return access.RoleAdmin
 }
 
 // allows reports whether role may call the operation.
-func (op *operation) allows(role call.Role) bool {
-	if role == call.RoleAdmin {
+func (op *operation) allows(role access.Role) bool {
+	if role == access.RoleAdmin {
 		return true
 	}
 	for _, listed := range op.roles {
-		if role == listed || role == call.RoleOperator && listed != call.RoleAdmin {
+		if role == listed || role == access.RoleOperator && listed != access.RoleAdmin {
 			return true
 		}
 	}

@@ -1,6 +1,8 @@
 // Package event holds what every change of state writes down: the event, its type and the catalogue of types.
 package event
 
+//go:generate go run ../../tools/eventsdoc ../../../docs/events.md
+
 import (
 	"strings"
 	"time"

@@ -58,6 +58,9 @@ func (s StepStatus) Terminal() bool {
 	return s == StepSucceeded || s == StepFailed || s == StepCancelled
 }
 
+// Known says whether s is a status at all.
+func (s StepStatus) Known() bool { return s == StepPending || s == StepRunning || s.Terminal() }
+
 // StepStatusOf returns the status of a step whose execution is in a public state. started says whether that was ever claimed.
 // reference: runs-and-taskflows.md F4.
 func StepStatusOf(p execution.Public, started bool) StepStatus {
@@ -280,8 +283,8 @@ type stepData struct {
 	PublicState     execution.Public `json:"public_state,omitempty"` // of the execution that it mirrors
 }
 
-// Told returns the event that tells of a step of f. child is what made it change, if that was its execution.
-func (f *Flow) Told(t event.Type, s *Step, child *Child) event.Event {
+// StepEvent returns the event that tells of a step of f. child is what made it change, if that was its execution.
+func (f *Flow) StepEvent(t event.Type, s *Step, child *Child) event.Event {
 	data := stepData{StepID: s.ID, RunID: s.RunID, Runtime: s.Runtime, Task: s.Task, Status: s.Status, Result: s.Result,
 		ChildSessionKey: s.ChildSessionKey, ExecutionID: s.ExecutionID, WorkflowRunID: s.WorkflowRunID}
 	if child != nil {

@@ -43,12 +43,12 @@ type Handlers struct {
 // same Idempotency-Key has none.
 func (h *Handlers) CreateToken(ctx context.Context, req oapi.CreateTokenRequestObject) (oapi.CreateTokenResponseObject, error) {
 	who := call.From(ctx)
-	in := access.Token{Name: req.Body.Name, Role: call.Role(req.Body.Role), Namespace: ask.Or(req.Body.Namespace, who.Namespace)}
+	in := access.Token{Name: req.Body.Name, Role: access.Role(req.Body.Role), Namespace: ask.Or(req.Body.Namespace, who.Namespace)}
 	if req.Body.ExpiresAt != nil {
 		in.ExpiresAt = req.Body.ExpiresAt.Time()
 	}
 	if !who.AllNamespaces && in.Namespace != who.Namespace {
-		return nil, fault.New(fault.CodeForbidden, "A token of namespace %s makes tokens of that namespace only.", who.Namespace).With("required_role", call.RoleAdmin)
+		return nil, fault.New(fault.CodeForbidden, "A token of namespace %s makes tokens of that namespace only.", who.Namespace).With("required_role", access.RoleAdmin)
 	}
 	response := func(t access.Token) oapi.CreateTokenResponseObject { return createdToken(t) }
 	kept := func(t access.Token) oapi.CreateTokenResponseObject {

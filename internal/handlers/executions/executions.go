@@ -3,7 +3,6 @@
 package executions
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"time"
@@ -193,19 +192,17 @@ func (h *Handlers) GetExecutionContext(ctx context.Context, req oapi.GetExecutio
 		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding)}), nil
 }
 
-// GetExecutionPayload handles GET /v1/executions/{execution_id}/payload: the stored value itself.
+// GetExecutionPayload handles GET /v1/executions/{execution_id}/payload: the stored value itself, null when there is none.
 func (h *Handlers) GetExecutionPayload(ctx context.Context, req oapi.GetExecutionPayloadRequestObject) (oapi.GetExecutionPayloadResponseObject, error) {
 	e, err := h.Executions.Execution(ctx, req.ExecutionID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case e.Payload == nil:
-		return nil, fault.New(fault.CodeNotFound, "Execution %s has no payload.", e.ID).With("resource", "payload")
-	case e.PayloadEncoding == execution.EncodingBase64:
-		return oapi.GetExecutionPayload200ApplicationOctetStreamResponse{Body: bytes.NewReader(e.Payload), ContentLength: int64(len(e.Payload)),
-			Headers: oapi.GetExecutionPayload200ResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
 	}
-	return oapi.GetExecutionPayload200JSONResponse{Body: e.Payload, Headers: oapi.GetExecutionPayload200ResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
+	v := execution.Value{Bytes: e.Payload, Encoding: e.PayloadEncoding}
+	if v.Bytes == nil {
+		v.Bytes = []byte("null")
+	}
+	return stored{v, e.Revision}, nil
 }
 
 // GetExecutionResult handles GET /v1/executions/{execution_id}/result: the stored value itself.
@@ -214,11 +211,7 @@ func (h *Handlers) GetExecutionResult(ctx context.Context, req oapi.GetExecution
 	if err != nil {
 		return nil, err
 	}
-	headers := oapi.GetExecutionResult200ResponseHeaders{ETag: ask.ETag(revision)}
-	if v.Encoding == execution.EncodingBase64 {
-		return oapi.GetExecutionResult200ApplicationOctetStreamResponse{Body: bytes.NewReader(v.Bytes), ContentLength: int64(len(v.Bytes)), Headers: headers}, nil
-	}
-	return oapi.GetExecutionResult200JSONResponse{Body: v.Bytes, Headers: headers}, nil
+	return stored{v, revision}, nil
 }
 
 // ListAttempts handles GET /v1/executions/{execution_id}/attempts.

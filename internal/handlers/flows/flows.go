@@ -97,12 +97,12 @@ func (h *Handlers) ListFlows(ctx context.Context, req oapi.ListFlowsRequestObjec
 	}
 	filter := flow.Filter{OwnerSessionKey: ask.Or(p.OwnerSessionKey, ""), Status: flow.Status(ask.Or(p.Status, "")),
 		ControllerID: ask.Or(p.ControllerID, ""), Kind: ask.Or(p.Kind, "")}
-	key, value, err := ask.Tag(p.Tag)
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		filter.Tags = []flow.Tag{{Key: key, Value: value}}
+	for _, t := range p.Tag {
+		key, value, err := ask.Tag([]string{t})
+		if err != nil {
+			return nil, err
+		}
+		filter.Tags = append(filter.Tags, flow.Tag{Key: key, Value: value})
 	}
 	found, err := h.Flows.Flows(ctx, filter, after, ask.Limit(p.Limit))
 	if err != nil {
@@ -182,7 +182,7 @@ func (h *Handlers) ReplaceFlow(ctx context.Context, req oapi.ReplaceFlowRequestO
 	if err != nil {
 		return nil, err
 	}
-	if expected == nil {
+	if expected == nil { // the contract says x-if-match: required
 		return nil, fault.New(fault.CodePreconditionRequired, "A flow is replaced at a revision that you have read: send its ETag as If-Match.")
 	}
 	b := req.Body

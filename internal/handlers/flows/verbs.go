@@ -98,6 +98,7 @@ func (h *Handlers) CancelFlow(ctx context.Context, req oapi.CancelFlowRequestObj
 	if err != nil {
 		return nil, err
 	}
+	_, applied := ask.Wait(req.Params.Prefer) // the members end in the same transaction, so there is nothing to wait for
 	return answer.Write(ctx, func(ctx context.Context) (flow.CancelOutcome, error) {
 		return h.Flows.Cancel(ctx, req.FlowID, expected, flow.CancelPolicy(ask.Or(b.Policy, oapi.CancelPolicy(flow.CancelAll))), ask.Or(b.Reason, ""))
 	}, func(o flow.CancelOutcome) oapi.CancelFlowResponseObject {
@@ -106,6 +107,7 @@ func (h *Handlers) CancelFlow(ctx context.Context, req oapi.CancelFlowRequestObj
 		if failed == nil {
 			failed = []uuid.UUID{}
 		}
+		ok.Headers.PreferenceApplied = applied
 		ok.Body.Members = &oapi.FlowMembers{Total: int64(o.Members.Total), Outstanding: int64(o.Members.Outstanding), Failed: failed}
 		return oapi.CancelFlow200JSONResponse{FlowOKJSONResponse: ok}
 	}, oapi.CancelFlowResponseObject.VisitCancelFlowResponse)

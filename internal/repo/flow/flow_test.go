@@ -520,6 +520,16 @@ func TestRepo_Replays(t *testing.T) {
 		if got := types(h.trail(id)); len(got) != 6 {
 			t.Errorf("events %v", got)
 		}
+		h.clock.Advance(time.Millisecond)
+		gone, err := h.flows.Prune(keyed(t, "prune"), flow.Retention{Cancelled: new(0)}, false)
+		if h.no(err); gone.Flows[flow.Cancelled] != 1 {
+			t.Errorf("pruned %+v", gone)
+		}
+		kept := h.create(flow.Cancelled)
+		h.clock.Advance(time.Millisecond)
+		_, err = h.flows.Prune(keyed(t, "prune"), flow.Retention{Cancelled: new(0)}, false)
+		h.replayed(err)
+		h.flow(kept.ID)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -127,7 +128,7 @@ var seconds = time.Second
 // as returns the context of a caller.
 func as(tb testing.TB, namespace string) context.Context {
 	tb.Helper()
-	return call.With(tb.Context(), call.Call{Namespace: namespace, Actor: "token:ci", Token: "t", Role: call.RoleOperator})
+	return call.With(tb.Context(), call.Call{Namespace: namespace, Actor: "token:ci", Token: "t", Role: access.RoleOperator})
 }
 
 // keyed returns the context of a caller with an Idempotency-Key. What is rendered is the flow's revision, or nothing.

@@ -43,7 +43,11 @@ func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
 	}
 	child := flow.ChildOf(state, true, result)
 	for i := range rows {
-		s, changed := rows[i].step().Mirror(child, tx.Now())
+		before, err := rows[i].step()
+		if err != nil {
+			return err
+		}
+		s, changed := before.Mirror(child, tx.Now())
 		if !changed {
 			continue
 		}
@@ -55,7 +59,7 @@ func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
 			return fmt.Errorf("flow of step %s: %w", s.RunID, err)
 		}
 		f := found.about()
-		tx.Emit(f.Told(event.StepObserved, &s, &child))
+		tx.Emit(f.StepEvent(event.StepObserved, &s, &child))
 	}
 	return nil
 }

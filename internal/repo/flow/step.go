@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -42,13 +43,23 @@ var (
 	insertStep  = "INSERT INTO flow_steps (" + strings.Join(stepColumns, ", ") + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(stepColumns)), ", ") + ")"
 )
 
-func (r *stepRow) step() flow.Step {
-	return flow.Step{
+var errResult = errors.New("the result is not JSON")
+
+// step returns the step that r stores. It returns CodeCorruptRecord for a row that cannot be one.
+func (r *stepRow) step() (flow.Step, error) {
+	s := flow.Step{
 		ID: uuid.UUID(r.ID), FlowID: uuid.UUID(r.FlowID), RunID: r.RunID, Position: r.Position, Runtime: flow.Runtime(r.Runtime),
 		ChildSessionKey: string(r.ChildSessionKey), Task: r.Task, Status: flow.StepStatus(r.Status), Result: json.RawMessage(r.Result),
 		ExecutionID: uuid.UUID(r.ExecutionID), WorkflowRunID: uuid.UUID(r.WorkflowRunID),
 		CreatedAt: time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt),
 	}
+	switch {
+	case !s.Status.Known():
+		return s, store.Corrupt("step", s.ID, errStatus)
+	case s.Result != nil && !json.Valid(s.Result):
+		return s, store.Corrupt("step", s.ID, errResult)
+	}
+	return s, nil
 }
 
 // Steps lists the steps of a flow of the caller's namespace, in the order in which they were added; those in one status, if
@@ -70,7 +81,10 @@ func (r *Repo) Steps(ctx context.Context, id uuid.UUID, status flow.StepStatus, 
 		}
 		list = make([]flow.Step, len(rows))
 		for i := range rows {
-			list[i] = rows[i].step()
+			var err error
+			if list[i], err = rows[i].step(); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -84,7 +98,7 @@ func (r *Repo) Step(ctx context.Context, id uuid.UUID, runID string) (flow.Step,
 		if err := exists(q, call.From(ctx).Namespace, id); err != nil {
 			return err
 		}
-		found, ok, err := findStep(q, id, runID)
+		found, ok, err := findStep(q, id, runID, "")
 		if err == nil && !ok {
 			err = fault.NotFound("step", runID)
 		}
@@ -94,16 +108,18 @@ func (r *Repo) Step(ctx context.Context, id uuid.UUID, runID string) (flow.Step,
 	return s, err
 }
 
-func findStep(q *store.Queries, flowID uuid.UUID, runID string) (flow.Step, bool, error) {
+// findStep reads a step, and says whether there is one. lock is a locking clause, or "".
+func findStep(q *store.Queries, flowID uuid.UUID, runID, lock string) (flow.Step, bool, error) {
 	var found stepRow
-	err := q.Get(&found, selectSteps+" WHERE flow_id = ? AND run_id = ?", store.ID(flowID), runID)
+	err := q.Get(&found, selectSteps+" WHERE flow_id = ? AND run_id = ?"+lock, store.ID(flowID), runID)
 	switch {
 	case store.NotFound(err):
 		return flow.Step{}, false, nil
 	case err != nil:
 		return flow.Step{}, false, fmt.Errorf("read step %s of flow %s: %w", runID, flowID, err)
 	}
-	return found.step(), true, nil
+	s, err := found.step()
+	return s, err == nil, err
 }
 
 // InsertStep adds a step to a flow. One that names an execution takes its state at once. It returns CodeNotFound for the flow
@@ -114,7 +130,7 @@ func (r *Repo) InsertStep(ctx context.Context, id uuid.UUID, in flow.NewStep) (f
 		if err != nil {
 			return err
 		}
-		if _, ok, err := findStep(&tx.Queries, id, in.RunID); ok || err != nil {
+		if _, ok, err := findStep(&tx.Queries, id, in.RunID, ""); ok || err != nil {
 			if err == nil {
 				err = fault.New(fault.CodeDuplicateStep, "Flow %s has a step with the run_id %q. Observe it by PUT.", id, in.RunID)
 			}
@@ -159,7 +175,7 @@ func (r *Repo) addStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, t event.Type
 	if err != nil {
 		return flow.Step{}, fmt.Errorf("insert step %s of flow %s: %w", s.RunID, f.ID, err)
 	}
-	tx.Emit(f.Told(t, &s, child))
+	tx.Emit(f.StepEvent(t, &s, child))
 	return s, nil
 }
 
@@ -172,7 +188,7 @@ func (r *Repo) ObserveStep(ctx context.Context, id uuid.UUID, runID string, c fl
 		if err != nil {
 			return err
 		}
-		s, ok, err := findStep(&tx.Queries, id, runID)
+		s, ok, err := findStep(&tx.Queries, id, runID, tx.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -194,7 +210,7 @@ func (r *Repo) PatchStep(ctx context.Context, id uuid.UUID, runID string, c flow
 		if err != nil {
 			return err
 		}
-		s, ok, err := findStep(&tx.Queries, id, runID)
+		s, ok, err := findStep(&tx.Queries, id, runID, tx.ForUpdate())
 		if err == nil && !ok {
 			err = fault.NotFound("step", runID)
 		}
@@ -219,7 +235,7 @@ func (r *Repo) changeStep(tx *store.Tx, f *flow.Flow, s flow.Step, c flow.StepCh
 	if err := saveStep(tx, &next); err != nil {
 		return flow.Step{}, err
 	}
-	tx.Emit(f.Told(t, &next, child))
+	tx.Emit(f.StepEvent(t, &next, child))
 	return next, nil
 }
 

@@ -92,14 +92,42 @@ func preparePostgres(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("%s is %q on this server although %q was asked for", name, got, want)
 		}
 	}
-	locker, err := lock.NewPostgresSessionLocker()
-	if err != nil {
-		return err
-	}
-	if err := migrate(ctx, db, goose.DialectPostgres, "postgres", goose.WithSessionLocker(locker)); err != nil {
+	if err := migrate(ctx, db, goose.DialectPostgres, "postgres", goose.WithSessionLocker(migrationLock{})); err != nil {
 		return err
 	}
 	return followTimeline(ctx, db)
+}
+
+// migrationLock lets one process at a time migrate a schema. goose's own looks again after five seconds, for which replicas
+// that start together would wait for each other, and knows no schemas.
+type migrationLock struct{}
+
+var _ lock.SessionLocker = migrationLock{}
+
+const (
+	migrationKey  = `hashtextextended('flowapi migrations ' || current_schema(), 0)`
+	migrationPoll = 20 * time.Millisecond
+)
+
+// SessionLock implements lock.SessionLocker. It waits until ctx ends: a blocking lock would end by lock_timeout.
+func (migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	for {
+		var ours bool
+		if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock(`+migrationKey+`)`).Scan(&ours); err != nil || ours {
+			return err
+		}
+		select {
+		case <-time.After(migrationPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// SessionUnlock implements lock.SessionLocker.
+func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock(`+migrationKey+`)`)
+	return err
 }
 
 // followTimeline gives the log a new generation after a fail-over or a restore to a point in time: ids that subscribers

@@ -33,7 +33,7 @@ type Repo struct {
 }
 
 type known struct {
-	who     call.Identity
+	who     access.Identity
 	expires time.Time
 	read    time.Time
 	used    time.Time // when last_used_at was last stored
@@ -69,7 +69,7 @@ type row struct {
 const columns = `id, name, role, namespace, prefix, hash, created_at, expires_at, last_used_at, revoked_at`
 
 func (r *row) token() access.Token {
-	return access.Token{ID: uuid.UUID(r.ID), Name: r.Name, Role: call.Role(r.Role), Namespace: r.Namespace, Prefix: r.Prefix,
+	return access.Token{ID: uuid.UUID(r.ID), Name: r.Name, Role: access.Role(r.Role), Namespace: r.Namespace, Prefix: r.Prefix,
 		CreatedAt: time.Time(r.CreatedAt), ExpiresAt: time.Time(r.ExpiresAt), LastUsedAt: time.Time(r.LastUsedAt), RevokedAt: time.Time(r.RevokedAt)}
 }
 
@@ -148,10 +148,10 @@ func errUnknown() error {
 }
 
 // Authenticate returns whom a bearer token belongs to. It returns CodeUnauthenticated.
-func (r *Repo) Authenticate(ctx context.Context, bearer string) (call.Identity, error) {
+func (r *Repo) Authenticate(ctx context.Context, bearer string) (access.Identity, error) {
 	hash := sha256.Sum256([]byte(bearer))
 	if r.hasRoot && subtle.ConstantTimeCompare(hash[:], r.root[:]) == 1 {
-		return call.Identity{TokenID: "root", Name: "root", Role: call.RoleAdmin, Namespace: call.AllNamespaces}, nil
+		return access.Identity{TokenID: "root", Name: "root", Role: access.RoleAdmin, Namespace: access.AllNamespaces}, nil
 	}
 	key, now := string(hash[:]), r.store.Now()
 	r.mu.Lock()
@@ -160,11 +160,11 @@ func (r *Repo) Authenticate(ctx context.Context, bearer string) (call.Identity, 
 	if !ok || now.Sub(k.read) > knownFor || now.Before(k.read) {
 		var err error
 		if k, err = r.look(ctx, bearer, hash, now); err != nil {
-			return call.Identity{}, err
+			return access.Identity{}, err
 		}
 	}
 	if !k.expires.IsZero() && !k.expires.After(now) {
-		return call.Identity{}, errUnknown()
+		return access.Identity{}, errUnknown()
 	}
 	if now.Sub(k.used) > usedEvery {
 		k.used = now
@@ -197,7 +197,7 @@ func (r *Repo) look(ctx context.Context, bearer string, hash [sha256.Size]byte, 
 		return known{}, errUnknown()
 	}
 	t := found.token()
-	return known{who: call.Identity{TokenID: t.ID.String(), Name: t.Name, Role: t.Role, Namespace: t.Namespace}, expires: t.ExpiresAt, read: now, used: t.LastUsedAt}, nil
+	return known{who: access.Identity{TokenID: t.ID.String(), Name: t.Name, Role: t.Role, Namespace: t.Namespace}, expires: t.ExpiresAt, read: now, used: t.LastUsedAt}, nil
 }
 
 // used keeps when a token was last used: at most once a minute, and beside the request.

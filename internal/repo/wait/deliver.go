@@ -122,29 +122,27 @@ func (r *Repo) reach(tx *store.Tx, e wait.Event) ([]wait.Match, error) {
 	if err := tx.Select(&listening, query+` ORDER BY w.flow_id, w.id`, args...); err != nil {
 		return nil, fmt.Errorf("find who waits for the event: %w", err)
 	}
+	for _, l := range listening { // all, before the time is asked for: locking may take a while
+		if _, err := r.owner.Hold(tx, tx.Call.Namespace, uuid.UUID(l.FlowID), false); err != nil && fault.CodeOf(err) != fault.CodeNotFound {
+			return nil, err
+		}
+	}
 	matched := make([]wait.Match, 0, len(listening))
 	for _, l := range listening {
-		m := wait.Match{FlowID: uuid.UUID(l.FlowID), WaitID: uuid.UUID(l.ID)}
-		reached, err := r.give(tx, m, e)
+		reached, err := r.give(tx, uuid.UUID(l.ID), e)
 		if err != nil {
 			return nil, err
 		}
 		if reached {
-			matched = append(matched, m)
+			matched = append(matched, wait.Match{FlowID: uuid.UUID(l.FlowID), WaitID: uuid.UUID(l.ID)})
 		}
 	}
 	return matched, nil
 }
 
-// give gives e to one wait, and says whether that was still there to take it.
-func (r *Repo) give(tx *store.Tx, m wait.Match, e wait.Event) (bool, error) {
-	switch _, err := r.owner.Hold(tx, tx.Call.Namespace, m.FlowID, false); {
-	case fault.CodeOf(err) == fault.CodeNotFound:
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	w, open, err := find(&tx.Queries, m.WaitID)
+// give gives e to one wait whose owner is held, and says whether it was still there to take it.
+func (r *Repo) give(tx *store.Tx, id uuid.UUID, e wait.Event) (bool, error) {
+	w, _, open, err := find(&tx.Queries, id)
 	if !open || err != nil {
 		return false, err
 	}

@@ -80,18 +80,18 @@ func (r *row) wait() (wait.Wait, error) {
 	return w, nil
 }
 
-// find reads an open wait, and says whether there is one.
-func find(q *store.Queries, id uuid.UUID) (wait.Wait, bool, error) {
+// find reads an open wait and when it is due, and says whether there is one.
+func find(q *store.Queries, id uuid.UUID) (w wait.Wait, due time.Time, open bool, err error) {
 	var found row
-	err := q.Get(&found, "SELECT "+columns+" FROM waits WHERE id = ?", store.ID(id))
+	err = q.Get(&found, "SELECT "+columns+" FROM waits WHERE id = ?", store.ID(id))
 	switch {
 	case store.NotFound(err):
-		return wait.Wait{}, false, nil
+		return wait.Wait{}, time.Time{}, false, nil
 	case err != nil:
-		return wait.Wait{}, false, fmt.Errorf("read wait %s: %w", id, err)
+		return wait.Wait{}, time.Time{}, false, fmt.Errorf("read wait %s: %w", id, err)
 	}
-	w, err := found.wait()
-	return w, err == nil, err
+	w, err = found.wait()
+	return w, time.Time(found.DueAt), err == nil, err
 }
 
 // Waits returns open waits by their ids.

@@ -33,18 +33,13 @@ type swept struct {
 // decided. reference: runs-and-taskflows.md B7, B13 4, 12 and 14.
 func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *swept) error {
-		var list []due
-		err := tx.Select(&list, `SELECT id, namespace, flow_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Now()), limit)
+		held, err := r.holdDue(tx, limit, out)
 		if err != nil {
-			return fmt.Errorf("read due waits: %w", err)
+			return err
 		}
-		for _, d := range list {
+		for _, d := range held {
 			acted, err := r.pass(tx, d)
-			if fault.CodeOf(err) == fault.CodeCorruptRecord {
-				out.corrupt = append(out.corrupt, err)
-				acted, err = true, putAside(tx, d.ID)
-			}
-			if err != nil {
+			if err = out.shelve(tx, d.ID, err); err != nil {
 				return err
 			}
 			if acted {
@@ -59,16 +54,32 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 	return done.acted, errors.Join(done.corrupt...)
 }
 
-// pass decides one wait, unless it is in other hands or has been decided meanwhile. Before its CodeCorruptRecord it has
-// written nothing.
-func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
-	tx.Call = call.Engine(d.Namespace)
-	held, err := r.owner.Hold(tx, d.Namespace, uuid.UUID(d.FlowID), true)
-	if err != nil || !held {
-		return false, err
+// holdDue locks the owners of due waits that nobody else holds, all of them before the time is asked for. What is due is found
+// by this machine's clock, and judged by the database's.
+func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
+	var list []due
+	err := tx.Select(&list, `SELECT id, namespace, flow_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
+	if err != nil {
+		return nil, fmt.Errorf("read due waits: %w", err)
 	}
-	w, open, err := find(&tx.Queries, uuid.UUID(d.ID))
-	if err != nil || !open {
+	held := list[:0]
+	for _, d := range list {
+		mine, err := r.owner.Hold(tx, d.Namespace, uuid.UUID(d.FlowID), true)
+		if err = out.shelve(tx, d.ID, err); err != nil {
+			return nil, err
+		}
+		if mine {
+			held = append(held, d)
+		}
+	}
+	return held, nil
+}
+
+// pass decides one wait whose owner is held, unless it has been decided meanwhile. Before its CodeCorruptRecord it has written
+// nothing.
+func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
+	w, at, open, err := find(&tx.Queries, uuid.UUID(d.ID))
+	if err != nil || !open || at.IsZero() || at.After(tx.Now()) {
 		return false, err
 	}
 	o, decided := w.Decide(tx.Now())
@@ -78,13 +89,20 @@ func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
 	if _, err := r.Close(tx, w.ID); err != nil {
 		return false, err
 	}
+	tx.Call = call.Engine(d.Namespace)
 	if err := r.owner.Decided(tx, w, o); err != nil {
 		return false, fmt.Errorf("wait %s of flow %s: %w", w.ID, w.FlowID, err)
 	}
 	return true, nil
 }
 
-func putAside(tx *store.Tx, id store.ID) error {
+// shelve puts a wait aside that cannot be read. Any other error it returns.
+func (s *swept) shelve(tx *store.Tx, id store.ID, err error) error {
+	if fault.CodeOf(err) != fault.CodeCorruptRecord {
+		return err
+	}
+	s.acted++
+	s.corrupt = append(s.corrupt, err)
 	return tx.ExecOne(`UPDATE waits SET due_at = NULL WHERE id = ?`, id)
 }
 

@@ -1,0 +1,47 @@
+package app_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/flowapi/flowapi/internal/apptest"
+)
+
+// The tour of the README works by copy and paste: its commands, in one shell, against a fresh server.
+func TestReadme_tour(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)<!-- tour -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 5 {
+		t.Fatalf("the README's tour has %d steps", len(blocks))
+	}
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		var script strings.Builder
+		for _, b := range blocks {
+			script.WriteString(strings.ReplaceAll(b[1], "localhost:8080", strings.TrimPrefix(s.Base(), "http://")))
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-eu")
+		cmd.Stdin = strings.NewReader(script.String())
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("the tour fails: %v\n%s", err, out)
+		}
+		for _, want := range []string{
+			`greet with {"name":"Ada"}, attempt 0`, `{"greeting":"Hello Ada"}`, `"code":"revision_mismatch"`, `"matched":[{"flow_id":`,
+			`"kind":"flow_wait"`, `"status":"finished"`, "event: flow.finished", "Idempotent-Replay: true",
+		} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("the tour does not show %s", want)
+			}
+		}
+		if t.Failed() {
+			t.Logf("%s", out)
+		}
+	})
+}
