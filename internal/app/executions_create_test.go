@@ -23,7 +23,7 @@ func TestExecutions_Create(t *testing.T) {
 	runExecutionCases(t, []executionCase{
 		{"created and read (6.1/1, 6.1/17)", func(x *executionTest) {
 			answer := x.Post("/v1/executions", x.sent(`"kind":"shell","payload":{"run":"go build"},"priority":5,"tags":{"team.name":"platform","a.b":""}`)).Want(http.StatusCreated)
-			got := decoded[oapi.Execution](answer)
+			got := answerAs[oapi.Execution](answer)
 			want := oapi.Execution{
 				ID: got.ID, Namespace: "default", Lane: x.lane, Kind: "shell", Priority: 5, PublicState: "waiting",
 				StateVector: oapi.StateVector{LifecyclePhase: "runnable", OwnershipState: "unowned", EligibilityState: "eligible_now",
@@ -113,7 +113,7 @@ func TestExecutions_Create(t *testing.T) {
 		}},
 		{"a key whose execution is gone is free", func(x *executionTest) {
 			first := x.create(`"idempotency_key":"g-` + x.lane + `"`)
-			x.tamper(`DELETE FROM executions WHERE id = ?`, idOf(first.ID))
+			x.tamper(`DELETE FROM executions WHERE id = ?`, rowID(first.ID))
 			if next := x.create(`"idempotency_key":"g-` + x.lane + `"`); next.ID == first.ID {
 				x.t.Error("the dead execution was answered")
 			}
@@ -121,7 +121,7 @@ func TestExecutions_Create(t *testing.T) {
 		}},
 		{"many creates of one key, or one id, at once make one execution (5/33)", func(x *executionTest) {
 			for name, members := range map[string]string{"key": `"idempotency_key":"c-` + x.lane + `"`, "id": `"id":"` + uuid.NewString() + `"`} {
-				answers := concurrently(8, func(int) *apitest.Response { return x.Post("/v1/executions", x.sent(members)) })
+				answers := atOnce(8, func(int) *apitest.Response { return x.Post("/v1/executions", x.sent(members)) })
 				made, ids := 0, map[string]bool{}
 				for _, a := range answers {
 					if a.Status == http.StatusCreated {
@@ -233,7 +233,7 @@ func TestExecutions_Create(t *testing.T) {
 				{`"required_capabilities":["\u007f"]`, fault.CodeInvalidCapabilities, "/required_capabilities"},
 				{`"required_capabilities":[""]`, fault.CodeInvalidCapabilities, "/required_capabilities"},
 				{`"required_capabilities":["` + long + `"]`, fault.CodeInvalidCapabilities, "/required_capabilities"},
-				{`"required_capabilities":[` + tokens(257) + `]`, fault.CodeInvalidCapabilities, "/required_capabilities"},
+				{`"required_capabilities":[` + capabilityTokens(257) + `]`, fault.CodeInvalidCapabilities, "/required_capabilities"},
 				{`"required_capabilities":[1]`, fault.CodeValidationFailed, "/required_capabilities/0"},
 				{`"required_capabilities":"gpu"`, fault.CodeValidationFailed, "/required_capabilities"},
 				{`"policy":{"routing_requirements":{"required_capabilities":["a,b"]}}`, fault.CodeInvalidCapabilities, "/policy/routing_requirements/required_capabilities"},
@@ -269,11 +269,11 @@ func TestExecutions_Create(t *testing.T) {
 		}},
 		{"the largest that is allowed (1.1, 1.7)", func(x *executionTest) {
 			lane := strings.Repeat("~", 64)
-			e := x.create(`"lane":"` + lane + `","required_capabilities":[` + tokens(256) + `]`)
+			e := x.create(`"lane":"` + lane + `","required_capabilities":[` + capabilityTokens(256) + `]`)
 			if len(e.RequiredCapabilities) != 256 || e.Lane != lane {
 				x.t.Errorf("%d requirements in %s", len(e.RequiredCapabilities), e.Lane)
 			}
-			c := x.claim(`"lane":"` + lane + `","capabilities":[` + tokens(256) + `]`)
+			c := x.claim(`"lane":"` + lane + `","capabilities":[` + capabilityTokens(256) + `]`)
 			x.report(c, "complete", "").Want(http.StatusOK)
 			e = x.create(`"required_capabilities":["` + strings.Repeat("x", 4096) + `"]`)
 			x.claim(`"capabilities":["` + strings.Repeat("x", 4096) + `"]`)
@@ -283,7 +283,7 @@ func TestExecutions_Create(t *testing.T) {
 			body := fmt.Sprintf(`{"executions":[%s,%s,%s,%s,%s]}`, x.sent(`"id":"`+id+`","priority":1`), x.sent(`"tags":{"BAD":""}`), x.sent(`"id":"`+id+`","priority":2`),
 				x.sent(`"idempotency_key":"b-`+x.lane+`"`), x.sent(`"idempotency_key":"b-`+x.lane+`"`))
 			answer := x.Post("/v1/executions/batch", body).Want(http.StatusCreated)
-			items := decoded[oapi.CreatedExecutions](answer).Items
+			items := answerAs[oapi.CreatedExecutions](answer).Items
 			if len(items) != 5 || items[0].Execution == nil || items[0].Execution.ID.String() != id || items[0].Execution.Priority != 1 || items[0].Problem != nil {
 				x.t.Fatalf("%s", answer.Body)
 			}
@@ -333,11 +333,11 @@ func TestExecutions_Create(t *testing.T) {
 			id := uuid.NewString()
 			path := "/v1/executions/octets?kind=blob&priority=9999&id=" + id + "&lane=" + x.lane
 			answer := x.Post(path, everyByte(), "Content-Type: application/octet-stream").Want(http.StatusCreated)
-			e := decoded[oapi.Execution](answer)
+			e := answerAs[oapi.Execution](answer)
 			if e.Kind != "blob" || e.Priority != 9000 || e.PayloadEncoding != "base64" || e.ID.String() != id || answer.Header.Get("Location") != "/v1/executions/"+id {
 				x.t.Errorf("%+v", e)
 			}
-			if payload := decoded[struct{ Payload []byte }](answer).Payload; !slices.Equal(payload, everyByte()) {
+			if payload := answerAs[struct{ Payload []byte }](answer).Payload; !slices.Equal(payload, everyByte()) {
 				x.t.Errorf("in JSON the payload is %q", payload)
 			}
 			back := x.Get("/v1/executions/" + id + "/payload").Want(http.StatusOK)
@@ -348,7 +348,7 @@ func TestExecutions_Create(t *testing.T) {
 			x.refused(fault.CodeUnsupportedMediaType, func() *apitest.Response { return x.Post(path, "{}") })
 		}},
 		{"no octets at all are octets, too", func(x *executionTest) {
-			e := decoded[oapi.Execution](x.Post("/v1/executions/octets?lane="+x.lane, "", "Content-Type: application/octet-stream").Want(http.StatusCreated))
+			e := answerAs[oapi.Execution](x.Post("/v1/executions/octets?lane="+x.lane, "", "Content-Type: application/octet-stream").Want(http.StatusCreated))
 			if string(e.Payload) != `""` || string(x.get(e.ID).Payload) != `""` {
 				x.t.Errorf("payload %s", e.Payload)
 			}
@@ -360,8 +360,8 @@ func TestExecutions_Create(t *testing.T) {
 	})
 }
 
-// tokens returns n different capabilities.
-func tokens(n int) string {
+// capabilityTokens returns n different capabilities.
+func capabilityTokens(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, `,"t%d"`, i)
@@ -378,8 +378,8 @@ func everyByte() []byte {
 	return b
 }
 
-// concurrently makes n calls at once and returns their answers.
-func concurrently(n int, call func(i int) *apitest.Response) []*apitest.Response {
+// atOnce makes n calls at once and returns their answers.
+func atOnce(n int, call func(i int) *apitest.Response) []*apitest.Response {
 	answers := make([]*apitest.Response, n)
 	var wg sync.WaitGroup
 	for i := range n {

@@ -61,8 +61,8 @@ func (x *executionTest) on(lane string) *executionTest {
 	return &other
 }
 
-// object returns a JSON object of some members and of those that are not among them yet.
-func object(members string, others ...string) string {
+// executionJSON returns a JSON object of some members and of those that are not among them yet.
+func executionJSON(members string, others ...string) string {
 	all := []string{}
 	if members != "" {
 		all = append(all, members)
@@ -76,12 +76,14 @@ func object(members string, others ...string) string {
 }
 
 // sent returns the body that creates an execution in the case's lane.
-func (x *executionTest) sent(members string) string { return object(members, `"lane":"`+x.lane+`"`) }
+func (x *executionTest) sent(members string) string {
+	return executionJSON(members, `"lane":"`+x.lane+`"`)
+}
 
 // create creates an execution of the given members.
 func (x *executionTest) create(members string) oapi.Execution {
 	x.t.Helper()
-	return decoded[oapi.Execution](x.Post("/v1/executions", x.sent(members)).Want(http.StatusCreated))
+	return answerAs[oapi.Execution](x.Post("/v1/executions", x.sent(members)).Want(http.StatusCreated))
 }
 
 // ask claims, as the worker w1 unless the members say otherwise.
@@ -91,7 +93,7 @@ func (x *executionTest) ask(members string, headers ...string) *apitest.Response
 	if !strings.Contains(members, `"lanes":`) {
 		others = append(others, `"lane":"`+x.lane+`"`)
 	}
-	return x.Post("/v1/claims", object(members, others...), headers...)
+	return x.Post("/v1/claims", executionJSON(members, others...), headers...)
 }
 
 // claims claims and returns what it got.
@@ -101,7 +103,7 @@ func (x *executionTest) claims(members string) []oapi.Claim {
 	if answer.Status == http.StatusNoContent {
 		return nil
 	}
-	return decoded[oapi.Claims](answer.Want(http.StatusOK)).Claims
+	return answerAs[oapi.Claims](answer.Want(http.StatusOK)).Claims
 }
 
 // claim claims exactly one execution.
@@ -123,19 +125,19 @@ func (x *executionTest) none(members string) {
 // report makes a call of the worker that holds c.
 func (x *executionTest) report(c oapi.Claim, op, members string, headers ...string) *apitest.Response {
 	x.t.Helper()
-	return x.Post("/v1/executions/"+c.Execution.ID.String()+"/"+op, object(members, `"handle":"`+c.Handle+`"`), headers...)
+	return x.Post("/v1/executions/"+c.Execution.ID.String()+"/"+op, executionJSON(members, `"handle":"`+c.Handle+`"`), headers...)
 }
 
 // get reads an execution.
 func (x *executionTest) get(id uuid.UUID) oapi.Execution {
 	x.t.Helper()
-	return decoded[oapi.Execution](x.Get("/v1/executions/" + id.String()).Want(http.StatusOK))
+	return answerAs[oapi.Execution](x.Get("/v1/executions/" + id.String()).Want(http.StatusOK))
 }
 
 // attempts lists an execution's attempts.
 func (x *executionTest) attempts(id uuid.UUID) []oapi.Attempt {
 	x.t.Helper()
-	return decoded[oapi.AttemptList](x.Get("/v1/executions/" + id.String() + "/attempts").Want(http.StatusOK)).Items
+	return answerAs[oapi.AttemptList](x.Get("/v1/executions/" + id.String() + "/attempts").Want(http.StatusOK)).Items
 }
 
 // events reads an execution's events, the oldest first.
@@ -143,7 +145,7 @@ func (x *executionTest) events(id uuid.UUID) []oapi.Event {
 	x.t.Helper()
 	var all []oapi.Event
 	for after := int64(0); ; {
-		p := decoded[oapi.EventList](x.Get(fmt.Sprintf("/v1/events?execution_id=%s&limit=500&after=%d", id, after)).Want(http.StatusOK))
+		p := answerAs[oapi.EventList](x.Get(fmt.Sprintf("/v1/events?execution_id=%s&limit=500&after=%d", id, after)).Want(http.StatusOK))
 		all = append(all, p.Items...)
 		if !p.More {
 			return all
@@ -209,12 +211,12 @@ const (
 	atExpiredIdle = "terminal unowned not_applicable none expired pending_first_attempt expired"
 )
 
-// retried is a policy with so many retries, ten minutes apart: no test takes so long by itself.
-func retried(times int) string {
+// retryPolicy is a policy with so many retries, ten minutes apart: no test takes so long by itself.
+func retryPolicy(times int) string {
 	return fmt.Sprintf(`"policy":{"retry_policy":{"max_retries":%d,"backoff":{"type":"fixed","delay_ms":600000}}}`, times)
 }
 
-const backoffTime = 10 * time.Minute
+const retryDelay = 10 * time.Minute
 
 // executionRecord is all that the API tells of one execution.
 type executionRecord struct {
@@ -222,32 +224,32 @@ type executionRecord struct {
 	Events                      []oapi.Event
 }
 
-// rowCounts are the sizes of the tables, so that a trace of something new is seen, too.
-type rowCounts struct {
+// executionRows are the sizes of the tables, so that a trace of something new is seen, too.
+type executionRows struct {
 	Executions, Attempts, ExecutionKeys, IdempotencyKeys, Events int
 }
 
-// snapshot is what a refusal must leave as it is.
-type snapshot struct {
+// executionSnapshot is what a refusal must leave as it is.
+type executionSnapshot struct {
 	Records map[uuid.UUID]executionRecord
-	Rows    rowCounts
+	Rows    executionRows
 }
 
-func (x *executionTest) snapshot(ids ...uuid.UUID) snapshot {
+func (x *executionTest) snapshot(ids ...uuid.UUID) executionSnapshot {
 	x.t.Helper()
-	s := snapshot{Records: map[uuid.UUID]executionRecord{}, Rows: x.rows()}
+	s := executionSnapshot{Records: map[uuid.UUID]executionRecord{}, Rows: x.rows()}
 	for _, id := range ids {
 		path := "/v1/executions/" + id.String()
 		s.Records[id] = executionRecord{
 			Execution: string(x.Get(path).Want(http.StatusOK).Body), Attempts: string(x.Get(path + "/attempts").Want(http.StatusOK).Body),
-			Result: stored(x.Get(path + "/result")), Events: x.events(id),
+			Result: storedResult(x.Get(path + "/result")), Events: x.events(id),
 		}
 	}
 	return s
 }
 
-// stored is a result, or that there is none. The body of a refusal has a request id, which is never the same.
-func stored(answer *apitest.Response) string {
+// storedResult is a result, or that there is none. The body of a refusal has a request id, which is never the same.
+func storedResult(answer *apitest.Response) string {
 	if answer.Status == http.StatusOK {
 		return answer.Header.Get("Content-Type") + " " + string(answer.Body)
 	}
@@ -255,13 +257,13 @@ func stored(answer *apitest.Response) string {
 }
 
 // rows counts the rows of the tables that executions are in.
-func (x *executionTest) rows() rowCounts {
+func (x *executionTest) rows() executionRows {
 	x.t.Helper()
 	s := x.server.App.Store()
 	if err := s.Sync(x.t.Context()); err != nil {
 		x.t.Fatal(err)
 	}
-	var n rowCounts
+	var n executionRows
 	err := s.Read(x.t.Context(), func(q *store.Queries) error {
 		for table, into := range map[string]*int{"executions": &n.Executions, "attempts": &n.Attempts, "execution_keys": &n.ExecutionKeys,
 			"idempotency_keys": &n.IdempotencyKeys, "events": &n.Events} {
@@ -314,12 +316,12 @@ func (x *executionTest) tamper(statement string, args ...any) {
 	}
 }
 
-// decoded returns the body of an answer as a T.
-func decoded[T any](answer *apitest.Response) T {
+// answerAs returns the body of an answer as a T.
+func answerAs[T any](answer *apitest.Response) T {
 	var v T
 	answer.Into(&v)
 	return v
 }
 
-// idOf returns an id as it is stored.
-func idOf(id uuid.UUID) store.ID { return store.ID(id) }
+// rowID returns an id as it is stored.
+func rowID(id uuid.UUID) store.ID { return store.ID(id) }

@@ -114,7 +114,7 @@ func TestLive_list_pages(t *testing.T) {
 				for target := fmt.Sprintf("?limit=%d%s", limit, filter); ; {
 					p := s.page(t, target)
 					got = append(got, liveIDs(p.events)...)
-					link := next(p.answer.Header.Get("Link"))
+					link := liveLink(p.answer.Header.Get("Link"))
 					if p.more != (link != "") || p.more && len(p.events) > limit {
 						t.Fatalf("more is %t, the link %q, and there are %d items", p.more, link, len(p.events))
 					}
@@ -149,7 +149,7 @@ func TestLive_list_empty_pages(t *testing.T) {
 			t.Errorf("a long poll waits although there is more to look at: %s", waited.answer.Body)
 		}
 		stream := s.Stream("/v1/events/stream?after=0")
-		expect(t, stream, "a stream over events of others", second.events)
+		liveExpect(t, stream, "a stream over events of others", second.events)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestLive_reset(t *testing.T) {
 				if reset.Type != "reset" || reset.ID != fmt.Sprint(oldest-1) || reset.Data != fmt.Sprintf(`{"oldest":%d}`, oldest) {
 					t.Errorf("a stream after %d begins with %+v, want a reset to %d", cursor, reset, oldest)
 				}
-				expect(t, opened, "after the reset", all.events)
+				liveExpect(t, opened, "after the reset", all.events)
 			}
 		}
 		if p := s.page(t, fmt.Sprintf("?after=%d", newest)); p.reset != nil || len(p.events) != 2 {
@@ -225,8 +225,8 @@ func TestLive_reset(t *testing.T) {
 		if got := behind.Next(); got.ID != "5" {
 			t.Errorf("got %+v, want event 5", got)
 		}
-		expect(t, behind, "a subscriber from before the cut", all.events)
-		expect(t, follower, "a subscriber from now on", all.events)
+		liveExpect(t, behind, "a subscriber from before the cut", all.events)
+		liveExpect(t, follower, "a subscriber from now on", all.events)
 	})
 }
 
@@ -270,11 +270,11 @@ func TestLive_long_poll(t *testing.T) {
 				poll := s.ask(t, http.MethodGet, fmt.Sprintf("/v1/events?after=%d", newest), "", "Prefer: wait=30")
 				id := s.create("a")
 				answered := time.Now()
-				got := within(t, poll, prompt)
+				got := liveWithin(t, poll, livePrompt)
 				if events := got.events(t); len(events) != 1 || events[0].ExecutionID != id {
 					t.Fatalf("got %s, want the creation of %s", got.body, id)
 				}
-				if late := got.at.Sub(answered); late > prompt {
+				if late := got.at.Sub(answered); late > livePrompt {
 					t.Errorf("woken %s after the commit", late)
 				}
 				newest++
@@ -283,7 +283,7 @@ func TestLive_long_poll(t *testing.T) {
 
 		t.Run("from now on", func(t *testing.T) {
 			poll := s.ask(t, http.MethodGet, "/v1/events", "", "Prefer: wait=30")
-			for deadline := time.Now().Add(prompt); ; {
+			for deadline := time.Now().Add(livePrompt); ; {
 				s.create("a")
 				select {
 				case got := <-poll:
@@ -312,7 +312,7 @@ func TestLive_long_poll(t *testing.T) {
 			default:
 			}
 			s.verb(held, "complete")
-			if events := within(t, poll, prompt).events(t); len(events) != 1 || events[0].Type != "execution.completed" || events[0].ExecutionID != held.ID {
+			if events := liveWithin(t, poll, livePrompt).events(t); len(events) != 1 || events[0].Type != "execution.completed" || events[0].ExecutionID != held.ID {
 				t.Errorf("got %v", liveTypes(events))
 			}
 		})
@@ -339,20 +339,20 @@ func TestLive_drain_ends_waiting(t *testing.T) {
 		s.App.Drain()
 		began := time.Now()
 		for _, claim := range claims {
-			got := within(t, claim, prompt)
+			got := liveWithin(t, claim, livePrompt)
 			if got.status != http.StatusNoContent || got.header.Get("Retry-After") == "" || got.header.Get("Preference-Applied") != "wait=50" {
 				t.Errorf("a waiting claim = %d %v %s", got.status, got.header, got.body)
 			}
 		}
 		for _, poll := range polls {
-			if got := within(t, poll, prompt); len(got.events(t)) != 0 {
+			if got := liveWithin(t, poll, livePrompt); len(got.events(t)) != 0 {
 				t.Errorf("a long poll = %d %s", got.status, got.body)
 			}
 		}
 		if bye := stream.Next(); bye.Type != "bye" {
 			t.Errorf("the stream ends with %+v", bye)
 		}
-		if took := time.Since(began); took > prompt {
+		if took := time.Since(began); took > livePrompt {
 			t.Errorf("the end took %s", took)
 		}
 		s.Get("/readyz").Problem(fault.CodeShuttingDown)

@@ -20,8 +20,8 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// prompt is far less than what the pollers that back up a wake-up take, and far more than a wake-up takes.
-const prompt = 2 * time.Second
+// livePrompt is far less than what the pollers that back up a wake-up take, and far more than a wake-up takes.
+const livePrompt = 2 * time.Second
 
 // live is a server, as the tests of what can be watched use it.
 type live struct{ *apptest.Server }
@@ -206,8 +206,8 @@ func (s live) ask(tb testing.TB, method, path, body string, headers ...string) <
 	return answers
 }
 
-// within returns the answer, which must come within a time.
-func within(tb testing.TB, answers <-chan liveAnswer, limit time.Duration) liveAnswer {
+// liveWithin returns the answer, which must come within a time.
+func liveWithin(tb testing.TB, answers <-chan liveAnswer, limit time.Duration) liveAnswer {
 	tb.Helper()
 	select {
 	case a := <-answers:
@@ -232,8 +232,8 @@ func (a liveAnswer) events(tb testing.TB) []liveEvent {
 	return events
 }
 
-// expect reads from a stream exactly these events next.
-func expect(t *testing.T, stream *apitest.Stream, name string, want []liveEvent) {
+// liveExpect reads from a stream exactly these events next.
+func liveExpect(t *testing.T, stream *apitest.Stream, name string, want []liveEvent) {
 	t.Helper()
 	for _, w := range want {
 		got := stream.Next()
@@ -257,11 +257,25 @@ func (s live) others(tb testing.TB, n int, data any) {
 	}
 }
 
-// next returns the target of a Link header.
-func next(link string) string {
+// liveLink returns the target of a Link header.
+func liveLink(link string) string {
 	target, _, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
 	if u, err := url.Parse(target); err != nil || u.Path == "" {
 		return ""
 	}
 	return target
+}
+
+// big writes events of this namespace with a large text.
+func (s live) big(tb testing.TB, n int, text string) {
+	tb.Helper()
+	err := store.Do(tb.Context(), s.App.Store(), func(tx *store.Tx) error {
+		for range n {
+			tx.Emit(event.Event{Type: event.TokenRevoked, Namespace: "default", Data: map[string]string{"text": text}})
+		}
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -6,15 +6,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// Filter selects executions. Empty fields select everything.
+// Filter selects executions. Empty fields select everything; all tags must match.
 type Filter struct {
-	Lane     string
-	State    Public
-	FlowID   uuid.UUID
-	Kind     string
-	TagKey   string
-	TagValue string
-	Worker   string
+	Lane   string
+	State  Public
+	FlowID uuid.UUID
+	Kind   string
+	Tags   []Tag
+	Worker string
+}
+
+// Tag is one tag with its value.
+type Tag struct {
+	Key   string
+	Value string
 }
 
 // Created is the answer of a create. Existing means that the id or the idempotency_key was there already: nothing was

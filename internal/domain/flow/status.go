@@ -72,7 +72,7 @@ func (f *Flow) open() error {
 }
 
 func (f *Flow) ended() error {
-	return fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s, and what has ended does not change any more.", f.ID, f.Status).With("status", f.Status)
+	return fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s, and what has ended does not change any more.", f.ID, f.Status).With("current_status", f.Status)
 }
 
 // guard refuses a transition that the machine does not have, or that does not begin at one of the statuses named. In this

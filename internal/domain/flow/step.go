@@ -225,7 +225,7 @@ func (f *Flow) Change(s Step, c StepChange, child *Child, by By) (Step, bool, er
 	}
 	if s.Status.Terminal() && next.Status != s.Status && !c.Force {
 		return Step{}, false, fault.New(fault.CodeStepTerminal, "Step %s of flow %s is %s and does not become %s. Repeat it with force to overwrite it.",
-			s.RunID, f.ID, s.Status, next.Status).With("status", s.Status)
+			s.RunID, f.ID, s.Status, next.Status).With("current_status", s.Status)
 	}
 	if next.same(&s) {
 		return s, false, nil

@@ -261,7 +261,7 @@ func (f *Flow) Ended() error {
 	if f.Status.Terminal() {
 		return nil
 	}
-	return fault.New(fault.CodeNotTerminal, "Flow %s is %s. Only what has ended can be deleted: cancel it first.", f.ID, f.Status).With("status", f.Status)
+	return fault.New(fault.CodeNotTerminal, "Flow %s is %s. Only what has ended can be deleted: cancel it first.", f.ID, f.Status).With("current_status", f.Status)
 }
 
 func (f *Flow) waitID() uuid.UUID {

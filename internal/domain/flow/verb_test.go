@@ -150,7 +150,7 @@ func TestGuard_Facts(t *testing.T) {
 		t.Errorf("illegal_transition (-want +got):\n%s", diff)
 	}
 	_, err = in(t, flow.Failed).Start(by(9))
-	if diff := cmp.Diff(map[string]any{"status": flow.Failed}, facts(err)); diff != "" {
+	if diff := cmp.Diff(map[string]any{"current_status": flow.Failed}, facts(err)); diff != "" {
 		t.Errorf("already_terminal (-want +got):\n%s", diff)
 	}
 	_, err = in(t, flow.Running).Finish(nil, 3, by(9))

@@ -156,8 +156,12 @@ func (h *Handlers) ListExecutions(ctx context.Context, req oapi.ListExecutionsRe
 	}
 	filter := execution.Filter{Lane: ask.Or(p.Lane, ""), State: execution.Public(ask.Or(p.PublicState, "")), FlowID: ask.Or(p.FlowID, uuid.Nil),
 		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, "")}
-	if filter.TagKey, filter.TagValue, err = ask.Tag(p.Tag); err != nil {
-		return nil, err
+	for _, t := range p.Tag {
+		key, value, err := ask.Tag([]string{t})
+		if err != nil {
+			return nil, err
+		}
+		filter.Tags = append(filter.Tags, execution.Tag{Key: key, Value: value})
 	}
 	found, err := h.Executions.Executions(ctx, filter, after, ask.Limit(p.Limit))
 	if err != nil {

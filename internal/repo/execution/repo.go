@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -82,7 +83,9 @@ func (r *Repo) Executions(ctx context.Context, f execution.Filter, after page.Cu
 		and("public_state = ?", f.State != "", string(f.State))
 		and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
 		and("kind = ?", f.Kind != "", f.Kind)
-		and(q.Tag("tags")+" = ?", f.TagKey != "", f.TagKey, f.TagValue)
+		for _, t := range f.Tags {
+			and(q.Tag("tags")+" = ?", true, t.Key, t.Value)
+		}
 		and("worker_id = ? AND ownership_state = 'leased'", f.Worker != "", f.Worker)
 		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
 		var rows []row
@@ -147,8 +150,14 @@ type attemptRow struct {
 	Previous   *int         `db:"previous_attempt_index"`
 }
 
-// Attempts lists the attempts at an execution, the first first. It returns CodeNotFound.
+// Attempts lists the attempts at an execution, the first first. It returns CodeNotFound, and CodeInvalidCursor for the cursor
+// of another list.
 func (r *Repo) Attempts(ctx context.Context, id uuid.UUID, after page.Cursor, limit int) (page.Page[execution.Attempt], error) {
+	if !after.IsZero() && (after.ID != id || after.At < 0 || after.At > math.MaxInt32) {
+		f := fault.New(fault.CodeInvalidCursor, "The cursor is not one of this list's. Start again without one.")
+		f.Fields = []fault.Field{{In: fault.InQuery, Pointer: "cursor", Detail: "not a cursor of this list", Code: f.Code}}
+		return page.Page[execution.Attempt]{}, f
+	}
 	var list []execution.Attempt
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		if _, err := find(q, call.From(ctx).Namespace, id, ""); err != nil {

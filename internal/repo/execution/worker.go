@@ -140,14 +140,15 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]execution.Ex
 	}
 	in, size := store.In(len(ids))
 	var rows []row
-	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN "+in+" AND namespace = ? ORDER BY id"+tx.ForUpdate(),
-		append(store.InArgs(ids, size), tx.Call.Namespace)...)
+	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(ids, size)...)
 	if err != nil {
 		return nil, fmt.Errorf("read a batch of executions: %w", err)
 	}
 	list, err := executionsOf(rows)
 	for _, e := range list {
-		found[e.ID] = e
+		if e.Namespace == tx.Call.Namespace { // here and not in the query, whose planner would choose the namespace's index
+			found[e.ID] = e
+		}
 	}
 	return found, err
 }

@@ -528,7 +528,7 @@ func TestRepo_Replays(t *testing.T) {
 		kept := h.create(flow.Cancelled)
 		h.clock.Advance(time.Millisecond)
 		_, err = h.flows.Prune(keyed(t, "prune"), flow.Retention{Cancelled: new(0)}, false)
-		h.replayed(err)
+		_ = h.replayed(err)
 		h.flow(kept.ID)
 	})
 }

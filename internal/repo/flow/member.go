@@ -22,7 +22,7 @@ func (r *Repo) Join(tx *store.Tx, id uuid.UUID) (started bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		return false, fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s and takes no more members.", id, f.Status).With("status", f.Status)
+		return false, fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s and takes no more members.", id, f.Status).With("current_status", f.Status)
 	case err != nil:
 		return false, fmt.Errorf("join flow %s: %w", id, err)
 	}

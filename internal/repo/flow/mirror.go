@@ -54,9 +54,9 @@ func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
 		if err := saveStep(tx, &s); err != nil {
 			return err
 		}
-		found, err := findRow(&tx.Queries, e.Namespace, s.FlowID, "")
-		if err != nil {
-			return fmt.Errorf("flow of step %s: %w", s.RunID, err)
+		var found row
+		if err := tx.Get(&found, "SELECT "+aboutColumns+" FROM flows WHERE id = ?", store.ID(s.FlowID)); err != nil {
+			return fmt.Errorf("read the flow of step %s: %w", s.RunID, err)
 		}
 		f := found.about()
 		tx.Emit(f.StepEvent(event.StepObserved, &s, &child))

@@ -113,7 +113,7 @@ func (r *Repo) prune(ctx context.Context, keep flow.Retention, namespace string,
 		left := limit
 		return r.over(tx, keep, namespace, func(s flow.Status, where string, args []any) error {
 			var rows []row
-			err := tx.Select(&rows, "SELECT "+columns+" FROM flows WHERE "+where+" ORDER BY updated_at LIMIT ?"+tx.SkipLocked(), append(args, left)...)
+			err := tx.Select(&rows, "SELECT "+aboutColumns+" FROM flows WHERE "+where+" ORDER BY updated_at LIMIT ?"+tx.SkipLocked(), append(args, left)...)
 			if err != nil {
 				return fmt.Errorf("find flows to prune: %w", err)
 			}

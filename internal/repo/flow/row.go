@@ -141,6 +141,9 @@ func (r *row) flow(w *wait.Wait) (flow.Flow, error) {
 	return f, nil
 }
 
+// aboutColumns are what about needs.
+const aboutColumns = "id, namespace, status, node_count, tags"
+
 // about returns what is needed to tell of a flow, also of one that cannot be read.
 func (r *row) about() flow.Flow {
 	f := flow.Flow{ID: uuid.UUID(r.ID), Namespace: r.Namespace, Status: flow.Status(r.Status), NodeCount: r.NodeCount}

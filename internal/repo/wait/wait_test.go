@@ -79,7 +79,9 @@ func TestRepo(t *testing.T) {
 			})
 			return w
 		}
-		event := func(topic string) string { return `{"kind":"external_event","topic":"` + topic + `","correlation_id":"1"}` }
+		event := func(topic string) string {
+			return `{"kind":"external_event","topic":"` + topic + `","correlation_id":"1"}`
+		}
 		deliver := func(id, topic string) wait.Receipt {
 			t.Helper()
 			receipt, err := r.Deliver(ctx, wait.Event{ID: id, Topic: topic, CorrelationID: "1"})
@@ -104,7 +106,10 @@ func TestRepo(t *testing.T) {
 
 		read := add("read", `{"kind":"any","of":[{"kind":"manual"},`+event("read")+`]}`, time.Hour)
 		got := map[uuid.UUID]wait.Wait{}
-		if err := s.Read(ctx, func(q *store.Queries) (err error) { got, err = r.Waits(q, []uuid.UUID{read.ID, uuid.New()}); return err }); err != nil {
+		if err := s.Read(ctx, func(q *store.Queries) (err error) {
+			got, err = r.Waits(q, []uuid.UUID{read.ID, uuid.New()})
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(map[uuid.UUID]wait.Wait{read.ID: read}, got); diff != "" {
