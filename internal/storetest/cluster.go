@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -31,9 +32,9 @@ var cluster = sync.OnceValues(func() (string, error) {
 // binaries returns the folder of initdb and postgres.
 func binaries() (string, error) {
 	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	for i := len(folders) - 1; i >= 0; i-- {
-		if _, err := os.Stat(filepath.Join(folders[i], "initdb")); err == nil {
-			return folders[i], nil
+	for _, folder := range slices.Backward(folders) {
+		if _, err := os.Stat(filepath.Join(folder, "initdb")); err == nil {
+			return folder, nil
 		}
 	}
 	initdb, err := exec.LookPath("initdb")
@@ -59,7 +60,7 @@ func start(bin string) (string, error) {
 	}
 	data := filepath.Join(dir, "data")
 	command := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(bin, name), args...) //nolint:gosec,noctx // a program of the test's own
+		cmd := exec.Command(filepath.Join(bin, name), args...) //nolint:noctx // a program of the test's own
 		cmd.SysProcAttr, cmd.Dir = attr, dir
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C"}
 		return cmd

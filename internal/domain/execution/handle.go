@@ -36,8 +36,8 @@ func (f Fence) Handle() string {
 	b = append(b, f.ExecutionID[:]...)
 	b = append(b, f.LeaseID[:]...)
 	b = append(b, f.AttemptID[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(f.LeaseEpoch))   //nolint:gosec // epochs count from 1
-	b = binary.BigEndian.AppendUint32(b, uint32(f.AttemptIndex)) //nolint:gosec // indexes count from 0
+	b = binary.BigEndian.AppendUint64(b, uint64(f.LeaseEpoch))
+	b = binary.BigEndian.AppendUint32(b, uint32(f.AttemptIndex))
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 

@@ -47,7 +47,7 @@ func (c Cursor) String() string {
 	}
 	b := make([]byte, 0, size)
 	b = append(b, version)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.At)) //nolint:gosec // the bits come back as they were
+	b = binary.BigEndian.AppendUint64(b, uint64(c.At))
 	b = append(b, c.ID[:]...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -63,7 +63,7 @@ func Parse(s string) (Cursor, error) {
 		f.Fields = []fault.Field{{In: fault.InQuery, Pointer: "cursor", Detail: "not a cursor", Code: fault.CodeInvalidCursor}}
 		return Cursor{}, f
 	}
-	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil //nolint:gosec // the bits come back as they were
+	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil
 }
 
 // Of cuts rows, of which one more than limit was read, into a page.

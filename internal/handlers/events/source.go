@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -100,7 +99,7 @@ type head struct {
 
 // flat renders an event as one object: where it stands, then the members of its data.
 func flat(e event.Event) ([]byte, error) {
-	h := head{Cursor: e.ID, ExecutionID: e.ExecutionID, Namespace: e.Namespace, At: wire.Time(time.Time(e.At))}
+	h := head{Cursor: e.ID, ExecutionID: e.ExecutionID, Namespace: e.Namespace, At: wire.Time(e.At)}
 	if e.FlowID != uuid.Nil {
 		h.FlowID = &e.FlowID
 	}

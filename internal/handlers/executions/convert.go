@@ -16,7 +16,7 @@ func body(e *execution.Execution) oapi.Execution {
 		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: wire.IDOrNull(e.FlowID), Key: wire.TextOrNull(e.Key),
 		Priority: int32(e.Priority), PublicState: oapi.PublicState(e.Public()), StateVector: vector(e),
 		BlockingReason: oapi.BlockingReason(e.Blocking), BlockingDetail: e.BlockingDetail,
-		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: oapi.Document(e.Policy),
+		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: e.Policy,
 		RequiredCapabilities: list(e.Required), Tags: wire.Tags(e.Tags), Revision: e.Revision,
 		TotalAttemptCount: int32(e.Attempts), RetryCount: int32(e.Retries), ReplayCount: int32(e.Replays), LeaseReclaimCount: int32(e.Reclaims),
 		DelayUntil: wire.TimeOrNull(e.DelayUntil), DeadlineAt: wire.TimeOrNull(e.DeadlineAt), CreatedAt: wire.Time(e.CreatedAt),

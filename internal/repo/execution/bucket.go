@@ -1,8 +1,8 @@
 package execution
 
 import (
+	"bytes"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
@@ -89,16 +89,23 @@ func (*buckets) open(tx *store.Tx, namespace string, lanes []string, worker exec
 // waitKey is the hub's key for claims that wait on a lane.
 func waitKey(namespace, lane string) string { return "claim/" + namespace + "/" + lane }
 
+// runnableOnly leaves out what others have lost.
+const runnableOnly = " AND lifecycle_phase = 'runnable'"
+
 // heads returns those of the buckets that hold the n best claimable executions, ranked by their best one.
-func heads(tx *store.Tx, ids []int64, n int) ([]int64, error) {
+func heads(tx *store.Tx, ids []int64, n int, reclaim bool) ([]int64, error) {
 	if len(ids) <= 1 {
 		return ids, nil
+	}
+	only := ""
+	if !reclaim {
+		only = runnableOnly
 	}
 	slices.Sort(ids)
 	in, size := store.In(len(ids))
 	var ranked []int64
 	err := tx.Select(&ranked, `SELECT h.bucket FROM (
-			SELECT b.id AS bucket, (SELECT e.id FROM executions e WHERE e.claim_bucket = b.id ORDER BY e.priority DESC, e.created_at, e.id LIMIT 1) AS head
+			SELECT b.id AS bucket, (SELECT e.id FROM executions e WHERE e.claim_bucket = b.id`+only+` ORDER BY e.priority DESC, e.created_at, e.id LIMIT 1) AS head
 			FROM claim_buckets b WHERE b.id IN `+in+`
 		) h JOIN executions x ON x.id = h.head
 		ORDER BY x.priority DESC, x.created_at, x.id LIMIT ?`, append(store.InArgs(ids, size), n)...)
@@ -113,6 +120,6 @@ func order(a, b *execution.Execution) int {
 	case !a.CreatedAt.Equal(b.CreatedAt):
 		return a.CreatedAt.Compare(b.CreatedAt)
 	default:
-		return strings.Compare(string(a.ID[:]), string(b.ID[:]))
+		return bytes.Compare(a.ID[:], b.ID[:])
 	}
 }

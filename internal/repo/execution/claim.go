@@ -93,10 +93,20 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim buckets: %w", err)
 	}
-	for len(claims) < req.Max {
-		found, err := best(tx, open, req.Max-len(claims), req.Reclaim)
-		if err != nil || len(found) == 0 {
-			return claims, taken, err
+	for len(claims) < req.Max && len(open) > 0 {
+		ranked, err := heads(tx, open, req.Max-len(claims), req.Reclaim)
+		if err != nil {
+			return nil, 0, fmt.Errorf("rank claim buckets: %w", err)
+		}
+		if len(ranked) == 0 {
+			break
+		}
+		found, err := best(tx, ranked, req.Max-len(claims), req.Reclaim)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(found) == 0 { // others are taking what is in these: there are more
+			open = slices.DeleteFunc(open, func(id int64) bool { return slices.Contains(ranked, id) })
 		}
 		for i := range found {
 			c, kind, err := found[i].Claim(execution.Claimant{WorkerID: req.WorkerID, InstanceID: req.InstanceID, TTL: req.TTL,
@@ -117,20 +127,23 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 }
 
 // best locks and returns the n best executions of some buckets that nobody else is taking.
-func best(tx *store.Tx, open []int64, n int, reclaim bool) ([]execution.Execution, error) {
-	ranked, err := heads(tx, open, n)
-	if err != nil {
-		return nil, fmt.Errorf("rank claim buckets: %w", err)
-	}
-	query := "SELECT " + columns + " FROM executions WHERE claim_bucket = ?"
+func best(tx *store.Tx, ranked []int64, n int, reclaim bool) ([]execution.Execution, error) {
+	from := " FROM executions WHERE claim_bucket = ?"
 	if !reclaim {
-		query += " AND lifecycle_phase = 'runnable'"
+		from += runnableOnly
 	}
-	query += " ORDER BY priority DESC, created_at, id LIMIT ?" + tx.SkipLocked()
+	from += " ORDER BY priority DESC, created_at, id LIMIT ?"
+	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+from, ranked, n)
+	if err != nil {
+		return nil, err
+	}
 	var all []execution.Execution
 	for _, bucket := range ranked {
+		if share[bucket] == 0 {
+			continue
+		}
 		var rows []row
-		if err := tx.Select(&rows, query, bucket, n); err != nil {
+		if err := tx.Select(&rows, "SELECT "+columns+from+tx.SkipLocked(), bucket, share[bucket]); err != nil {
 			return nil, fmt.Errorf("read claim bucket %d: %w", bucket, err)
 		}
 		list, err := executionsOf(rows)
@@ -143,6 +156,31 @@ func best(tx *store.Tx, open []int64, n int, reclaim bool) ([]execution.Executio
 		slices.SortFunc(all, func(a, b execution.Execution) int { return order(&a, &b) })
 	}
 	return all[:min(n, len(all))], nil
+}
+
+// shares says how many of the n best executions may stand in each of some buckets. Where reading them locks them they are
+// looked at before: what is locked and not taken would be out of the reach of others for nothing.
+func shares(tx *store.Tx, look string, ranked []int64, n int) (map[int64]int, error) {
+	share := make(map[int64]int, len(ranked))
+	if len(ranked) == 1 || tx.SkipLocked() == "" {
+		for _, bucket := range ranked {
+			share[bucket] = n
+		}
+		return share, nil
+	}
+	var all []row
+	for _, bucket := range ranked {
+		var rows []row
+		if err := tx.Select(&rows, look, bucket, n); err != nil {
+			return nil, fmt.Errorf("look into claim bucket %d: %w", bucket, err)
+		}
+		all = append(all, rows...)
+	}
+	slices.SortFunc(all, func(a, b row) int { return order(a.place(), b.place()) })
+	for _, r := range all[:min(n, len(all))] {
+		share[*r.ClaimBucket]++
+	}
+	return share, nil
 }
 
 // claimRef is what a claim is rendered from again.

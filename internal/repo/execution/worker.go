@@ -1,10 +1,10 @@
 package execution
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -133,7 +133,7 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]execution.Ex
 		}
 	}
 	found := make(map[uuid.UUID]execution.Execution, len(ids))
-	slices.SortFunc(ids, func(a, b store.ID) int { return strings.Compare(string(a[:]), string(b[:])) })
+	slices.SortFunc(ids, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
 	ids = slices.Compact(ids)
 	if len(ids) == 0 {
 		return found, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -67,9 +68,7 @@ func openPostgres(ctx context.Context, s *Store) error {
 	if err != nil {
 		return errors.New("the URL is not one of PostgreSQL") // the parser's own text may hold the password
 	}
-	for name, value := range postgresSettings {
-		cfg.RuntimeParams[name] = value
-	}
+	maps.Copy(cfg.RuntimeParams, postgresSettings)
 	db := stdlib.OpenDB(*cfg)
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
@@ -220,7 +219,7 @@ func lockKeyPostgres(tx *Tx, namespace, token, key string) error {
 		_, _ = h.Write([]byte{0})
 	}
 	var ours bool
-	if err := tx.Get(&ours, `SELECT pg_try_advisory_xact_lock(?)`, int64(h.Sum64())); err != nil { //nolint:gosec // the bits of a hash
+	if err := tx.Get(&ours, `SELECT pg_try_advisory_xact_lock(?)`, int64(h.Sum64())); err != nil {
 		return err
 	}
 	if !ours {

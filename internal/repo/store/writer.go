@@ -263,9 +263,8 @@ func (w *writer) next(started time.Time, ops []*operation) *operation {
 // runOne runs op inside a savepoint. Its error means that the transaction itself is broken; that of the operation is in
 // op.err.
 func (w *writer) runOne(op *operation) error {
-	if err := op.ctx.Err(); err != nil {
-		op.err = err
-		return nil
+	if op.err = op.ctx.Err(); op.err != nil {
+		return nil // it has not begun, so nothing is broken
 	}
 	if err := w.exec("SAVEPOINT op"); err != nil {
 		return err
