@@ -209,7 +209,7 @@ func allOf(conditions ...string) string {
 	return `{"kind":"all","of":[` + strings.Join(conditions, ",") + `]}`
 }
 
-func timer(at time.Time) string { return `{"kind":"timer","at":` + spelled(at) + `}` }
+func timerAt(at time.Time) string { return `{"kind":"timer","at":` + spelled(at) + `}` }
 
 // spelled is a time in a document.
 func spelled(at time.Time) string { return at.UTC().Format(`"2006-01-02T15:04:05.000Z"`) }
@@ -218,7 +218,7 @@ func spelled(at time.Time) string { return at.UTC().Format(`"2006-01-02T15:04:05
 func (x *flowTest) now() time.Time { return x.server.Clock.Now() }
 
 // after returns the timer that is due after d.
-func (x *flowTest) after(d time.Duration) string { return timer(x.now().Add(d)) }
+func (x *flowTest) after(d time.Duration) string { return timerAt(x.now().Add(d)) }
 
 // advance moves the clock and lets everything happen that is due then.
 func (x *flowTest) advance(d time.Duration) {
@@ -343,8 +343,8 @@ func (x *flowTest) workers(lane string) *executionTest {
 	return e
 }
 
-// tables are those whose rows a refusal must leave alone.
-var tables = []string{"events", "idempotency_keys", "tokens", "flows", "flow_steps", "waits", "wait_keys", "external_events", "executions",
+// allTables are those whose rows a refusal must leave alone.
+var allTables = []string{"events", "idempotency_keys", "tokens", "flows", "flow_steps", "waits", "wait_keys", "external_events", "executions",
 	"execution_keys", "attempts"}
 
 // tableCount is how much a table holds.
@@ -366,7 +366,7 @@ func countRows(t *testing.T, s *apptest.Server) map[string]int64 {
 		`SELECT 'revisions of executions' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM executions`,
 		`SELECT 'tokens in use' AS name, count(*) AS n FROM tokens WHERE revoked_at IS NULL`,
 	}
-	for _, name := range tables {
+	for _, name := range allTables {
 		counts = append(counts, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name)
 	}
 	var found []tableCount

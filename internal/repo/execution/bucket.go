@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -122,4 +125,9 @@ func order(a, b *execution.Execution) int {
 	default:
 		return bytes.Compare(a.ID[:], b.ID[:])
 	}
+}
+
+// place returns of r what decides about its order.
+func (r *row) place() *execution.Execution {
+	return &execution.Execution{ID: uuid.UUID(r.ID), Priority: r.Priority, CreatedAt: time.Time(r.CreatedAt)}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,17 +13,16 @@ import (
 // dialect is everything in which the two databases differ. There is one value for each, in a file of its own, and no other
 // code asks which database it is on.
 type dialect struct {
-	name        string
-	bind        int    // of sqlx
-	prepare     bool   // keep prepared statements ourselves
-	forUpdate   string // locking clauses of SELECT
-	skipLocked  string
-	localID     string // column of events with the number that Emit drew
-	outbox      string // table that Emit writes to
-	outboxID    string // its key
-	readOptions *sql.TxOptions
+	name       string
+	bind       int    // of sqlx
+	forUpdate  string // locking clauses of SELECT
+	skipLocked string
+	localID    string // column of events with the number that Emit drew
+	outbox     string // table that Emit writes to
+	outboxID   string // its key
 
 	open            func(ctx context.Context, s *Store) error
+	read            func(ctx context.Context, s *Store, fn func(q *Queries) error) error
 	write           func(s *Store, op *operation) error
 	now             func(tx *Tx) time.Time
 	reserveEvents   func(tx *Tx, n int) (first int64, err error)

@@ -31,16 +31,16 @@ const (
 
 func newPostgres() *dialect {
 	return &dialect{
-		name:        "postgres",
-		bind:        sqlx.DOLLAR,
-		forUpdate:   " FOR UPDATE",
-		skipLocked:  " FOR UPDATE SKIP LOCKED",
-		localID:     "local_id",
-		outbox:      "events_inbox",
-		outboxID:    "local_id",
-		readOptions: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
+		name:       "postgres",
+		bind:       sqlx.DOLLAR,
+		forUpdate:  " FOR UPDATE",
+		skipLocked: " FOR UPDATE SKIP LOCKED",
+		localID:    "local_id",
+		outbox:     "events_inbox",
+		outboxID:   "local_id",
 
 		open:            openPostgres,
+		read:            readPostgres,
 		write:           writePostgres,
 		now:             nowPostgres,
 		reserveEvents:   reservePostgres,
@@ -129,6 +129,29 @@ func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
+// migrationLock lets one process at a time migrate a schema; two replicas may start at once.
+type migrationLock struct{}
+
+// SessionLock implements lock.SessionLocker.
+func (migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, `SET lock_timeout = 0`); err != nil { // a migration may take long
+		return err
+	}
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock(hashtext('flowapi/migrate/' || current_schema()))`)
+	return err
+}
+
+// SessionUnlock implements lock.SessionLocker.
+func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock(hashtext('flowapi/migrate/' || current_schema()))`)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, `SET lock_timeout = '5s'`)
+	}
+	return err
+}
+
+var _ lock.SessionLocker = migrationLock{}
+
 // followTimeline gives the log a new generation after a fail-over or a restore to a point in time: ids that subscribers
 // have seen may be lost then, and must not be given out again.
 func followTimeline(ctx context.Context, db *sql.DB) error {
@@ -137,6 +160,21 @@ func followTimeline(ctx context.Context, db *sql.DB) error {
 		last = CASE WHEN timeline IS NULL THEN last ELSE last + 1000000 END
 		FROM (SELECT timeline_id AS id FROM pg_control_checkpoint()) t WHERE timeline IS DISTINCT FROM t.id`)
 	return err
+}
+
+// readPostgres runs fn on one snapshot.
+func readPostgres(ctx context.Context, s *Store, fn func(q *Queries) error) error {
+	tx, err := s.db.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return s.dialect.wrap(err)
+	}
+	defer func() { _ = tx.Rollback() }() // a snapshot has nothing to commit
+	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: onTx(tx), clock: s.cfg.Clock})
+}
+
+// onTx returns the statements of tx. The driver keeps those it has prepared.
+func onTx(tx *sqlx.Tx) func(context.Context, string) (statement, error) {
+	return func(_ context.Context, query string) (statement, error) { return &plain{tx: tx, query: query}, nil }
 }
 
 // writePostgres runs op in a transaction of its own, again after a serialisation failure or a deadlock.
@@ -174,7 +212,7 @@ func runPostgres(s *Store, op *operation) error {
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 	op.tx = &Tx{
-		Queries: Queries{ctx: ctx, dialect: s.dialect, prepare: s.preparedOn(tx), clock: s.cfg.Clock},
+		Queries: Queries{ctx: ctx, dialect: s.dialect, prepare: onTx(tx), clock: s.cfg.Clock},
 		Call:    call.From(op.ctx),
 		store:   s,
 	}

@@ -20,15 +20,14 @@ import (
 
 func newSQLite() *dialect {
 	return &dialect{
-		name:        "sqlite",
-		bind:        sqlx.QUESTION,
-		prepare:     true,
-		localID:     "id",
-		outbox:      "events",
-		outboxID:    "id",
-		readOptions: &sql.TxOptions{ReadOnly: true},
+		name:     "sqlite",
+		bind:     sqlx.QUESTION,
+		localID:  "id",
+		outbox:   "events",
+		outboxID: "id",
 
 		open:            openSQLite,
+		read:            readSQLite,
 		write:           func(s *Store, op *operation) error { return s.w.submit(op) },
 		now:             func(tx *Tx) time.Time { return tx.store.now() },
 		reserveEvents:   func(tx *Tx, n int) (int64, error) { return tx.store.w.reserve(n), nil },
@@ -81,11 +80,45 @@ func openSQLite(ctx context.Context, s *Store) error {
 	rdb.SetMaxOpenConns(readers)
 	rdb.SetMaxIdleConns(readers)
 	s.db = sqlx.NewDb(rdb, "sqlite")
+	s.readers = make(chan *session, readers)
+	for range readers {
+		s.readers <- nil // opened when it is needed
+	}
 	s.w, err = newWriter(ctx, s, sqlx.NewDb(wdb, "sqlite"))
 	if err != nil {
 		return errors.Join(err, wdb.Close(), rdb.Close())
 	}
 	return nil
+}
+
+// readSQLite runs fn on one snapshot, on the next free connection.
+func readSQLite(ctx context.Context, s *Store, fn func(q *Queries) error) (err error) {
+	var free *session
+	select {
+	case free = <-s.readers:
+	case <-ctx.Done():
+		return s.dialect.wrap(ctx.Err())
+	}
+	defer func() { s.readers <- free }()
+	if free == nil {
+		if free, err = newSession(ctx, s.db); err != nil {
+			return s.dialect.wrap(err)
+		}
+	}
+	if err := free.exec("BEGIN"); err != nil {
+		return s.dialect.wrap(err)
+	}
+	defer func() { _ = free.exec("ROLLBACK") }() // a snapshot has nothing to commit
+	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: free.prepare, clock: s.cfg.Clock})
+}
+
+// closeReaders closes the reading connections, once nobody reads any more.
+func closeReaders(readers chan *session) {
+	for range cap(readers) {
+		if s := <-readers; s != nil {
+			_ = s.conn.Close()
+		}
+	}
 }
 
 // wrapSQLite gives an error of the driver its code. Codes are compared, never texts.

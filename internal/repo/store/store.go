@@ -41,13 +41,15 @@ type Config struct {
 type Store struct {
 	cfg      Config
 	dialect  *dialect
-	db       *sqlx.DB // PostgreSQL: all connections; SQLite: the query-only pool
+	db       *sqlx.DB // PostgreSQL: all connections; SQLite: the query-only ones
 	w        *writer  // SQLite only
 	seq      *sequencer
 	reactors map[event.Type][]Reactor
-	prepared sync.Map // SQL text -> *sqlx.Stmt, on db
+	readers  chan *session // SQLite only
 	lastNow  atomic.Int64
 	process  string // names this process to the others
+	closing  sync.Once
+	closed   error // what close returned
 }
 
 // Reactor is a function that runs inside the transaction for each emitted event of the types it names. Its error rolls
@@ -91,13 +93,21 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for the operations under way, refuses new ones and closes the database.
+// Close waits for the operations under way, refuses new ones and closes the database. It may be called more than once.
 func (s *Store) Close() error {
+	s.closing.Do(func() { s.closed = s.close() })
+	return s.closed
+}
+
+func (s *Store) close() error {
 	if s.w != nil {
 		s.w.close()
 	}
 	if s.seq != nil {
 		s.seq.close()
+	}
+	if s.readers != nil {
+		closeReaders(s.readers)
 	}
 	return s.db.Close()
 }
@@ -135,36 +145,7 @@ func (s *Store) QueueDepth() int {
 func (s *Store) Read(ctx context.Context, fn func(q *Queries) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	tx, err := s.db.BeginTxx(ctx, s.dialect.readOptions)
-	if err != nil {
-		return s.dialect.wrap(err)
-	}
-	defer func() { _ = tx.Rollback() }() // a snapshot has nothing to commit
-	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: s.preparedOn(tx), clock: s.cfg.Clock})
-}
-
-// preparedOn returns the statements of tx: prepared once per connection on SQLite, where preparing costs more than
-// running, and left to the driver's own cache on PostgreSQL.
-func (s *Store) preparedOn(tx *sqlx.Tx) func(ctx context.Context, query string) (statement, error) {
-	if !s.dialect.prepare {
-		return func(_ context.Context, query string) (statement, error) {
-			return &plain{tx: tx, query: query}, nil
-		}
-	}
-	return func(ctx context.Context, query string) (statement, error) {
-		cached, ok := s.prepared.Load(query)
-		if !ok {
-			st, err := s.db.PreparexContext(ctx, query)
-			if err != nil {
-				return nil, err
-			}
-			var loaded bool
-			if cached, loaded = s.prepared.LoadOrStore(query, st); loaded {
-				_ = st.Close()
-			}
-		}
-		return tx.StmtxContext(ctx, cached.(*sqlx.Stmt)), nil
-	}
+	return s.dialect.read(ctx, s, fn)
 }
 
 // Option changes how a write is run.

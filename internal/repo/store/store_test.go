@@ -376,7 +376,7 @@ func TestDialects_keep_to_themselves(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, line := range strings.SplitSeq(string(text), "\n") {
+		for line := range strings.SplitSeq(string(text), "\n") {
 			code, _, _ := strings.Cut(line, "//")
 			if lower := strings.ToLower(code); strings.Contains(lower, "postgres") || strings.Contains(lower, "sqlite") {
 				t.Errorf("%s: %s", path, strings.TrimSpace(line))

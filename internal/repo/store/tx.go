@@ -152,6 +152,7 @@ func (tx *Tx) run(op *operation) error {
 	if err := tx.claimKey(); err != nil {
 		return err
 	}
+	tx.now = time.Time{} // that of the key; the change has its own, after its locks
 	if err := op.run(tx); err != nil {
 		return err
 	}

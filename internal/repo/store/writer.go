@@ -28,10 +28,9 @@ const (
 // Its statements run with a context that is never cancelled: SQLite answers an interrupted write by rolling the whole
 // transaction back, neighbours included.
 type writer struct {
+	*session
 	store      *Store
 	db         *sqlx.DB
-	conn       *sqlx.Conn
-	statements map[string]*sqlx.Stmt
 	queue      chan *operation
 	background chan *operation
 	stop       chan struct{}
@@ -45,17 +44,17 @@ type writer struct {
 }
 
 func newWriter(ctx context.Context, s *Store, db *sqlx.DB) (*writer, error) {
-	conn, err := db.Connx(ctx)
+	own, err := newSession(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	w := &writer{
-		store: s, db: db, conn: conn, statements: map[string]*sqlx.Stmt{},
+		session: own, store: s, db: db,
 		queue: make(chan *operation, queueLength), background: make(chan *operation, queueLength),
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	if err := conn.GetContext(ctx, &w.lastEvent, `SELECT last FROM event_log`); err != nil {
-		return nil, errors.Join(fmt.Errorf("read the event log's head: %w", err), conn.Close())
+	if err := w.conn.GetContext(ctx, &w.lastEvent, `SELECT last FROM event_log`); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the event log's head: %w", err), w.conn.Close())
 	}
 	go w.loop()
 	return w, nil
@@ -309,29 +308,6 @@ func (w *writer) reserve(n int) int64 {
 	first := w.lastEvent + 1
 	w.lastEvent += int64(n)
 	return first
-}
-
-func (w *writer) exec(query string, args ...any) error {
-	st, err := w.stmt(query)
-	if err != nil {
-		return err
-	}
-	_, err = st.ExecContext(context.Background(), args...)
-	return err
-}
-
-func (w *writer) prepare(_ context.Context, query string) (statement, error) { return w.stmt(query) }
-
-func (w *writer) stmt(query string) (*sqlx.Stmt, error) {
-	if st, ok := w.statements[query]; ok {
-		return st, nil
-	}
-	st, err := w.conn.PreparexContext(context.Background(), query)
-	if err != nil {
-		return nil, err
-	}
-	w.statements[query] = st
-	return st, nil
 }
 
 // retryable says whether the same change may succeed later.
