@@ -129,29 +129,6 @@ func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// migrationLock lets one process at a time migrate a schema; two replicas may start at once.
-type migrationLock struct{}
-
-// SessionLock implements lock.SessionLocker.
-func (migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, `SET lock_timeout = 0`); err != nil { // a migration may take long
-		return err
-	}
-	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock(hashtext('flowapi/migrate/' || current_schema()))`)
-	return err
-}
-
-// SessionUnlock implements lock.SessionLocker.
-func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock(hashtext('flowapi/migrate/' || current_schema()))`)
-	if err == nil {
-		_, err = conn.ExecContext(ctx, `SET lock_timeout = '5s'`)
-	}
-	return err
-}
-
-var _ lock.SessionLocker = migrationLock{}
-
 // followTimeline gives the log a new generation after a fail-over or a restore to a point in time: ids that subscribers
 // have seen may be lost then, and must not be given out again.
 func followTimeline(ctx context.Context, db *sql.DB) error {
