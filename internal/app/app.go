@@ -61,6 +61,8 @@ type App struct {
 	loops    *reconcile.Supervisor
 	tails    []*sse.Tail
 	draining atomic.Bool
+	// generation of the event log, which changes only while no server runs.
+	generation string
 }
 
 // operations is every operation of the contract, subject by subject.
@@ -100,6 +102,11 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			err = errors.Join(err, a.store.Close())
 		}
 	}()
+	log, err := a.store.EventLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.generation = log.Generation
 	tokens, err := token.New(ctx, a.store, cfg.Token)
 	if err != nil {
 		return nil, err
@@ -139,13 +146,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 // tail returns a tail of source that Run will run.
 func (a *App) tail(source sse.Source) *sse.Tail {
 	t := sse.NewTail(source, a.watch, sse.Options{
-		Generation: func() string {
-			log, err := a.store.EventLog(context.Background())
-			if err != nil {
-				return ""
-			}
-			return log.Generation
-		},
+		Generation: func() string { return a.generation },
 		MaxStreams: maxStreams,
 		OnError:    func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
 	})
