@@ -41,3 +41,13 @@ func unnumber(tb testing.TB, url string, s live) {
 		SELECT local_id, at, namespace, topic, type, execution_id, revision, actor, data, schema_version FROM events`,
 		`DELETE FROM events`, `UPDATE event_log SET last = 0`)
 }
+
+// xid returns the id of a transaction that has locked something.
+func xid(tb testing.TB, tx *sql.Tx) string {
+	tb.Helper()
+	var id string
+	if err := tx.QueryRowContext(tb.Context(), `SELECT (pg_current_xact_id()::text::bigint & 4294967295)::text`).Scan(&id); err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}

@@ -14,6 +14,9 @@ type sentBody struct{ bytes.Reader }
 
 func (*sentBody) Close() error { return nil }
 
+// trusted is the announced length that memory is set aside for before the bytes are there.
+const trusted = 64 << 10
+
 // readBody returns the bytes of r's body, nil for none. A body of more than limit bytes is refused with
 // payload_too_large, before it is read when its length was announced.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
@@ -27,7 +30,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	limited := http.MaxBytesReader(w, r.Body, limit)
 	var data []byte
 	var err error
-	if r.ContentLength > 0 {
+	if r.ContentLength > 0 && r.ContentLength <= trusted {
 		data = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(limited, data)
 	} else {

@@ -232,7 +232,7 @@ func (w *writer) group(first *operation) {
 // next returns the operation that joins the group, nil when the group is complete.
 func (w *writer) next(started time.Time, ops []*operation) *operation {
 	if len(ops) >= groupOperations || time.Since(started) > groupWork {
-		return nil
+		return w.nextBackground()
 	}
 	select {
 	case op := <-w.queue:
@@ -251,6 +251,11 @@ func (w *writer) next(started time.Time, ops []*operation) *operation {
 			}
 		}
 	}
+	return w.nextBackground()
+}
+
+// nextBackground returns the background operation that ends the group, if one waits.
+func (w *writer) nextBackground() *operation {
 	select {
 	case op := <-w.background:
 		return op
