@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -52,8 +53,15 @@ func serveCommand(env environment) *cobra.Command {
 	return cmd
 }
 
+// gcPercent lets the heap, which is small, grow further between two collections than Go does by itself: a third of the cost of
+// a request was collecting what the last few had left. GOGC overrides it.
+const gcPercent = 400
+
 // serve runs a server until ctx ends, then drains it.
 func serve(ctx context.Context, cfg serveConfig, env environment) error {
+	if env.getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	level, err := zerolog.ParseLevel(cfg.logLevel)
 	if err != nil {
 		return usageError{fmt.Errorf("--log-level: %w", err)}

@@ -90,7 +90,13 @@ func TestFlows_Revision(t *testing.T) {
 				x.points(answer, fault.InHeader, "If-Match")
 			}
 			for _, query := range []string{"-1", "x", "1.5", "", "99999999999999999999"} {
-				x.same(func() *apitest.Response { return x.Do("PATCH", flowPath(f.ID)+"?revision="+query, `{"state":{}}`) }, f.ID)
+				answer := x.same(func() *apitest.Response { return x.Do("PATCH", flowPath(f.ID)+"?revision="+query, `{"state":{}}`) }, f.ID)
+				if query == "-1" {
+					answer.Problem(fault.CodeValidationFailed) // a number, but none of ours
+				} else {
+					answer.Problem(fault.CodeInvalidParameter)
+				}
+				x.points(answer, fault.InQuery, "revision")
 			}
 			x.patch(f.ID, `{"state":{"x":1}}`, "If-Match: *").Want(http.StatusOK)
 		}},

@@ -57,14 +57,7 @@ type Claim struct {
 type Report struct {
 	Execution Execution
 	Replayed  bool
-}
-
-// RetryAt is when a failed execution is tried again, zero when it is not.
-func (r *Report) RetryAt() time.Time {
-	if r.Execution.Released == nil {
-		return time.Time{}
-	}
-	return r.Execution.Released.RetryAt
+	RetryAt   time.Time // when what failed is tried again, zero when it is not
 }
 
 // Ending is one item of a batch of completions: Failure when the attempt failed.

@@ -7,6 +7,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 )
 
 // Error is a refusal that a client may see.
@@ -46,6 +48,20 @@ func New(code Code, format string, args ...any) *Error {
 func Invalid(code Code, pointer, format string, args ...any) *Error {
 	detail := fmt.Sprintf(format, args...)
 	return &Error{Code: code, Message: detail, Fields: []Field{{In: InBody, Pointer: pointer, Detail: detail, Code: code}}}
+}
+
+// Part returns the name of a member as a part of a JSON pointer (RFC 6901), cut to a readable length.
+func Part(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(Readable(name))
+}
+
+// Readable cuts a text of the client's to a length that can be repeated to it.
+func Readable(text string) string {
+	const longest = 64
+	if utf8.RuneCountInString(text) > longest {
+		return string([]rune(text)[:longest]) + "…"
+	}
+	return text
 }
 
 // NotFound returns the refusal for a resource that does not exist for this caller.

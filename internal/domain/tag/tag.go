@@ -23,7 +23,7 @@ func CheckKey(k, pointer string) error {
 	if len(k) <= 256 && key.MatchString(k) {
 		return nil
 	}
-	return fault.Invalid(fault.CodeInvalidTagKey, pointer, "The tag key %q must look like area.name: lower-case letters, digits and underscores, with a dot inside.", k)
+	return fault.Invalid(fault.CodeInvalidTagKey, pointer, "The tag key %q must look like area.name: lower-case letters, digits and underscores, with a dot inside.", fault.Readable(k))
 }
 
 // Check refuses a set of tags with a bad key, too many tags or a value that is too long. pointer is where the set stands in
@@ -33,11 +33,11 @@ func Check(tags map[string]string, pointer string) error {
 		return fault.Invalid(fault.CodeValidationFailed, pointer, "There are %d tags; at most %d are kept.", len(tags), MaxCount)
 	}
 	for k, v := range tags {
-		if err := CheckKey(k, pointer+"/"+k); err != nil {
+		if err := CheckKey(k, pointer+"/"+fault.Part(k)); err != nil {
 			return err
 		}
 		if len(v) > MaxValue {
-			return fault.Invalid(fault.CodeValidationFailed, pointer+"/"+k, "The value of tag %s has %d bytes; at most %d are kept.", k, len(v), MaxValue)
+			return fault.Invalid(fault.CodeValidationFailed, pointer+"/"+fault.Part(k), "The value of tag %s has %d bytes; at most %d are kept.", k, len(v), MaxValue)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func (p *parser) condition(raw []byte, pointer string, depth int) (Condition, er
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if name != "kind" && !slices.Contains(expected, name) {
-			return none, refuse(pointer+"/"+escape(name), "A condition of the kind %s has no such member.", c.Kind)
+			return none, refuse(pointer+"/"+fault.Part(name), "A condition of the kind %s has no such member.", c.Kind)
 		}
 	}
 	if !c.composite() {
@@ -123,13 +123,4 @@ func checkName(code fault.Code, s, pointer, member string) error {
 		return fault.Invalid(code, pointer+"/"+member, "%s has at most %d characters.", member, MaxName)
 	}
 	return nil
-}
-
-// escape returns a member's name as a part of a JSON pointer (RFC 6901), cut to a readable length.
-func escape(name string) string {
-	const longest = 64
-	if utf8.RuneCountInString(name) > longest {
-		name = string([]rune(name)[:longest]) + "…"
-	}
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

@@ -9,24 +9,22 @@ import (
 )
 
 // variables returns a claim as assignments that a POSIX shell can eval: what is in them cannot become anything but a value.
-func variables(c *execution.Claim) string {
-	e := &c.Execution
-	payload := string(document(e.Payload, e.PayloadEncoding))
-	if payload == "" {
-		payload = "null"
+// Without a claim they are empty, so that none of an earlier claim is left.
+func variables(claims []execution.Claim) string {
+	names := []string{"EXECUTION_ID", "KIND", "HANDLE", "ATTEMPT_INDEX", "LEASE_EPOCH", "LEASE_EXPIRES_AT", "PAYLOAD", "INPUTS"}
+	values := make([]string, len(names))
+	if len(claims) > 0 {
+		e := &claims[0].Execution
+		payload := string(document(e.Payload, e.PayloadEncoding))
+		if payload == "" {
+			payload = "null"
+		}
+		values = []string{e.ID.String(), e.Kind, e.Fence().Handle(), strconv.Itoa(e.AttemptIndex), strconv.FormatInt(e.Lease.Epoch, 10),
+			wire.Time(e.Lease.ExpiresAt).String(), payload, "{}"}
 	}
 	var b strings.Builder
-	for _, v := range [][2]string{
-		{"EXECUTION_ID", e.ID.String()},
-		{"KIND", e.Kind},
-		{"HANDLE", e.Fence().Handle()},
-		{"ATTEMPT_INDEX", strconv.Itoa(e.AttemptIndex)},
-		{"LEASE_EPOCH", strconv.FormatInt(e.Lease.Epoch, 10)},
-		{"LEASE_EXPIRES_AT", wire.Time(e.Lease.ExpiresAt).String()},
-		{"PAYLOAD", payload},
-		{"INPUTS", "{}"},
-	} {
-		b.WriteString(v[0] + "='" + strings.ReplaceAll(v[1], "'", `'\''`) + "'\n")
+	for i, name := range names {
+		b.WriteString(name + "='" + strings.ReplaceAll(values[i], "'", `'\''`) + "'\n")
 	}
 	return b.String()
 }

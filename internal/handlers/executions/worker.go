@@ -29,12 +29,12 @@ func (h *Handlers) ClaimExecutions(ctx context.Context, req oapi.ClaimExecutions
 	return answer.Write(ctx, func(ctx context.Context) ([]execution.Claim, error) {
 		return h.Executions.Claim(ctx, in)
 	}, func(claims []execution.Claim) oapi.ClaimExecutionsResponseObject {
-		if len(claims) == 0 {
+		if claims == nil { // no claims at all are those of a repeated request, which are over
 			return oapi.ClaimExecutions204Response{Headers: oapi.ClaimExecutions204ResponseHeaders{PreferenceApplied: applied, RetryAfter: h.Executions.RetryAfter()}}
 		}
 		headers := oapi.ClaimExecutions200ResponseHeaders{PreferenceApplied: applied}
 		if ask.Text(ctx) {
-			return oapi.ClaimExecutions200TextResponse{Body: variables(&claims[0]), Headers: headers}
+			return oapi.ClaimExecutions200TextResponse{Body: variables(claims), Headers: headers}
 		}
 		out := oapi.Claims{Claims: make([]oapi.Claim, len(claims)), Directives: none}
 		for i := range claims {
@@ -151,8 +151,8 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 		return h.Executions.Fail(ctx, f, failed, millis(req.Body.RetryAfterMs))
 	}, func(r execution.Report) oapi.FailExecutionResponseObject {
 		out := oapi.FailureReport{Directives: none, Execution: body(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
-		if retryAt := r.RetryAt(); !retryAt.IsZero() {
-			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, wire.TimeOrNull(retryAt)
+		if !r.RetryAt.IsZero() {
+			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, wire.TimeOrNull(r.RetryAt)
 		}
 		return oapi.FailExecution200JSONResponse{Body: out}
 	}, oapi.FailExecutionResponseObject.VisitFailExecutionResponse)

@@ -198,19 +198,19 @@ func claimRefs(claims []execution.Claim) []claimRef {
 	return refs
 }
 
-// reloadClaims returns those of earlier claims whose handles are still good.
+// reloadClaims returns those of earlier claims whose handles are still good: none, but not nil, when all are over.
 func (r *Repo) reloadClaims(ctx context.Context, ref []byte) ([]execution.Claim, error) {
 	var refs []claimRef
 	if err := json.Unmarshal(ref, &refs); err != nil {
 		return nil, store.Corrupt("idempotency key", "", err)
 	}
-	var claims []execution.Claim
+	claims := make([]execution.Claim, 0, len(refs))
 	for _, old := range refs {
 		e, err := r.Execution(ctx, old.ID)
 		if err != nil && !refusal(err) {
 			return nil, err
 		}
-		if err == nil && e.Lease.Epoch == old.Epoch && e.Ownership == execution.Leased {
+		if err == nil && e.Lease.Epoch == old.Epoch && e.Ownership == execution.Leased && e.Lease.ExpiresAt.After(r.store.Now()) {
 			claims = append(claims, execution.Claim{Execution: e, Kind: old.Kind})
 		}
 	}

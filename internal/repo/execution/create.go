@@ -157,7 +157,7 @@ func dropKey(tx *store.Tx, in execution.Create, id uuid.UUID) error {
 // stands alone, unless atomic: then the first refusal, which points at its item, refuses all.
 func (r *Repo) CreateMany(ctx context.Context, in []execution.Item[execution.Create], atomic bool) ([]execution.Item[execution.Created], error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Item[execution.Created]) error {
-		ids := make([]uuid.UUID, len(in))
+		refs := make([]itemRef, len(in))
 		*out = make([]execution.Item[execution.Created], len(in))
 		for i := range in {
 			made, err := execution.Created{}, in[i].Err
@@ -168,27 +168,13 @@ func (r *Repo) CreateMany(ctx context.Context, in []execution.Item[execution.Cre
 				return at(err, fmt.Sprintf("/executions/%d", i))
 			}
 			(*out)[i] = execution.Item[execution.Created]{Value: made, Err: err}
-			ids[i] = made.Execution.ID
+			refs[i] = itemRef{ID: made.Execution.ID, Refused: refOf(err)}
 		}
-		tx.Refer(ids)
+		tx.Refer(refs)
 		return nil
-	}, store.Reload(r.reloadMany))
-}
-
-func (r *Repo) reloadMany(ctx context.Context, ref []byte) ([]execution.Item[execution.Created], error) {
-	var ids []uuid.UUID
-	if err := json.Unmarshal(ref, &ids); err != nil {
-		return nil, store.Corrupt("idempotency key", "", err)
-	}
-	items := make([]execution.Item[execution.Created], len(ids))
-	for i, id := range ids {
-		e, err := r.Execution(ctx, id)
-		if err != nil && !refusal(err) {
-			return nil, err
-		}
-		items[i] = execution.Item[execution.Created]{Value: execution.Created{Execution: e}, Err: err}
-	}
-	return items, nil
+	}, store.Reload(func(ctx context.Context, ref []byte) ([]execution.Item[execution.Created], error) {
+		return reloadItems(ctx, r, ref, func(e execution.Execution, _ itemRef) execution.Created { return execution.Created{Execution: e} })
+	}))
 }
 
 // refusal says whether err concerns one item only. Any other error, of the database say, concerns the whole transaction.

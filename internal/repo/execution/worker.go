@@ -3,6 +3,7 @@ package execution
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -25,12 +26,22 @@ func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *
 			return err
 		}
 		*out, err = r.apply(tx, e, do, result)
-		tx.Refer(id)
+		tx.Refer(reportRef{out.Replayed, out.RetryAt})
 		return err
-	}, store.Reload(func(ctx context.Context, _ []byte) (execution.Report, error) {
+	}, store.Reload(func(ctx context.Context, ref []byte) (execution.Report, error) {
+		var old reportRef
+		if err := json.Unmarshal(ref, &old); err != nil {
+			return execution.Report{}, store.Corrupt("idempotency key", "", err)
+		}
 		e, err := r.Execution(ctx, id)
-		return execution.Report{Execution: e, Replayed: true}, err
+		return execution.Report{Execution: e, Replayed: old.Replayed, RetryAt: old.RetryAt}, err
 	}))
+}
+
+// reportRef is what the answer to a worker's call is rendered from again, beside the execution.
+type reportRef struct {
+	Replayed bool      `json:"replayed,omitempty"`
+	RetryAt  time.Time `json:"retry_at,omitzero"`
 }
 
 // apply makes one transition of an execution that this transaction has read.
@@ -39,7 +50,11 @@ func (r *Repo) apply(tx *store.Tx, e execution.Execution, do transition, result 
 	if err != nil {
 		return execution.Report{}, err
 	}
-	return execution.Report{Execution: c.Execution, Replayed: replayed}, r.save(tx, &e, c, result)
+	report := execution.Report{Execution: c.Execution, Replayed: replayed}
+	if c.Execution.Released != nil {
+		report.RetryAt = c.Execution.Released.RetryAt
+	}
+	return report, r.save(tx, &e, c, result)
 }
 
 // Renew extends the lease of f's owner. Errors: CodeNotFound and those of [execution.Execution.Check].
@@ -89,6 +104,7 @@ func failing(f execution.Fence, failure execution.Failure, retryAfter *time.Dura
 func (r *Repo) End(ctx context.Context, items []execution.Ending) ([]execution.Item[execution.Report], error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Item[execution.Report]) error {
 		*out = make([]execution.Item[execution.Report], len(items))
+		refs := make([]itemRef, len(items))
 		found, err := lockAll(tx, items)
 		if err != nil {
 			return err
@@ -102,9 +118,15 @@ func (r *Repo) End(ctx context.Context, items []execution.Ending) ([]execution.I
 				return err
 			}
 			(*out)[i] = execution.Item[execution.Report]{Value: report, Err: err}
+			refs[i] = itemRef{ID: report.Execution.ID, Replayed: report.Replayed, Refused: refOf(err)}
 		}
+		tx.Refer(refs)
 		return nil
-	})
+	}, store.Reload(func(ctx context.Context, ref []byte) ([]execution.Item[execution.Report], error) {
+		return reloadItems(ctx, r, ref, func(e execution.Execution, old itemRef) execution.Report {
+			return execution.Report{Execution: e, Replayed: old.Replayed}
+		})
+	}))
 }
 
 func (r *Repo) end(tx *store.Tx, item execution.Ending, found map[uuid.UUID]execution.Execution) (execution.Report, error) {
