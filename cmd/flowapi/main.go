@@ -1,5 +1,5 @@
-// Command flowapi is the server, and its client for people and scripts. Every flag can also be set by an environment
-// variable: FLOWAPI_ and the flag's name in capitals.
+// Command flowapi is the server, and its client for people and scripts. What an operator sets once, such as addresses and
+// tokens, can also be set by environment variables, which the flags' help names.
 package main
 
 import (
@@ -50,15 +50,30 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(serveCommand(env), tokenCommand(env), pruneCommand(env))
+	ran := false
+	watchRun(root, &ran)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintf(stderr, "flowapi: %v\n", err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[usageError](err); ok || !ran {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// watchRun makes the commands below cmd set ran. What fails before is a mistake in the command line.
+func watchRun(cmd *cobra.Command, ran *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*ran = true
+			return run(cmd, args)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		watchRun(c, ran)
+	}
 }
 
 // usageError is a mistake in the command line.

@@ -13,13 +13,21 @@ func pruneCommand(env environment) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{Use: "prune", Short: "Delete flows that ended long ago", Args: noArgs}
 	c := clientFlags(cmd, env)
-	cmd.Flags().Int32Var(&finished, "finished-days", 30, "keep finished flows for so many days")
-	cmd.Flags().Int32Var(&failed, "failed-days", 365, "keep failed flows for so many days")
-	cmd.Flags().Int32Var(&cancelled, "cancelled-days", 30, "keep cancelled flows for so many days")
+	cmd.Flags().Int32Var(&finished, "finished-days", 0, "keep finished flows for so many days; as long as the server does without it")
+	cmd.Flags().Int32Var(&failed, "failed-days", 0, "keep failed flows for so many days; as long as the server does without it")
+	cmd.Flags().Int32Var(&cancelled, "cancelled-days", 0, "keep cancelled flows for so many days; as long as the server does without it")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count, and delete nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var done oapi.Pruned
-		raw, err := c.call(cmd.Context(), "POST", "/v1/admin/prune", oapi.Prune{FinishedDays: &finished, FailedDays: &failed, CancelledDays: &cancelled, DryRun: &dryRun}, &done)
+		given := func(flag string, days *int32) *int32 {
+			if !cmd.Flags().Changed(flag) {
+				return nil
+			}
+			return days
+		}
+		in := oapi.Prune{FinishedDays: given("finished-days", &finished), FailedDays: given("failed-days", &failed),
+			CancelledDays: given("cancelled-days", &cancelled), DryRun: &dryRun}
+		raw, err := c.call(cmd.Context(), "POST", "/v1/admin/prune", in, &done)
 		if err != nil {
 			return err
 		}

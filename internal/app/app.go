@@ -57,6 +57,7 @@ type App struct {
 
 	cfg      Config
 	store    *store.Store
+	tokens   *token.Repo
 	hub      *hub.Hub
 	loops    *reconcile.Supervisor
 	tails    []*sse.Tail
@@ -92,7 +93,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	m := newMetrics()
 	a.store, err = store.Open(ctx, store.Config{
 		URL: cfg.DatabaseURL, Clock: cfg.Clock, Hub: a.hub, Fatal: cfg.Fatal, Observe: m.commit,
-		Alarm: func(loop string, at time.Time) { a.loops.Arm(loop, at) },
+		OnError: func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
+		Alarm:   func(loop string, at time.Time) { a.loops.Arm(loop, at) },
 	})
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Anonymous = tokens.Anonymous
+	a.tokens, a.Anonymous = tokens, tokens.Anonymous
 	executionRepo := executionrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
@@ -187,6 +189,7 @@ func (a *App) Drain() {
 // Close commits what is queued and closes the database. It is called when Run and the last request have ended.
 func (a *App) Close() error {
 	a.Drain()
+	a.tokens.Close()
 	return a.store.Close()
 }
 

@@ -78,6 +78,9 @@ func TestExecutions_Create(t *testing.T) {
 			if later := x.create(`"idempotency_key":"k-` + x.lane + `","payload":3`); later.ID == first.ID {
 				x.t.Error("after its window the key is still taken")
 			}
+			x.server.Clock.Advance(25 * time.Hour) // and nobody has swept it away yet
+			x.create(`"idempotency_key":"k-` + x.lane + `"`)
+			x.Post("/v1/executions", x.sent(`"idempotency_key":"k-`+x.lane+`"`)).Want(http.StatusOK)
 		}},
 		{"the window of an idempotency_key is the policy's (2.1)", func(x *executionTest) {
 			window := func(ms int) string {

@@ -270,6 +270,7 @@ func TestExecutions_Read(t *testing.T) {
 				"&tag=team.name:":                    nil,
 				"&tag=env.name:a:b":                  {b.ID},
 				"&tag=team.name:x&tag=env.name:prod": {a.ID},
+				"&tag=env.name:prod&tag=team.name:x": {a.ID},
 				"&tag=team.name:x&tag=env.name:dev":  nil,
 				"&tag=nobody.has:x":                  nil,
 				"&tag=%24.team:x":                    nil,

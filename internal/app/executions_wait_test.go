@@ -28,8 +28,19 @@ type waiter struct {
 // wait starts a claim with Prefer: wait=20 of the given members.
 func (x *executionTest) wait(members string) *waiter {
 	x.t.Helper()
+	return x.waiting(func() *apitest.Response { return x.ask(members, "Prefer: wait=20") })
+}
+
+// waiting makes a call beside the test, which does not end before it.
+func (x *executionTest) waiting(call func() *apitest.Response) *waiter {
+	x.t.Helper()
 	w := &waiter{x.t, make(chan *apitest.Response, 1)}
-	go func() { w.answer <- x.ask(members, "Prefer: wait=20") }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.answer <- call()
+	}()
+	x.t.Cleanup(func() { <-done })
 	return w
 }
 
@@ -177,8 +188,7 @@ func TestExecutions_Wait(t *testing.T) {
 		}},
 		{"with a key: the same once more is the replay", func(x *executionTest) {
 			key := "Idempotency-Key: wait " + x.lane
-			w := &waiter{x.t, make(chan *apitest.Response, 1)}
-			go func() { w.answer <- x.ask(lasting, "Prefer: wait=20", key) }()
+			w := x.waiting(func() *apitest.Response { return x.ask(lasting, "Prefer: wait=20", key) })
 			x.settled()
 			x.create("")
 			first := w.answered().Want(http.StatusOK)

@@ -372,22 +372,23 @@ func TestExecutions_Worker(t *testing.T) {
 		}},
 		{"bodies up to their limits (6.8/113)", func(x *executionTest) {
 			payload := func(n int) string { return `"payload":"` + strings.Repeat("x", n-len(x.sent(`"payload":""`))) + `"` }
-			e := x.create(payload(1 << 20))
 			large := x.refused(fault.CodePayloadTooLarge, func() *apitest.Response { return x.Post("/v1/executions", x.sent(payload(1<<20+1))) })
 			if large.Int("limit_bytes") != 1<<20 {
 				x.t.Errorf("%s", large.Body)
 			}
+			x.create("")
 			c := x.claim(lasting)
 			result := func(n int) string {
 				return `"result":"` + strings.Repeat("x", n-len(executionJSON(`"result":""`, `"handle":"`+c.Handle+`"`))) + `"`
 			}
-			x.refused(fault.CodePayloadTooLarge, func() *apitest.Response { return x.report(c, "complete", result(1<<20+1)) }, e.ID)
-			for _, op := range []string{"renew", "progress", "release"} {
-				if large := x.refused(fault.CodePayloadTooLarge, func() *apitest.Response { return x.report(c, op, result(64<<10+1)) }, e.ID); large.Int("limit_bytes") != 64<<10 {
-					x.t.Errorf("%s", large.Body)
+			for op, limit := range map[string]int{"complete": 1 << 20, "fail": 1 << 20, "renew": 64 << 10, "progress": 64 << 10, "release": 64 << 10} {
+				large := x.refused(fault.CodePayloadTooLarge, func() *apitest.Response { return x.report(c, op, result(limit+1)) }, c.Execution.ID)
+				if large.Int("limit_bytes") != int64(limit) {
+					x.t.Errorf("%s: %s", op, large.Body)
 				}
 			}
 			x.report(c, "complete", result(1<<20)).Want(http.StatusOK)
+			x.create(payload(1 << 20))
 		}},
 		{"a batch of completions answers each item, in order", func(x *executionTest) {
 			for range 5 {

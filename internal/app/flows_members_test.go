@@ -194,8 +194,14 @@ func TestFlows_Members(t *testing.T) {
 			body := w.sent(`"id":"` + id + `",` + of(f.ID))
 			x.Post("/v1/executions", body).Want(http.StatusCreated)
 			x.same(func() *apitest.Response { return x.Post("/v1/executions", body) }, f.ID).Want(http.StatusOK)
-			if got := x.flow(f.ID); got.NodeCount != 1 {
-				x.t.Errorf("%d members", got.NodeCount)
+			body = w.sent(`"id":"` + uuid.NewString() + `",` + of(f.ID))
+			for _, answer := range flowsAtOnce(6, func(int) *apitest.Response { return x.Post("/v1/executions", body) }) {
+				if answer.Status != http.StatusCreated {
+					answer.Want(http.StatusOK)
+				}
+			}
+			if got := x.flow(f.ID); got.NodeCount != 2 || got.GraphRevision != 2 {
+				x.t.Errorf("%d members at graph revision %d", got.NodeCount, got.GraphRevision)
 			}
 		}},
 		{"members that join while a flow ends either end with it or are refused", func(x *flowTest) {

@@ -19,15 +19,15 @@ func TestKill(t *testing.T) { //nolint:paralleltest // it wants the machine for 
 	var audited audit
 	for i := range kills {
 		s := serve(t, file)
-		told := load.snapshot() // whatever was answered before now is in what the audit reads
-		load.aim(s.url)
-		if i == 0 {
-			load.start(clients)
-		}
+		told := load.snapshot()
 		if err := audited.check(t.Context(), file, told); err != nil {
 			t.Fatalf("after kill %d: %v", i, err)
 		}
 		sample(t, client, s.url, told)
+		load.aim(s.url) // until now the clients have tried in vain
+		if i == 0 {
+			load.start(clients)
+		}
 		select {
 		case <-time.After(time.Duration(100+random.IntN(400)) * time.Millisecond):
 		case <-t.Context().Done():

@@ -157,6 +157,7 @@ func (c *loadClient) post(ctx context.Context, path, body string, headers ...str
 		}
 		r, err := send(attempt, c.client, http.MethodPost, *c.url.Load()+path, body, headers...)
 		cancel()
+		again := 20 * time.Millisecond // at most
 		switch {
 		case err == nil && r.status == http.StatusServiceUnavailable, err == nil && r.code() == "idempotency_in_flight":
 		case err == nil:
@@ -165,8 +166,9 @@ func (c *loadClient) post(ctx context.Context, path, body string, headers ...str
 			return r, ctx.Err()
 		case hungUp:
 			c.note(func() { c.hungUp++ })
+			again = 2 * time.Millisecond
 		}
-		if err := c.rest(ctx, time.Millisecond+time.Duration(c.random.IntN(5000))*time.Microsecond); err != nil {
+		if err := c.rest(ctx, time.Duration(c.random.Int64N(int64(again)))); err != nil {
 			return r, err
 		}
 	}

@@ -25,6 +25,10 @@ func (g *gate) middleware(next http.Handler) http.Handler {
 			g.write(w, r, err)
 			return
 		}
+		if r.Method == http.MethodHead && exchangeOf(r).operation.stream {
+			w.Header().Set("Content-Type", "text/event-stream") // and no stream that nobody could see
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

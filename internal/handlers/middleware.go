@@ -215,7 +215,7 @@ func (p problems) origins(auth Authenticator) func(http.Handler) http.Handler {
 				p.write(w, r, fault.New(fault.CodeCrossOrigin, "A page of another origin may not call this server.").Because(err))
 				return
 			}
-			if auth.Anonymous() && !loopbackHost(r.Host) {
+			if r.Header.Get("Authorization") == "" && auth.Anonymous() && !loopbackHost(r.Host) {
 				p.write(w, r, fault.New(fault.CodeCrossOrigin,
 					"While no admin token exists this server answers only to a Host of its own machine, such as localhost."))
 				return

@@ -23,6 +23,7 @@ type operation struct {
 	route        *routers.Route
 	public       bool          // security: [] — nobody is asked who they are
 	roles        []access.Role // beside admin
+	stream       bool          // its answer goes on until somebody ends it
 	limit        int64         // of the body, in bytes
 	needsIfMatch bool          // it happens at a revision that the caller has read, or not at all
 	parameters   []*openapi3.Parameter
@@ -101,6 +102,9 @@ func newOperation(forms documents, spec *openapi3.T, item *openapi3.PathItem, de
 			return nil, fmt.Errorf("x-if-match is %v, want required", want)
 		}
 		op.needsIfMatch = true
+	}
+	if ok := declared.Responses.Value("200"); ok != nil {
+		op.stream = ok.Value.Content["text/event-stream"] != nil
 	}
 	if declared.RequestBody != nil {
 		op.bodyRequired = declared.RequestBody.Value.Required

@@ -96,7 +96,7 @@ func (p pages) entry(w http.ResponseWriter, r *http.Request) {
 	code := fault.Code(strings.ReplaceAll(named, "-", "_"))
 	e := fault.Lookup(code)
 	if e.Code != code {
-		p.write(w, r, fault.NotFound("problem", clip(strings.ToValidUTF8(named, ""), 64)))
+		p.write(w, r, fault.New(fault.CodeNotFound, "There is no problem %q. All of them are at /problems.", clip(strings.ToValidUTF8(named, ""), 64)).With("resource", "problem"))
 		return
 	}
 	if wantsHTML(r) {

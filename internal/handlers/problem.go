@@ -18,14 +18,17 @@ import (
 // problems writes every refusal of the server.
 type problems struct{ log zerolog.Logger }
 
-// write answers r with err, in this order of questions: has the client hung up (nothing is written), was the request
-// answered before (that answer is sent again), is it a 5xx (it is logged, with its whole chain), has an answer begun
+// write answers r with err, in this order of questions: was the request given up because the client hung up (the connection
+// is cut: silence would be sent as an empty 200 to a client that only closed its half), was the request answered before (that answer is sent again), is it a 5xx (it is logged, with its whole chain), has an answer begun
 // (nothing is written), and else a problem document.
 func (p problems) write(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
-	if errors.Is(r.Context().Err(), context.Canceled) {
+	if errors.Is(r.Context().Err(), context.Canceled) && errors.Is(err, context.Canceled) {
 		x.gone = true
 		p.log.Debug().Err(err).Str("request_id", x.id).Msg("client hung up")
+		if !x.response.begun() {
+			panic(http.ErrAbortHandler)
+		}
 		return
 	}
 	if replayed, ok := errors.AsType[*call.Replayed](err); ok {

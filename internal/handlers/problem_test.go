@@ -89,7 +89,14 @@ func TestProblems_Write_ClientGone(t *testing.T) {
 	r := httptest.NewRequestWithContext(ctx, "GET", "/v1/things", nil)
 	r.Header.Set("Authorization", "Bearer root")
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
+	cut := func() (caught any) {
+		defer func() { caught = recover() }()
+		s.ServeHTTP(w, r)
+		return nil
+	}()
+	if err, ok := cut.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+		t.Errorf("the connection was not cut: an empty 200 would be sent; caught %v", cut)
+	}
 	if w.Body.Len() != 0 {
 		t.Errorf("something was written: %s", w.Body)
 	}

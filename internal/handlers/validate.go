@@ -52,7 +52,7 @@ func formats() map[string]openapi3.StringFormatValidator {
 	check := openapi3.NewCallbackValidator[string]
 	return map[string]openapi3.StringFormatValidator{
 		"uuid": check(func(s string) error {
-			if len(s) != 36 || uuid.Validate(s) != nil {
+			if len(s) != 36 || uuid.Validate(s) != nil || s == uuid.Nil.String() {
 				return errFormat
 			}
 			return nil

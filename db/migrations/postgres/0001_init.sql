@@ -1,11 +1,14 @@
 -- +goose Up
 
 -- The event log. ids are consecutive and in the order of commits. last and trimmed_through bound what a reader may ask
--- for; generation changes when ids may have been lost.
+-- for; generation changes when ids may have been lost; then the ids after gap_from and up to gap_to are
+-- left out, and a reader who has seen one of them is told.
 CREATE TABLE event_log (
     one             INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     last            BIGINT NOT NULL,
     trimmed_through BIGINT NOT NULL,
+    gap_from        BIGINT NOT NULL DEFAULT 0,
+    gap_to          BIGINT NOT NULL DEFAULT 0,
     generation      UUID NOT NULL,
     timeline        INTEGER
 );

@@ -3,11 +3,14 @@
 -- A CHECK spells its values out with OR: SQLite builds a temporary table for an IN list of more than two, at every write.
 
 -- The event log. ids are consecutive and in the order of commits. last and trimmed_through bound what a reader may ask
--- for; generation changes when ids may have been lost.
+-- for; generation changes when ids may have been lost; then the ids after gap_from and up to gap_to are
+-- left out, and a reader who has seen one of them is told.
 CREATE TABLE event_log (
     one             INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     last            INTEGER NOT NULL,
     trimmed_through INTEGER NOT NULL,
+    gap_from        INTEGER NOT NULL DEFAULT 0,
+    gap_to          INTEGER NOT NULL DEFAULT 0,
     generation      BLOB NOT NULL
 ) STRICT;
 INSERT INTO event_log (last, trimmed_through, generation) VALUES (0, 0, randomblob(16));

@@ -13,6 +13,13 @@ import (
 // Layout is the form of a time in answers, in UTC.
 const Layout = "2006-01-02T15:04:05.000Z"
 
+// The years of times that are read, in UTC: those with four digits. A later one could not be written again, and the zero time
+// stands for none.
+const (
+	firstYear = 1000
+	lastYear  = 9999
+)
+
 // errYear is the one thing that can be wrong with a time that is to be written.
 var errYear = errors.New("wire: the year of a time is outside 0 … 9999")
 
@@ -87,7 +94,11 @@ func (t *Time) UnmarshalText(b []byte) error {
 	if err := u.UnmarshalText(bytes.ToUpper(b)); err != nil {
 		return fmt.Errorf("wire: not an RFC 3339 time: %w", err)
 	}
-	*t = Time(u.UTC().Truncate(time.Millisecond))
+	u = u.UTC().Truncate(time.Millisecond)
+	if u.Year() < firstYear || u.Year() > lastYear {
+		return fmt.Errorf("wire: the year of a time is outside %d … %d", firstYear, lastYear)
+	}
+	*t = Time(u)
 	return nil
 }
 

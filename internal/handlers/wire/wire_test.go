@@ -39,7 +39,8 @@ func TestTime_JSON(t *testing.T) {
 
 func TestTime_UnmarshalJSON_refuses(t *testing.T) {
 	t.Parallel()
-	for _, in := range []string{`""`, `"now"`, `"2026-11-21"`, `"2026-11-21 09:30:00Z"`, `"2026-02-30T09:30:00Z"`, `"2026-11-21T09:30:00"`, `1`, `{}`} {
+	for _, in := range []string{`""`, `"now"`, `"2026-11-21"`, `"2026-11-21 09:30:00Z"`, `"2026-02-30T09:30:00Z"`, `"2026-11-21T09:30:00"`,
+		`"9999-12-31T23:59:59-23:59"`, `"0001-01-01T00:00:00Z"`, `1`, `{}`} {
 		var got wire.Time
 		if err := json.Unmarshal([]byte(in), &got); err == nil {
 			t.Errorf("%s was read as %s", in, got)

@@ -71,15 +71,15 @@ type openBucket struct {
 	Tokens string `db:"tokens"`
 }
 
-// maxBuckets bounds how many buckets of its lanes one claim looks at. reference: measured.md F.
+// maxBuckets bounds how many buckets of its lanes one claim ranks: beyond it the order between buckets is not exact. reference: measured.md F.
 const maxBuckets = 1000
 
-// open returns the buckets of some lanes that a worker may claim from.
+// open returns the buckets of some lanes that a worker may claim from and in which something stands, at most maxBuckets.
 func (*buckets) open(tx *store.Tx, namespace string, lanes []string, worker execution.Capabilities) ([]int64, error) {
 	in, size := store.In(len(lanes))
 	var rows []openBucket
 	err := tx.Select(&rows, `SELECT b.id, c.tokens FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id
-		WHERE b.namespace = ? AND b.lane IN `+in+` AND b.state = 'open'`, append([]any{namespace}, store.InArgs(lanes, size)...)...)
+		WHERE b.namespace = ? AND b.lane IN `+in+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)`, append([]any{namespace}, store.InArgs(lanes, size)...)...)
 	ids := make([]int64, 0, len(rows))
 	for _, row := range rows {
 		if worker.Cover(execution.ParseCapabilities(row.Tokens)) {

@@ -146,11 +146,17 @@ func best(tx *store.Tx, ranked []int64, n int, reclaim bool) ([]execution.Execut
 		if err := tx.Select(&rows, "SELECT "+columns+from+tx.SkipLocked(), bucket, share[bucket]); err != nil {
 			return nil, fmt.Errorf("read claim bucket %d: %w", bucket, err)
 		}
-		list, err := executionsOf(rows)
-		if err != nil {
-			return nil, err
+		for i := range rows {
+			e, err := rows[i].execution()
+			if err == nil {
+				all = append(all, e)
+				continue
+			}
+			tx.Report(err) // one that cannot be read must not keep the others from being claimed
+			if err := shelve(tx, rows[i].ID); err != nil {
+				return nil, err
+			}
 		}
-		all = append(all, list...)
 	}
 	if len(ranked) > 1 {
 		slices.SortFunc(all, func(a, b execution.Execution) int { return order(&a, &b) })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,6 +117,11 @@ func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (ex
 		return execution.Created{}, fmt.Errorf("insert execution: %w", err)
 	}
 	if n == 0 {
+		if in.FlowID != uuid.Nil {
+			if err := r.flows.Leave(tx, in.FlowID); err != nil {
+				return execution.Created{}, err
+			}
+		}
 		return taken(tx, in)
 	}
 	emit(tx, c)
@@ -153,10 +159,26 @@ func dropKey(tx *store.Tx, in execution.Create, id uuid.UUID) error {
 	return err
 }
 
+// flowsOf returns the flows that a batch makes members of, each once.
+func flowsOf(in []execution.Item[execution.Create]) []uuid.UUID {
+	var ids []uuid.UUID
+	for i := range in {
+		if id := in[i].Value.FlowID; id != uuid.Nil && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // CreateMany makes many executions in one transaction; an item that was refused before it came here keeps its error. Each
 // stands alone, unless atomic: then the first refusal, which points at its item, refuses all.
 func (r *Repo) CreateMany(ctx context.Context, in []execution.Item[execution.Create], atomic bool) ([]execution.Item[execution.Created], error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Item[execution.Created]) error {
+		if flows := flowsOf(in); len(flows) > 1 {
+			if err := r.flows.Lock(tx, flows); err != nil {
+				return err
+			}
+		}
 		refs := make([]itemRef, len(in))
 		*out = make([]execution.Item[execution.Created], len(in))
 		for i := range in {

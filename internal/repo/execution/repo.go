@@ -33,6 +33,10 @@ type Flows interface {
 	// Join adds a member to a flow and says whether the flow has been started. It returns CodeNotFound and
 	// CodeAlreadyTerminal.
 	Join(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
+	// Lock locks flows, in one order, before a batch joins several.
+	Lock(tx *store.Tx, flowIDs []uuid.UUID) error
+	// Leave takes back a Join of this transaction, whose execution was not made.
+	Leave(tx *store.Tx, flowID uuid.UUID) error
 }
 
 // New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.

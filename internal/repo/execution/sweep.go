@@ -2,36 +2,58 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// Pass makes the changes that are due for up to limit executions and returns how many it looked at: deadlines, attempt
-// timeouts, leases that ran out, delays that are over. Any number of processes may call it at the same time.
+// Pass makes the changes that are due for up to limit executions and returns how many rows it changed: deadlines, attempt
+// timeouts, leases that ran out, delays that are over. Any number of processes may call it at the same time. A row that
+// cannot be read is put aside and reported by the error; the others go on.
 func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
+	type passed struct {
+		acted   int
+		corrupt error
+	}
+	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *passed) error {
 		var rows []row
 		err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE due_at <= ? ORDER BY due_at LIMIT ?"+tx.SkipLocked(), store.Millis(tx.Now()), limit)
 		if err != nil {
 			return fmt.Errorf("read due executions: %w", err)
 		}
-		list, err := executionsOf(rows)
-		if err != nil {
-			return err
-		}
-		*out = len(list)
-		for i := range list {
-			tx.Call.Namespace = list[i].Namespace
-			if c, ok := list[i].Pass(tx.Now()); ok {
-				if err := r.save(tx, &list[i], c, nil); err != nil {
-					return err
-				}
+		for i := range rows {
+			e, err := rows[i].execution()
+			if err != nil {
+				out.corrupt = errors.Join(out.corrupt, err)
+				err = shelve(tx, rows[i].ID)
+			} else {
+				err = r.passOne(tx, &e)
 			}
+			if err != nil {
+				return err
+			}
+			out.acted++
 		}
 		return nil
 	}, store.Background())
+	return done.acted, errors.Join(err, done.corrupt)
+}
+
+// passOne makes what is due for e. A due time that means nothing any more is set anew.
+func (r *Repo) passOne(tx *store.Tx, e *execution.Execution) error {
+	tx.Call.Namespace = e.Namespace
+	if c, ok := e.Pass(tx.Now()); ok {
+		return r.save(tx, e, c, nil)
+	}
+	return tx.ExecOne(`UPDATE executions SET due_at = ? WHERE id = ?`, store.Millis(e.DueAt()), store.ID(e.ID))
+}
+
+// shelve takes an execution that cannot be read out of everybody's way: no sweep and no claim finds it until it is mended.
+func shelve(tx *store.Tx, id store.ID) error {
+	return tx.ExecOne(`UPDATE executions SET due_at = NULL, claim_bucket = NULL WHERE id = ?`, id)
 }
 
 // NextDue returns when the next execution is due, zero for never.

@@ -428,7 +428,8 @@ func TestRepo_Members(t *testing.T) {
 			h.no(err)
 			h.no(end(f.ID))
 		}
-		want := []string{"unpause", "open", "open", "cancel pending enough token:ci", "delete", "cancel flow_failed token:ci", "cancel flow_cancelled token:ci"}
+		want := []string{"unpause", "open", "open", "cancel pending enough token:ci",
+			"cancel the flow was deleted token:ci", "delete", "cancel flow_failed token:ci", "cancel flow_cancelled token:ci"}
 		if diff := cmp.Diff(want, h.executions.calls); diff != "" {
 			t.Errorf("members were told (-want +got):\n%s", diff)
 		}

@@ -28,3 +28,29 @@ func (r *Repo) Join(tx *store.Tx, id uuid.UUID) (started bool, err error) {
 	}
 	return flow.Status(status) != flow.Created, nil
 }
+
+// Lock locks some flows in the order of their ids, so that two batches which join the same ones cannot lock each other out.
+func (*Repo) Lock(tx *store.Tx, ids []uuid.UUID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	keys := make([]store.ID, len(ids))
+	for i, id := range ids {
+		keys[i] = store.ID(id)
+	}
+	in, size := store.In(len(keys))
+	var locked []store.ID
+	if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN `+in+` ORDER BY id`+tx.ForUpdate(), store.InArgs(keys, size)...); err != nil {
+		return fmt.Errorf("lock flows: %w", err)
+	}
+	return nil
+}
+
+// Leave takes back a Join of this transaction, whose member was not made.
+func (*Repo) Leave(tx *store.Tx, id uuid.UUID) error {
+	err := tx.ExecOne(`UPDATE flows SET node_count = node_count - 1, graph_revision = graph_revision - 1 WHERE id = ?`, store.ID(id))
+	if err != nil {
+		return fmt.Errorf("leave flow %s: %w", id, err)
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -39,6 +40,11 @@ func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error 
 // remove deletes a flow with everything that it owns, and returns how many executions those were.
 func (r *Repo) remove(tx *store.Tx, f *flow.Flow, t event.Type) (members int, err error) {
 	if f.NodeCount > 0 {
+		// Whoever works on a member is told that it is over, before there is nothing left to tell of.
+		by := execution.Cancellation{Reason: "the flow was deleted", Actor: tx.Call.Actor, RequestedAt: tx.Now()}
+		if _, err := r.executions.CancelMembers(tx, f.ID, by); err != nil {
+			return 0, fmt.Errorf("cancel the members of flow %s: %w", f.ID, err)
+		}
 		if members, err = r.executions.DeleteMembers(tx, f.ID); err != nil {
 			return 0, fmt.Errorf("delete the members of flow %s: %w", f.ID, err)
 		}

@@ -14,10 +14,32 @@ import (
 // pageIDs bounds what one page looks at: a filter that matches nothing must not read the whole log.
 const pageIDs = 20000
 
+// A page ends when it is large enough, too: an event may carry a document of a megabyte.
+const (
+	pageBytes = 8 << 20
+	pageRows  = 64 // are read at a time
+)
+
 type logRow struct {
 	Last           int64 `db:"last"`
 	TrimmedThrough int64 `db:"trimmed_through"`
+	GapFrom        int64 `db:"gap_from"`
+	GapTo          int64 `db:"gap_to"`
 	Generation     ID    `db:"generation"`
+}
+
+// resume returns where a reader goes on who has read through after, and the id that it is told of when it cannot go on there:
+// its cursor was trimmed, or is not of this log.
+func (l *logRow) resume(after int64) (from, resetTo int64) {
+	switch {
+	case after < l.TrimmedThrough || after > l.Last:
+		return l.TrimmedThrough, l.TrimmedThrough + 1
+	case after > l.GapFrom && after < l.GapTo:
+		return l.GapTo, l.GapTo + 1
+	case after == l.GapFrom && l.GapTo > 0:
+		return l.GapTo, 0
+	}
+	return after, 0
 }
 
 // Sync makes every committed event readable.
@@ -31,7 +53,7 @@ func (s *Store) EventLog(ctx context.Context) (event.Log, error) {
 }
 
 func (q *Queries) log(row *logRow) error {
-	return q.Get(row, `SELECT last, trimmed_through, generation FROM event_log`)
+	return q.Get(row, `SELECT last, trimmed_through, gap_from, gap_to, generation FROM event_log`)
 }
 
 // Events reads the events after a cursor, oldest first, at most limit of them.
@@ -42,25 +64,33 @@ func (s *Store) Events(ctx context.Context, filter event.Filter, after int64, li
 		if err := q.log(&log); err != nil {
 			return err
 		}
-		page = event.Page{Through: after}
-		if after < log.TrimmedThrough || after > log.Last {
-			page.ResetTo = log.TrimmedThrough + 1
-			page.Through = log.TrimmedThrough
+		page = event.Page{}
+		page.Through, page.ResetTo = log.resume(after)
+		from, through := page.Through, min(page.Through+pageIDs, log.Last)
+		if from < log.GapFrom {
+			through = min(through, log.GapFrom)
 		}
-		from := page.Through
-		through := min(from+pageIDs, log.Last)
 		conditions, args := where(filter)
-		var rows []eventRow
-		err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE id > ? AND id <= ?`+conditions+` ORDER BY id LIMIT ?`,
-			append(append([]any{from, through}, args...), limit)...)
-		if err != nil {
-			return err
+		size := 0
+		for len(page.Events) < limit && size < pageBytes {
+			n := min(limit-len(page.Events), pageRows)
+			var rows []eventRow
+			err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE id > ? AND id <= ?`+conditions+` ORDER BY id LIMIT ?`,
+				append(append([]any{from, through}, args...), n)...)
+			if err != nil {
+				return err
+			}
+			for i := range rows {
+				page.Events = append(page.Events, rows[i].event())
+				size += len(rows[i].Data)
+			}
+			if len(rows) < n {
+				from = through
+				break
+			}
+			from = rows[n-1].ID
 		}
-		page.Events = eventsOf(rows)
-		page.Through = through
-		if len(rows) == limit {
-			page.Through = rows[limit-1].ID
-		}
+		page.Through = from
 		page.More = page.Through < log.Last
 		return nil
 	})

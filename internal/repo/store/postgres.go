@@ -134,7 +134,9 @@ func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 func followTimeline(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `UPDATE event_log SET timeline = t.id,
 		generation = CASE WHEN timeline IS NULL THEN generation ELSE gen_random_uuid() END,
-		last = CASE WHEN timeline IS NULL THEN last ELSE last + 1000000 END
+		last = CASE WHEN timeline IS NULL THEN last ELSE last + 1000000 END,
+		gap_from = CASE WHEN timeline IS NULL THEN gap_from ELSE last END,
+		gap_to = CASE WHEN timeline IS NULL THEN gap_to ELSE last + 1000000 END
 		FROM (SELECT timeline_id AS id FROM pg_control_checkpoint()) t WHERE timeline IS DISTINCT FROM t.id`)
 	return err
 }

@@ -23,7 +23,7 @@ func (s *Store) TrimEvents(ctx context.Context, age time.Duration, rows int64) (
 	}
 	return Write(ctx, s, func(tx *Tx, out *int) error {
 		var log logRow
-		if err := tx.Get(&log, `SELECT last, trimmed_through, generation FROM event_log`+tx.ForUpdate()); err != nil {
+		if err := tx.Get(&log, `SELECT last, trimmed_through, gap_from, gap_to, generation FROM event_log`+tx.ForUpdate()); err != nil {
 			return err
 		}
 		through := min(cut, log.TrimmedThrough+trimRows)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -83,6 +84,9 @@ func (q *sequencer) run(ctx context.Context) {
 		for {
 			n, err := q.move(ctx)
 			moved += n
+			if err != nil && ctx.Err() == nil {
+				q.store.cfg.OnError(fmt.Errorf("number events: %w", err))
+			}
 			if err != nil || n < sequencerBatch {
 				break
 			}

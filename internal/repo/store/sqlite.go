@@ -50,10 +50,12 @@ func spellSQLite(query string) string { return strings.ReplaceAll(query, "LIMIT 
 func sqliteDSN(file string, readOnly bool) string {
 	pragmas := []string{
 		"busy_timeout(5000)", "auto_vacuum(2)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(on)",
-		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)", "temp_store(memory)",
+		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "temp_store(memory)",
 	}
 	if readOnly {
-		pragmas = append(pragmas, "query_only(on)")
+		pragmas = append(pragmas, "query_only(on)", "cache_size(-8192)")
+	} else {
+		pragmas = append(pragmas, "cache_size(-65536)")
 	}
 	q := url.Values{"_pragma": pragmas, "_dqs": {"0"}}
 	if !readOnly {
@@ -62,8 +64,17 @@ func sqliteDSN(file string, readOnly bool) string {
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode()
 }
 
-func openSQLite(ctx context.Context, s *Store) error {
+func openSQLite(ctx context.Context, s *Store) (err error) {
 	file := strings.TrimPrefix(s.cfg.URL, "file:")
+	release, err := ownSQLite(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, release())
+		}
+	}()
 	wdb, err := sql.Open("sqlite", sqliteDSN(file, false))
 	if err != nil {
 		return err
@@ -88,7 +99,26 @@ func openSQLite(ctx context.Context, s *Store) error {
 	if err != nil {
 		return errors.Join(err, wdb.Close(), rdb.Close())
 	}
+	s.release = release
 	return nil
+}
+
+// ownSQLite makes this process the one that serves a file, until it releases it or ends, in whatever way. The writer knows
+// the newest event without asking, and commits wake only its own process: two at a time would refuse each other's changes.
+// The lock is SQLite's own, on an empty database beside the file.
+func ownSQLite(ctx context.Context, file string) (release func() error, err error) {
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + "-lock"}).EscapedPath()+"?_pragma=busy_timeout(1000)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
+		if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_BUSY {
+			err = fmt.Errorf("%s is served by another process; stop that one first, or use PostgreSQL for several servers", file)
+		}
+		return nil, errors.Join(err, db.Close())
+	}
+	return db.Close, nil
 }
 
 // readSQLite runs fn on one snapshot, on the next free connection.

@@ -33,6 +33,8 @@ type Config struct {
 	Alarm func(name string, at time.Time)
 	// Fatal is told of an error after which no further write may be answered. It must end the process.
 	Fatal func(error)
+	// OnError is told of work in the background that failed and will be tried again.
+	OnError func(error)
 	// Observe is told of each commit: how many operations it carried and how long it took. It must not block.
 	Observe func(operations int, commit time.Duration)
 }
@@ -46,6 +48,7 @@ type Store struct {
 	seq      *sequencer
 	reactors map[event.Type][]Reactor
 	readers  chan *session // SQLite only
+	release  func() error  // SQLite only: lets another process have the file
 	lastNow  atomic.Int64
 	process  string // names this process to the others
 	closing  sync.Once
@@ -83,6 +86,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Observe == nil {
 		cfg.Observe = func(int, time.Duration) {}
 	}
+	if cfg.OnError == nil {
+		cfg.OnError = func(error) {}
+	}
 	if cfg.Fatal == nil {
 		cfg.Fatal = func(err error) { panic(err) }
 	}
@@ -109,7 +115,11 @@ func (s *Store) close() error {
 	if s.readers != nil {
 		closeReaders(s.readers)
 	}
-	return s.db.Close()
+	err := s.db.Close()
+	if s.release != nil {
+		err = errors.Join(err, s.release())
+	}
+	return err
 }
 
 // React registers a reactor. It must be called before the first write.

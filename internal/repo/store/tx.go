@@ -78,6 +78,9 @@ func (tx *Tx) ExecOne(query string, args ...any) error {
 	return err
 }
 
+// Report tells the operator of a fault that the change goes on without.
+func (tx *Tx) Report(err error) { tx.store.cfg.OnError(err) }
+
 // ForUpdate is the clause that locks the rows which a SELECT finds, until the end of the transaction.
 func (tx *Tx) ForUpdate() string { return tx.dialect.forUpdate }
 

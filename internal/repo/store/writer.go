@@ -163,6 +163,9 @@ func (w *writer) drain() {
 // checkpoint moves the log into the database when nobody is waiting.
 func (w *writer) checkpoint() {
 	if w.unflushed {
+		// A reader must not make the next change wait: the log is moved then at another time.
+		_ = w.exec(`PRAGMA busy_timeout = 0`)
+		defer func() { _ = w.exec(`PRAGMA busy_timeout = 5000`) }()
 		var busy, log, moved int
 		if row := w.conn.QueryRowxContext(context.Background(), `PRAGMA wal_checkpoint(TRUNCATE)`); row.Scan(&busy, &log, &moved) == nil {
 			w.unflushed = busy != 0

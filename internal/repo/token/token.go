@@ -27,9 +27,12 @@ type Repo struct {
 	root    [sha256.Size]byte // hash of the token that was given to the server, which no row holds
 	hasRoot bool
 
-	mu     sync.Mutex
-	known  map[string]known // by hash of the bearer token
-	admins int
+	mu      sync.Mutex
+	known   map[string]known // by hash of the bearer token
+	forgot  int              // how often known was emptied
+	closed  bool             // an admin token was made
+	counted time.Time        // when that was looked up
+	writing sync.WaitGroup   // of last_used_at
 }
 
 type known struct {
@@ -98,13 +101,16 @@ func (r *Repo) Create(ctx context.Context, in access.Token) (access.Token, error
 	return made, r.count(ctx)
 }
 
-// Tokens lists the tokens, newest first, without their secrets.
+// Tokens lists the tokens that the caller may see, newest first, without their secrets: those of its namespace, or all.
 func (r *Repo) Tokens(ctx context.Context, after page.Cursor, limit int) (page.Page[access.Token], error) {
 	var list []access.Token
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		where, args := "1 = 1", []any{}
+		if c := call.From(ctx); !c.AllNamespaces {
+			where, args = "namespace = ?", []any{c.Namespace}
+		}
 		if !after.IsZero() {
-			where, args = "(created_at, id) < (?, ?)", []any{after.At, store.ID(after.ID)}
+			where, args = where+" AND (created_at, id) < (?, ?)", append(args, after.At, store.ID(after.ID))
 		}
 		var rows []row
 		err := q.Select(&rows, `SELECT `+columns+` FROM tokens WHERE `+where+` ORDER BY created_at DESC, id DESC LIMIT ?`, append(args, limit+1)...)
@@ -122,7 +128,7 @@ func (r *Repo) Revoke(ctx context.Context, id uuid.UUID) error {
 		var found row
 		err := tx.Get(&found, `SELECT `+columns+` FROM tokens WHERE id = ?`+tx.ForUpdate(), store.ID(id))
 		switch {
-		case store.NotFound(err):
+		case store.NotFound(err), err == nil && !tx.Call.AllNamespaces && found.Namespace != tx.Call.Namespace:
 			return fault.NotFound("token", id)
 		case err != nil || !time.Time(found.RevokedAt).IsZero():
 			return err
@@ -137,9 +143,10 @@ func (r *Repo) Revoke(ctx context.Context, id uuid.UUID) error {
 		return err
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	clear(r.known)
-	r.mu.Unlock()
-	return r.count(ctx)
+	r.forgot++
+	return nil
 }
 
 // errUnknown is the one answer for whatever is wrong with a token.
@@ -156,6 +163,7 @@ func (r *Repo) Authenticate(ctx context.Context, bearer string) (access.Identity
 	key, now := string(hash[:]), r.store.Now()
 	r.mu.Lock()
 	k, ok := r.known[key]
+	forgot := r.forgot
 	r.mu.Unlock()
 	if !ok || now.Sub(k.read) > knownFor || now.Before(k.read) {
 		var err error
@@ -168,14 +176,16 @@ func (r *Repo) Authenticate(ctx context.Context, bearer string) (access.Identity
 	}
 	if now.Sub(k.used) > usedEvery {
 		k.used = now
-		go r.used(context.WithoutCancel(ctx), k.who.TokenID, now)
+		r.writing.Go(func() { r.used(context.WithoutCancel(ctx), k.who.TokenID, now) })
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) > knownLimit {
 		clear(r.known)
 	}
-	r.known[key] = k
+	if r.forgot == forgot { // else a token was revoked while this one was looked up
+		r.known[key] = k
+	}
 	return k.who, nil
 }
 
@@ -200,6 +210,9 @@ func (r *Repo) look(ctx context.Context, bearer string, hash [sha256.Size]byte, 
 	return known{who: access.Identity{TokenID: t.ID.String(), Name: t.Name, Role: t.Role, Namespace: t.Namespace}, expires: t.ExpiresAt, read: now, used: t.LastUsedAt}, nil
 }
 
+// Close waits for what is being written beside requests.
+func (r *Repo) Close() { r.writing.Wait() }
+
 // used keeps when a token was last used: at most once a minute, and beside the request.
 func (r *Repo) used(ctx context.Context, id string, at time.Time) {
 	_ = store.Do(call.With(ctx, call.Engine("")), r.store, func(tx *store.Tx) error {
@@ -208,25 +221,39 @@ func (r *Repo) used(ctx context.Context, id string, at time.Time) {
 	}, store.Background())
 }
 
-// Anonymous says whether callers on the loopback interface need no token: as long as there is no admin token.
+// Anonymous says whether callers on the loopback interface need no token: as long as no admin token was made. Another process
+// may have made one, so the answer is looked up again every few seconds.
 func (r *Repo) Anonymous() bool {
+	if r.hasRoot {
+		return false
+	}
+	r.mu.Lock()
+	known, fresh := r.closed, r.store.Now().Sub(r.counted).Abs() < knownFor
+	r.mu.Unlock()
+	if known || fresh {
+		return !known // what was closed stays closed
+	}
+	if err := r.count(context.Background()); err != nil {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.hasRoot && r.admins == 0
+	return !r.closed
 }
 
-// count counts the admin tokens. Expired ones count: a server that was closed once does not open by itself.
+// count looks whether an admin token was ever made. Expired and revoked ones count: a server that was
+// closed once does not open by itself.
 func (r *Repo) count(ctx context.Context) error {
 	var n int
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		return q.Get(&n, `SELECT count(*) FROM tokens WHERE role = 'admin' AND revoked_at IS NULL`)
+		return q.Get(&n, `SELECT count(*) FROM tokens WHERE role = 'admin'`)
 	})
 	if err != nil {
 		return fmt.Errorf("count admin tokens: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.admins = n
+	r.closed, r.counted = n > 0, r.store.Now()
 	return nil
 }
 
