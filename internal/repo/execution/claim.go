@@ -101,11 +101,12 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 		if len(ranked) == 0 {
 			break
 		}
-		found, err := best(tx, ranked, req.Max-len(claims), req.Reclaim)
+		found, shelved, err := best(tx, ranked, req.Max-len(claims), req.Reclaim)
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(found) == 0 { // others are taking what is in these: there are more
+		taken += shelved
+		if len(found)+shelved == 0 { // others are taking what is in these: there are more
 			open = slices.DeleteFunc(open, func(id int64) bool { return slices.Contains(ranked, id) })
 		}
 		for i := range found {
@@ -126,8 +127,9 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 	return claims, taken, nil
 }
 
-// best locks and returns the n best executions of some buckets that nobody else is taking.
-func best(tx *store.Tx, ranked []int64, n int, reclaim bool) ([]execution.Execution, error) {
+// best locks and returns the n best executions of some buckets that nobody else is taking. It puts aside those that cannot be
+// read, and says how many those were: they must not keep the others from being claimed.
+func best(tx *store.Tx, ranked []int64, n int, reclaim bool) (all []execution.Execution, shelved int, err error) {
 	from := " FROM executions WHERE claim_bucket = ?"
 	if !reclaim {
 		from += runnableOnly
@@ -135,16 +137,15 @@ func best(tx *store.Tx, ranked []int64, n int, reclaim bool) ([]execution.Execut
 	from += " ORDER BY priority DESC, created_at, id LIMIT ?"
 	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+from, ranked, n)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var all []execution.Execution
 	for _, bucket := range ranked {
 		if share[bucket] == 0 {
 			continue
 		}
 		var rows []row
 		if err := tx.Select(&rows, "SELECT "+columns+from+tx.SkipLocked(), bucket, share[bucket]); err != nil {
-			return nil, fmt.Errorf("read claim bucket %d: %w", bucket, err)
+			return nil, 0, fmt.Errorf("read claim bucket %d: %w", bucket, err)
 		}
 		for i := range rows {
 			e, err := rows[i].execution()
@@ -152,16 +153,17 @@ func best(tx *store.Tx, ranked []int64, n int, reclaim bool) ([]execution.Execut
 				all = append(all, e)
 				continue
 			}
-			tx.Report(err) // one that cannot be read must not keep the others from being claimed
+			tx.Report(err)
 			if err := shelve(tx, rows[i].ID); err != nil {
-				return nil, err
+				return nil, 0, err
 			}
+			shelved++
 		}
 	}
 	if len(ranked) > 1 {
 		slices.SortFunc(all, func(a, b execution.Execution) int { return order(&a, &b) })
 	}
-	return all[:min(n, len(all))], nil
+	return all[:min(n, len(all))], shelved, nil
 }
 
 // shares says how many of the n best executions may stand in each of some buckets. Where reading them locks them they are
