@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"testing"
@@ -310,9 +311,7 @@ func shown(f flow.Flow) oapi.Flow {
 		CurrentStep: f.CurrentStep, State: f.State, Status: oapi.FlowStatus(f.Status), CancelRequested: f.CancelRequested, Revision: f.Revision, AutoFinish: f.AutoFinish,
 		Tags: oapi.Tags{}, CreatedAt: wire.Time(f.CreatedAt), UpdatedAt: wire.Time(f.UpdatedAt),
 	}
-	for k, v := range f.Tags {
-		out.Tags[k] = v
-	}
+	maps.Copy(out.Tags, f.Tags)
 	at := func(t time.Time) *wire.Time {
 		if t.IsZero() {
 			return nil

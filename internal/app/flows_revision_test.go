@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -217,13 +218,9 @@ func TestFlows_Replace(t *testing.T) {
 				sent["goal"], sent["kind"], sent["controller_id"], sent["owner_session_key"] = "other", "k", "c", "o"
 				sent["requester_origin"], sent["current_step"], sent["state"], sent["tags"] = "r", "s", []any{1.0}, map[string]any{"x.y": "z"}
 				want := map[string]any{}
-				for name, value := range sent {
-					want[name] = value
-				}
-				for name, value := range map[string]any{"id": uuid.NewString(), "namespace": "other", "revision": 99.0, "graph_revision": 9.0, "node_count": 5.0, "edge_count": "x",
-					"cancel_requested": true, "auto_finish": true, "created_at": "never", "updated_at": 1.0, "ended_at": "now", "failure": "f", "cancellation": 1.0, "rollup": 1.0, "members": nil} {
-					sent[name] = value
-				}
+				maps.Copy(want, sent)
+				maps.Copy(sent, map[string]any{"id": uuid.NewString(), "namespace": "other", "revision": 99.0, "graph_revision": 9.0, "node_count": 5.0, "edge_count": "x",
+					"cancel_requested": true, "auto_finish": true, "created_at": "never", "updated_at": 1.0, "ended_at": "now", "failure": "f", "cancellation": 1.0, "rollup": 1.0, "members": nil})
 				x.advance(2 * time.Second)
 				got := x.put(f.ID, f.Revision, sent).Want(http.StatusOK)
 				after := got.JSON()

@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"testing"
@@ -62,9 +63,7 @@ func TestLive_completions(t *testing.T) {
 		var want []ended
 		end := func(eventType, id, outcome string, more shape) {
 			data := shape{"execution_id": id, "outcome": outcome, "lane": "a", "kind": "k"}
-			for name, value := range more {
-				data[name] = value
-			}
+			maps.Copy(data, more)
 			want = append(want, ended{eventType, data})
 		}
 		const kind = `,"kind":"k"`
@@ -142,9 +141,7 @@ func TestLive_completions(t *testing.T) {
 
 func without(s shape, names ...string) shape {
 	rest := shape{}
-	for name, value := range s {
-		rest[name] = value
-	}
+	maps.Copy(rest, s)
 	for _, name := range names {
 		delete(rest, name)
 	}
@@ -166,9 +163,7 @@ func TestLive_leases(t *testing.T) {
 			if reason != "" {
 				data["reason"] = reason
 			}
-			for name, value := range more {
-				data[name] = value
-			}
+			maps.Copy(data, more)
 			want = append(want, change{"lease." + eventType, data})
 		}
 		acquired := func(c liveClaim, attempt int) {

@@ -270,8 +270,9 @@ func (w *writer) nextBackground() *operation {
 // runOne runs op inside a savepoint. Its error means that the transaction itself is broken; that of the operation is in
 // op.err.
 func (w *writer) runOne(op *operation) error {
-	if op.err = op.ctx.Err(); op.err != nil {
-		return nil // it has not begun, so nothing is broken
+	if op.ctx.Err() != nil { // it has not begun, so nothing is broken
+		op.err = op.ctx.Err()
+		return nil
 	}
 	if err := w.exec("SAVEPOINT op"); err != nil {
 		return err

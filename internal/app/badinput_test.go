@@ -1,0 +1,548 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowapi/flowapi/internal/apitest"
+	"github.com/flowapi/flowapi/internal/apptest"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+)
+
+// badCase is a request that is refused, and how.
+type badCase struct {
+	name    string
+	method  string
+	path    string // with its query
+	body    any    // as [apitest.Client.Do] takes it
+	headers []string
+	code    fault.Code
+	in      fault.In // of the part that one of errors points at; "" for none
+	pointer string
+}
+
+// badWorld is a server with something of everything, in a state that time does not change.
+type badWorld struct {
+	*apitest.Client
+	t      *testing.T
+	server *apptest.Server
+	spec   *openapi3.T
+	params map[string]string // of paths
+	mine   oapi.Claim        // of the execution in params
+	other  oapi.Claim
+	rows   map[string]int64
+}
+
+// TestBadInput: acceptance 9. Each request that is not as the contract says gets the right status, a stable code and a pointer,
+// in a problem document that tells nothing of the inside; and nothing is changed.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		w := newBadWorld(t, s)
+		seen := map[string]bool{}
+		cases := append(w.generated(), w.written()...)
+		if len(cases) < 60 {
+			t.Fatalf("%d cases", len(cases))
+		}
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { w.refuse(t, c) })
+			operation, _, _ := strings.Cut(c.name, ":")
+			seen[operation] = true
+		}
+		for _, op := range w.operations() {
+			if !seen[op.id] {
+				t.Errorf("no case is about %s", op.id)
+			}
+		}
+	})
+}
+
+func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
+	t.Helper()
+	spec, err := oapi.GetSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := flowsOn(t, s, "default")
+	e := x.workers("bad")
+	f := x.running(`"tags":{"a.b":"c"}`)
+	x.insert(f.ID, `"run_id":"r"`).Want(http.StatusCreated)
+	x.at("waiting")
+	e.create("")
+	e.create("")
+	mine, other := e.claim(`"lease_ttl_ms":86400000`), e.claim(`"lease_ttl_ms":86400000`)
+	e.create("")
+	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
+	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
+		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
+	}}
+}
+
+// insides are words that only somebody who knows the source has a use for.
+var insides = regexp.MustCompile(`(?i)sql|pgx|postgres|\bkin\b|kin-openapi|openapi3|\.go\b|\.go:|goroutine|panic|runtime|reflect|strconv|unmarshal|jsontext|github\.com|uuid\.UUID|\boapi\b|\*[a-z]+\.|map\[|interface ?\{|0x[0-9a-f]{6}|no such (table|column)|constraint`)
+
+// refuse sends one request and holds the answer to what is expected, and the tables to what they were.
+func (w *badWorld) refuse(t *testing.T, c badCase) {
+	t.Helper()
+	client := w.For(t)
+	answer := client.Do(c.method, c.path, c.body, c.headers...).Problem(c.code)
+	if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	if found := insides.FindString(string(answer.Body)); found != "" {
+		t.Errorf("the answer tells of the inside, %q: %s", found, answer.Body)
+	}
+	if path, _, _ := strings.Cut(c.path, "?"); answer.Str("instance") != unescaped(path) {
+		t.Errorf("instance is %q", answer.Str("instance"))
+	}
+	points := func(f fault.Field) bool { return f.In == c.in && f.Pointer == c.pointer && f.Detail != "" }
+	if c.in != "" && !slices.ContainsFunc(answer.Fields(), points) {
+		t.Errorf("nothing points at %s %q: %s", c.in, c.pointer, answer.Body)
+	}
+	if len(answer.Body) > 16<<10 {
+		t.Errorf("the answer has %d bytes", len(answer.Body))
+	}
+	rows := countRows(t, w.server)
+	if diff := cmp.Diff(w.rows, rows); diff != "" {
+		t.Errorf("something was changed (-before +after):\n%s", diff)
+		w.rows = rows
+	}
+}
+
+func unescaped(path string) string {
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return path
+	}
+	return strings.ToValidUTF8(plain, "\ufffd")
+}
+
+// badOperation is one operation of the contract, with a request that is as it should be.
+type badOperation struct {
+	id, method, path string
+	declared         *openapi3.Operation
+	parameters       openapi3.Parameters
+	query            url.Values
+	headers          []string
+	example          any                 // of a JSON body; nil for none
+	schema           *openapi3.SchemaRef // of a JSON body
+	limit            int64
+}
+
+// target is the operation's path and query, with some parameters changed.
+func (op *badOperation) target(change ...string) string {
+	q := maps.Clone(op.query)
+	for i := 0; i+1 < len(change); i += 2 {
+		q[change[i]] = append(q[change[i]], change[i+1])
+	}
+	if len(q) == 0 {
+		return op.path
+	}
+	return op.path + "?" + q.Encode()
+}
+
+// operations returns every operation of the contract, by id.
+func (w *badWorld) operations() []*badOperation {
+	var all []*badOperation
+	for path, item := range w.spec.Paths.Map() {
+		for method, declared := range item.Operations() {
+			op := &badOperation{id: declared.OperationID, method: method, path: w.fill(path), declared: declared, query: url.Values{}, limit: 64 << 10,
+				parameters: append(slices.Clone(item.Parameters), declared.Parameters...)}
+			if declared.Extensions["x-if-match"] != nil {
+				op.headers = append(op.headers, ifMatch(1))
+			}
+			if limit, ok := declared.Extensions["x-body-limit"].(float64); ok {
+				op.limit = int64(limit)
+			}
+			for _, p := range op.parameters {
+				if p.Value.Required && p.Value.In == openapi3.ParameterInQuery {
+					op.query.Set(p.Value.Name, "ci")
+				}
+			}
+			if declared.RequestBody != nil {
+				if media := declared.RequestBody.Value.Content.Get("application/json"); media != nil {
+					op.example, op.schema = media.Example, media.Schema
+				}
+			}
+			all = append(all, op)
+		}
+	}
+	slices.SortFunc(all, func(a, b *badOperation) int { return strings.Compare(a.id, b.id) })
+	return all
+}
+
+func (w *badWorld) fill(path string) string {
+	for name, value := range w.params {
+		path = strings.ReplaceAll(path, "{"+name+"}", value)
+	}
+	return path
+}
+
+// generated makes cases of what the contract says about each operation.
+func (w *badWorld) generated() []badCase {
+	var all []badCase
+	for _, op := range w.operations() {
+		cases := slices.Concat(w.ofOperation(op), w.ofParameters(op), w.ofBody(op))
+		for i := range cases {
+			cases[i].name = op.id + ": " + cases[i].name
+			if cases[i].method == "" {
+				cases[i].method = op.method
+			}
+			if cases[i].path == "" {
+				cases[i].path = op.target()
+			}
+			if cases[i].body == nil && op.schema != nil && op.declared.RequestBody.Value.Required {
+				cases[i].body = op.example
+			}
+			cases[i].headers = append(slices.Clone(op.headers), cases[i].headers...)
+		}
+		all = append(all, cases...)
+	}
+	return all
+}
+
+func (w *badWorld) ofOperation(op *badOperation) []badCase {
+	return []badCase{
+		{name: "unknown query parameter", path: op.target("bogus", "1"), code: fault.CodeValidationFailed, in: fault.InQuery, pointer: "bogus"},
+		{name: "query that is not well formed", path: op.path + "?a=%zz", code: fault.CodeInvalidParameter, in: fault.InQuery},
+		{name: "query with a NUL", path: op.path + "?namespace=a%00b", code: fault.CodeInvalidParameter, in: fault.InQuery, pointer: "namespace"},
+		{name: "query that is not UTF-8", path: op.path + "?namespace=a%ff", code: fault.CodeInvalidParameter, in: fault.InQuery, pointer: "namespace"},
+		{name: "namespace that is none", headers: []string{"Flowapi-Namespace: not/one"}, code: fault.CodeInvalidParameter, in: fault.InHeader, pointer: "Flowapi-Namespace"},
+		{name: "two namespaces", path: op.target("namespace", "a"), headers: []string{"Flowapi-Namespace: b"}, code: fault.CodeInvalidParameter, in: fault.InHeader, pointer: "Flowapi-Namespace"},
+		{name: "token of nobody", headers: []string{"Authorization: Bearer fa_nobody_has_this_token"}, code: fault.CodeUnauthenticated},
+		{name: "Authorization of another kind", headers: []string{"Authorization: Basic YTpi"}, code: fault.CodeUnauthenticated},
+		{name: "method that the path does not have", method: "TRACE", code: fault.CodeMethodNotAllowed},
+	}
+}
+
+// ofParameters breaks each parameter in each way that its schema knows.
+func (w *badWorld) ofParameters(op *badOperation) []badCase {
+	var all []badCase
+	for _, ref := range op.parameters {
+		p, s := ref.Value, ref.Value.Schema.Value
+		add := func(name, value string, code fault.Code) {
+			c := badCase{name: p.In + " " + p.Name + " " + name, code: code, in: fault.In(p.In), pointer: p.Name}
+			switch p.In {
+			case openapi3.ParameterInPath:
+				c.path = strings.Replace(op.target(), "/"+w.params[p.Name], "/"+url.PathEscape(value), 1)
+			case openapi3.ParameterInHeader:
+				c.headers = []string{p.Name + ": " + value}
+			default:
+				c.path = op.target(p.Name, value)
+				if op.query.Has(p.Name) {
+					changed := maps.Clone(op.query)
+					changed.Set(p.Name, value)
+					c.path = op.path + "?" + changed.Encode()
+				}
+			}
+			all = append(all, c)
+		}
+		value := s
+		if s.Type.Is(openapi3.TypeArray) {
+			value = s.Items.Value
+		} else if p.In == openapi3.ParameterInQuery && p.Name != "namespace" {
+			all = append(all, badCase{name: "query " + p.Name + " twice", path: op.target(p.Name, "1", p.Name, "2"), code: fault.CodeInvalidParameter, in: fault.InQuery, pointer: p.Name})
+		}
+		switch {
+		case value.Format == "uuid":
+			for _, bad := range []string{"x", "01985c3e", "{01985c3e-7a10-7c3e-9b52-3f1d8e6a4b01}", "01985c3e7a107c3e9b523f1d8e6a4b01", "01985c3e-7a10-7c3e-9b52-3f1d8e6a4bzz"} {
+				add("that is no UUID: "+bad, bad, fault.CodeInvalidParameter)
+			}
+		case value.Type.Is(openapi3.TypeInteger):
+			add("that is no number", "x", fault.CodeInvalidParameter)
+			add("that is not whole", "1.5", fault.CodeInvalidParameter)
+			if value.Min != nil {
+				add("below its minimum", strconv.FormatInt(int64(*value.Min)-1, 10), fault.CodeValidationFailed)
+			}
+			if value.Max != nil {
+				add("above its maximum", strconv.FormatInt(int64(*value.Max)+1, 10), fault.CodeValidationFailed)
+			}
+		case value.Type.Is(openapi3.TypeBoolean):
+			add("that is no boolean", "maybe", fault.CodeInvalidParameter)
+		case len(value.Enum) > 0:
+			add("of no such value", "bogus", fault.CodeValidationFailed)
+		case value.MaxLength != nil && value.Pattern == "":
+			add("too long", strings.Repeat("x", int(*value.MaxLength)+1), fault.CodeValidationFailed)
+		}
+		switch p.Name {
+		case "cursor":
+			for _, bad := range []string{"x", "AAAA", "!!!!", strings.Repeat("A", 34), strings.Repeat("B", 500)} {
+				add("that is none of ours: "+bad[:1], bad, fault.CodeInvalidCursor)
+			}
+		case "topic", "type", "tag":
+			add("of another form", "NO WAY", fault.CodeInvalidParameter)
+			add("that is empty", "", fault.CodeInvalidParameter)
+		case "If-Match":
+			add("that is no ETag", `"x"`, fault.CodeInvalidParameter)
+			add("of two ETags", `"1", "2"`, fault.CodeInvalidParameter)
+		case "Last-Event-ID":
+			add("that is no id", "x", fault.CodeInvalidCursor)
+			add("that is negative", "-1", fault.CodeInvalidCursor)
+		case "Idempotency-Key":
+			add("too long", strings.Repeat("k", 256), fault.CodeValidationFailed)
+			add("that is not ASCII", "ké", fault.CodeInvalidParameter)
+		}
+	}
+	return all
+}
+
+// ofBody breaks the body in each way that bytes can be broken, and each member in each way that its schema knows.
+func (w *badWorld) ofBody(op *badOperation) []badCase {
+	if op.declared.RequestBody == nil {
+		return nil
+	}
+	all := []badCase{
+		{name: "body too large", body: strings.Repeat(" ", int(op.limit)+1), code: fault.CodePayloadTooLarge},
+		{name: "body that is compressed", body: "x", headers: []string{"Content-Encoding: gzip"}, code: fault.CodeUnsupportedMediaType},
+		{name: "body of another type", body: "<a/>", headers: []string{"Content-Type: text/xml"}, code: fault.CodeUnsupportedMediaType},
+		{name: "body of a type that is none", body: "<a/>", headers: []string{"Content-Type: nonsense"}, code: fault.CodeUnsupportedMediaType},
+	}
+	if op.schema == nil {
+		return all
+	}
+	for name, body := range map[string]string{
+		"body that ends early": `{"a":`, "body that is no JSON": `{a:1}`, "two JSON values": `{} {}`, "a value and a rest": `{}x`, "a name twice": `{"bogus":1,"bogus":2}`,
+		"a name twice inside": `{"bogus":{"a":1,"a":2}}`, "body that is not UTF-8": "{\"bogus\":\"\xff\"}", "half a surrogate": `{"bogus":"\ud800"}`, "a number of another form": `{"bogus":01}`,
+		"not a number": `{"bogus":NaN}`, "a comma too many": `{"bogus":1,}`, "a comment": `{/**/}`, "a byte order mark": "\ufeff{}", "a control character": "{\"bogus\":\"\n\"}",
+		"101 levels": `{"bogus":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "10,000 levels": strings.Repeat("[", 10000),
+	} {
+		all = append(all, badCase{name: name, body: body, code: fault.CodeMalformedJSON})
+	}
+	if op.declared.RequestBody.Value.Required {
+		all = append(all, badCase{name: "no body", body: " ", code: fault.CodeMalformedJSON})
+	}
+	all = append(all,
+		badCase{name: "a NUL in a string", body: `{"bogus":["\u0000"]}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/bogus/0"},
+		badCase{name: "a NUL in a name", body: `{"bo\u0000gus":1}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/bo\x00gus"},
+	)
+	for _, other := range []string{`[]`, `"text"`, `7`, `true`, `null`} {
+		all = append(all, badCase{name: "body that is " + other, body: other, code: fault.CodeValidationFailed, in: fault.InBody})
+	}
+	for _, m := range mutations(op.schema.Value, nil, 0) {
+		body, ok := replaced(op.example, m.path, m.value)
+		if !ok {
+			continue
+		}
+		all = append(all, badCase{name: strings.Join(m.path, "/") + " " + m.name, body: body, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/" + strings.Join(m.path, "/")})
+	}
+	return all
+}
+
+// mutation puts a value where it may not stand.
+type mutation struct {
+	path  []string
+	name  string
+	value any
+}
+
+// absent stands for a member that is taken away.
+type absent struct{}
+
+// mutations returns what a schema forbids, member by member.
+func mutations(s *openapi3.Schema, at []string, depth int) []mutation {
+	var all []mutation
+	add := func(path []string, name string, value any) {
+		all = append(all, mutation{slices.Clone(path), name, value})
+	}
+	if s.AdditionalProperties.Has != nil && !*s.AdditionalProperties.Has {
+		add(append(at, "bogus"), "that is not known", 1)
+	}
+	for _, name := range s.Required {
+		add(append(at, name), "that is missing", absent{})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		member, path := s.Properties[name].Value, append(slices.Clone(at), name)
+		for what, value := range forbidden(member) {
+			add(path, what, value)
+		}
+		if depth < 4 && member.Type.Is(openapi3.TypeObject) {
+			all = append(all, mutations(member, path, depth+1)...)
+		}
+		if depth < 4 && member.Type.Is(openapi3.TypeArray) {
+			item := append(slices.Clone(path), "0")
+			for what, value := range forbidden(member.Items.Value) {
+				add(item, what, value)
+			}
+			all = append(all, mutations(member.Items.Value, item, depth+1)...)
+		}
+	}
+	return all
+}
+
+// forbidden returns values that a schema does not allow, by what is wrong with them.
+func forbidden(s *openapi3.Schema) map[string]any {
+	bad := map[string]any{}
+	if len(s.Type.Slice()) > 0 && !s.Nullable {
+		bad["that is null"] = nil
+	}
+	switch {
+	case s.Type.Is(openapi3.TypeString):
+		bad["that is no string"] = 7
+		switch {
+		case s.Format == "uuid":
+			bad["that is no UUID"] = "x"
+			bad["that is a UUID in another spelling"] = "{01985c3e-7a10-7c3e-9b52-3f1d8e6a4b01}"
+		case s.Format == "date-time":
+			bad["that is no time"] = "tomorrow"
+			bad["that is a time without its zone"] = "2026-11-22T09:30:00"
+		case len(s.Enum) > 0:
+			bad["of no such value"] = "bogus"
+		}
+		if s.MaxLength != nil && s.Format == "" {
+			bad["that is too long"] = strings.Repeat("x", int(*s.MaxLength)+1)
+		}
+		if s.MinLength > 0 {
+			bad["that is empty"] = ""
+		}
+	case s.Type.Is(openapi3.TypeInteger), s.Type.Is(openapi3.TypeNumber):
+		bad["that is no number"] = "x"
+		if s.Type.Is(openapi3.TypeInteger) {
+			bad["that is not whole"] = 1.5
+			bad["beyond all integers"] = json.RawMessage("1e30")
+		}
+		if s.Min != nil {
+			bad["below its minimum"] = *s.Min - 1
+		}
+		if s.Max != nil {
+			bad["above its maximum"] = *s.Max + 1
+		}
+		if s.Format == "int32" {
+			bad["beyond 32 bits"] = int64(1) << 31
+		}
+	case s.Type.Is(openapi3.TypeBoolean):
+		bad["that is no boolean"] = "yes"
+	case s.Type.Is(openapi3.TypeArray):
+		bad["that is no list"] = map[string]any{}
+		if s.MaxItems != nil {
+			bad["with too many items"] = slices.Repeat([]any{"x"}, int(*s.MaxItems)+1)
+		}
+		if s.MinItems > 0 {
+			bad["without items"] = []any{}
+		}
+	case s.Type.Is(openapi3.TypeObject):
+		bad["that is no object"] = []any{}
+		if s.MaxProps != nil {
+			many := map[string]any{}
+			for i := range int(*s.MaxProps) + 1 {
+				many[fmt.Sprint("a.k", i)] = "x"
+			}
+			bad["with too many members"] = many
+		}
+	}
+	return bad
+}
+
+// replaced returns a copy of a document with another value at a path. It makes the objects and lists on the way there, unless
+// the path is to be taken away.
+func replaced(document any, path []string, value any) (any, bool) {
+	if len(path) == 0 {
+		return value, true
+	}
+	if i, err := strconv.Atoi(path[0]); err == nil {
+		list, _ := document.([]any)
+		list = slices.Clone(list)
+		if len(list) <= i {
+			list = append(list, nil)
+		}
+		inner, ok := replaced(list[i], path[1:], value)
+		list[i] = inner
+		return list, ok
+	}
+	object, _ := document.(map[string]any)
+	object = maps.Clone(object)
+	if object == nil {
+		object = map[string]any{}
+	}
+	if _, gone := value.(absent); gone && len(path) == 1 {
+		delete(object, path[0])
+		return object, true
+	}
+	inner, ok := replaced(object[path[0]], path[1:], value)
+	object[path[0]] = inner
+	return object, ok
+}
+
+// written are the cases that no schema knows.
+func (w *badWorld) written() []badCase {
+	flow, execution := "/v1/flows/"+w.params["flow_id"], "/v1/executions/"+w.params["execution_id"]
+	all := []badCase{
+		{name: "none: a path that nobody has", method: "GET", path: "/v1/nothing", code: fault.CodeNotFound},
+		{name: "none: a path with a slash too many", method: "GET", path: "/v1/flows/", code: fault.CodeNotFound},
+		{name: "none: a method that nobody knows", method: "BREW", path: "/v1/flows", code: fault.CodeMethodNotAllowed},
+		{name: "none: a method that nobody knows, nowhere", method: "BREW", path: "/v1/nothing", code: fault.CodeNotFound},
+		{name: "createFlow: from a page of another origin", method: "POST", path: "/v1/flows", body: `{"goal":"x"}`, headers: []string{"Sec-Fetch-Site: cross-site"}, code: fault.CodeCrossOrigin},
+		{name: "getFlowStep: a run id that is not UTF-8", method: "GET", path: flow + "/steps/%ff", code: fault.CodeInvalidParameter, in: fault.InPath, pointer: "run_id"},
+		{name: "getFlowStep: a run id with a NUL", method: "GET", path: flow + "/steps/a%00b", code: fault.CodeInvalidParameter, in: fault.InPath, pointer: "run_id"},
+		{name: "waitFlow: a timer in the past", method: "POST", path: flow + "/wait", body: `{"condition":{"kind":"timer","at":"2001-01-01T00:00:00Z"}}`, code: fault.CodeTimerOutOfRange, in: fault.InBody, pointer: "/condition/at"},
+		{name: "waitFlow: a condition of no kind", method: "POST", path: flow + "/wait", body: `{"condition":{"kind":"any","of":[{"kind":"x"}]}}`, code: fault.CodeBadWaitCondition, in: fault.InBody, pointer: "/condition/of/0/kind"},
+		{name: "createFlow: a tag's key", method: "POST", path: "/v1/flows", body: `{"goal":"x","tags":{"Team":"x"}}`, code: fault.CodeInvalidTagKey, in: fault.InBody, pointer: "/tags/Team"},
+		{name: "createFlow: a tag's key of half a megabyte", method: "POST", path: "/v1/flows", body: `{"goal":"x","tags":{"` + strings.Repeat("X", 1<<19) + `":"x"}}`, code: fault.CodeInvalidTagKey},
+		{name: "createFlow: an unknown member of half a megabyte", method: "POST", path: "/v1/flows", body: `{"goal":"x","` + strings.Repeat("x", 1<<19) + `":"x"}`, code: fault.CodeValidationFailed},
+		{name: "createFlow: a name twice of half a megabyte", method: "POST", path: "/v1/flows", body: fmt.Sprintf(`{"%[1]s":1,"%[1]s":1}`, strings.Repeat("x", 1<<18)), code: fault.CodeMalformedJSON},
+		{name: "createFlow: ten thousand unknown members", method: "POST", path: "/v1/flows", body: manyMembers(10000), code: fault.CodeValidationFailed},
+		{name: "createFlow: a budget that is not there", method: "POST", path: "/v1/flows", body: `{"goal":"x","budget_ids":["` + w.params["flow_id"] + `"]}`, code: fault.CodeNotFound},
+		{name: "setFlowTag: a key that is none", method: "PUT", path: flow + "/tags/Team", body: `{"value":"x"}`, code: fault.CodeInvalidTagKey, in: fault.InPath, pointer: "key"},
+		{name: "replaceFlow: without a revision, and not JSON", method: "PUT", path: flow, body: `{`, code: fault.CodePreconditionRequired},
+		{name: "patchFlow: a merge patch that is not UTF-8", method: "PATCH", path: flow, body: "{\"state\":\"\xc3\x28\"}", headers: []string{"Content-Type: application/merge-patch+json"}, code: fault.CodeMalformedJSON, in: fault.InBody, pointer: "/state"},
+		{name: "patchFlow: a state of 101 levels", method: "PATCH", path: flow, body: `{"state":` + strings.Repeat(`{"a":`, 100) + `1` + strings.Repeat(`}`, 100) + `}`, code: fault.CodeMalformedJSON, in: fault.InBody},
+		{name: "patchFlow: a state with a name twice", method: "PATCH", path: flow, body: `{"state":{"a":{"b":1,"b":2}}}`, code: fault.CodeMalformedJSON, in: fault.InBody, pointer: "/state/a/b"},
+		{name: "createExecution: capabilities with a comma", method: "POST", path: "/v1/executions", body: `{"lane":"ci","required_capabilities":["a,b"]}`, code: fault.CodeInvalidCapabilities},
+		{name: "createExecution: a delay twice", method: "POST", path: "/v1/executions", body: `{"lane":"ci","delay_ms":1,"delay_until":"2099-01-01T00:00:00Z"}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/delay_ms"},
+		{name: "createExecution: a key without a flow", method: "POST", path: "/v1/executions", body: `{"lane":"ci","key":"a"}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/key"},
+		{name: "createExecutions: one bad item of many", method: "POST", path: "/v1/executions/batch", body: `{"executions":[{"lane":"ci"},{"lane":""}]}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/executions/1/lane"},
+		{name: "claimExecutions: no lane", method: "POST", path: "/v1/claims", body: `{"worker_id":"w"}`, code: fault.CodeValidationFailed, in: fault.InBody},
+		{name: "claimExecutions: lane and lanes", method: "POST", path: "/v1/claims", body: `{"worker_id":"w","lane":"a","lanes":["b"]}`, code: fault.CodeValidationFailed, in: fault.InBody},
+		{name: "claimExecutions: a worker with a space", method: "POST", path: "/v1/claims", body: `{"worker_id":"a b","lane":"a"}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/worker_id"},
+		{name: "createToken: an expiry in the past", method: "POST", path: "/v1/admin/tokens", body: `{"name":"x","role":"viewer","expires_at":"2001-01-01T00:00:00Z"}`, code: fault.CodeTimerOutOfRange, in: fault.InBody, pointer: "/expires_at"},
+		{name: "createToken: a namespace that is none", method: "POST", path: "/v1/admin/tokens", body: `{"name":"x","role":"viewer","namespace":"**"}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/namespace"},
+		{name: "completeExecution: bytes without a handle", method: "POST", path: execution + "/complete", body: "x", headers: []string{"Content-Type: application/octet-stream"}, code: fault.CodeValidationFailed},
+		{name: "completeExecution: bytes with a handle that is none", method: "POST", path: execution + "/complete", body: "x", headers: []string{"Content-Type: application/octet-stream", "Flowapi-Handle: x"}, code: fault.CodeInvalidHandle},
+	}
+	for _, verb := range []string{"renew", "progress", "complete", "fail", "release"} {
+		id := map[string]string{"renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution"}[verb]
+		reason := map[bool]string{true: `,"reason":"x"`}[verb == "fail"]
+		fence, _ := json.Marshal(w.mine.Fence)
+		for name, tt := range map[string]struct {
+			members string
+			code    fault.Code
+		}{
+			"no handle":                     {`"x":1`, fault.CodeValidationFailed},
+			"neither handle nor fence":      {"", fault.CodeValidationFailed},
+			"handle and fence":              {`"handle":"` + w.mine.Handle + `","fence":` + string(fence), fault.CodeValidationFailed},
+			"a handle that is none":         {`"handle":"x"`, fault.CodeInvalidHandle},
+			"a handle of another execution": {`"handle":"` + w.other.Handle + `"`, fault.CodeInvalidHandle},
+			"a handle that was cut":         {`"handle":"` + w.mine.Handle[:len(w.mine.Handle)-4] + `"`, fault.CodeInvalidHandle},
+			"a handle with a rest":          {`"handle":"` + w.mine.Handle + `AAAA"`, fault.CodeInvalidHandle},
+		} {
+			all = append(all, badCase{name: id + ": " + name, method: "POST", path: execution + "/" + verb, body: "{" + strings.TrimPrefix(tt.members+reason, ",") + "}", code: tt.code, in: fault.InBody,
+				pointer: map[bool]string{true: "/x"}[name == "no handle"]})
+			if name != "no handle" {
+				all[len(all)-1].in = "" // which of the two it points at is left open
+			}
+		}
+	}
+	return all
+}
+
+func manyMembers(n int) string {
+	var b bytes.Buffer
+	b.WriteString(`{"goal":"x"`)
+	for i := range n {
+		fmt.Fprintf(&b, `,"m%d":1`, i)
+	}
+	b.WriteString("}")
+	return b.String()
+}
