@@ -272,7 +272,7 @@ func (w *writer) nextBackground() *operation {
 func (w *writer) runOne(op *operation) error {
 	if op.ctx.Err() != nil { // it has not begun, so nothing is broken
 		op.err = op.ctx.Err()
-		return nil
+		return nil //nolint:nilerr // it is the operation's error, and the transaction is whole
 	}
 	if err := w.exec("SAVEPOINT op"); err != nil {
 		return err
