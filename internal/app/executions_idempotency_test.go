@@ -15,46 +15,48 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// post is a request that can be sent again.
-type post struct {
+// executionPost is a request that can be sent again.
+type executionPost struct {
 	path, body string
 	headers    []string
 	id         uuid.UUID // of the execution that it is about, if there is one already
 }
 
-func (x *executionTest) send(p post, headers ...string) *apitest.Response {
+func (x *executionTest) send(p executionPost, headers ...string) *apitest.Response {
 	x.t.Helper()
 	return x.Post(p.path, p.body, append(p.headers, headers...)...)
 }
 
 // posts are the requests that executions take, each made ready to be sent.
-func (x *executionTest) posts() map[string]func() post {
+func (x *executionTest) posts() map[string]func() executionPost {
 	octets := "Content-Type: application/octet-stream"
-	held := func(op, members string) func() post {
-		return func() post {
+	held := func(op, members string) func() executionPost {
+		return func() executionPost {
 			x.t.Helper()
 			x.create(retryPolicy(1))
 			c := x.claim(lasting)
-			return post{path: "/v1/executions/" + c.Execution.ID.String() + "/" + op, body: executionJSON(members, `"handle":"`+c.Handle+`"`), id: c.Execution.ID}
+			return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/" + op, body: executionJSON(members, `"handle":"`+c.Handle+`"`), id: c.Execution.ID}
 		}
 	}
-	return map[string]func() post{
-		"create": func() post { return post{path: "/v1/executions", body: x.sent(`"payload":[1, 2]`)} },
-		"create with octets": func() post {
-			return post{path: "/v1/executions/octets?lane=" + x.lane, body: "\x00\xff", headers: []string{octets}}
+	return map[string]func() executionPost{
+		"create": func() executionPost { return executionPost{path: "/v1/executions", body: x.sent(`"payload":[1, 2]`)} },
+		"create with octets": func() executionPost {
+			return executionPost{path: "/v1/executions/octets?lane=" + x.lane, body: "\x00\xff", headers: []string{octets}}
 		},
-		"create what there is": func() post {
-			return post{path: "/v1/executions", body: x.sent(`"id":"` + x.create("").ID.String() + `"`)}
+		"create what there is": func() executionPost {
+			return executionPost{path: "/v1/executions", body: x.sent(`"id":"` + x.create("").ID.String() + `"`)}
 		},
-		"create many, one wrong": func() post {
-			return post{path: "/v1/executions/batch", body: `{"executions":[` + x.sent("") + `,` + x.sent(`"tags":{"BAD":""}`) + `]}`}
+		"create many, one wrong": func() executionPost {
+			return executionPost{path: "/v1/executions/batch", body: `{"executions":[` + x.sent("") + `,` + x.sent(`"tags":{"BAD":""}`) + `]}`}
 		},
-		"claim": func() post { return post{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID} },
-		"claim as text": func() post {
-			return post{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID, headers: []string{"Accept: text/plain"}}
+		"claim": func() executionPost {
+			return executionPost{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID}
 		},
-		"claim and wait": func() post {
-			return post{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID, headers: []string{"Prefer: wait=20"}}
+		"claim as text": func() executionPost {
+			return executionPost{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID, headers: []string{"Accept: text/plain"}}
+		},
+		"claim and wait": func() executionPost {
+			return executionPost{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID, headers: []string{"Prefer: wait=20"}}
 		},
 		"renew":               held("renew", `"lease_ttl_ms":3600000`),
 		"progress":            held("progress", `"pct":5`),
@@ -62,23 +64,23 @@ func (x *executionTest) posts() map[string]func() post {
 		"fail, to be retried": held("fail", `"reason":"boom"`),
 		"fail for good":       held("fail", `"reason":"boom","category":"permanent"`),
 		"release":             held("release", ""),
-		"complete with octets": func() post {
+		"complete with octets": func() executionPost {
 			x.t.Helper()
 			x.create("")
 			c := x.claim(lasting)
-			return post{path: "/v1/executions/" + c.Execution.ID.String() + "/complete", body: "\x00\xff", headers: []string{octets, "Flowapi-Handle: " + c.Handle}, id: c.Execution.ID}
+			return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/complete", body: "\x00\xff", headers: []string{octets, "Flowapi-Handle: " + c.Handle}, id: c.Execution.ID}
 		},
-		"complete many": func() post {
+		"complete many": func() executionPost {
 			x.t.Helper()
 			x.create("")
 			c := x.claim(lasting)
-			return post{path: "/v1/completions", body: `{"items":[` + ending(c, "") + `,` + ending(c, `"fail":{"reason":"late"}`) + `]}`, id: c.Execution.ID}
+			return executionPost{path: "/v1/completions", body: `{"items":[` + completionItem(c, "") + `,` + completionItem(c, `"fail":{"reason":"late"}`) + `]}`, id: c.Execution.ID}
 		},
 	}
 }
 
 // ids is what a snapshot of p's execution is taken with.
-func (p post) ids() []uuid.UUID {
+func (p executionPost) ids() []uuid.UUID {
 	if p.id == uuid.Nil {
 		return nil
 	}
@@ -103,7 +105,7 @@ func TestExecutions_Idempotency(t *testing.T) {
 					again := x.unchanged(first.Status, func() *apitest.Response { return x.send(p, key) }, p.ids()...)
 					same := func(header string) bool { return first.Header.Get(header) == again.Header.Get(header) }
 					if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" || !same("ETag") || !same("Location") ||
-						kindOf(first) != kindOf(again) {
+						mediaTypeOf(first) != mediaTypeOf(again) {
 						x.t.Errorf("%s: first %v %s\nthen %v %s", name, first.Header, first.Body, again.Header, again.Body)
 					}
 				}
@@ -113,7 +115,7 @@ func TestExecutions_Idempotency(t *testing.T) {
 				if strings.Contains(p.path, "?") {
 					elsewhere.path = p.path + "&namespace=default"
 				}
-				for _, p := range []post{other, elsewhere} {
+				for _, p := range []executionPost{other, elsewhere} {
 					x.refused(fault.CodeIdempotencyMismatch, func() *apitest.Response { return x.send(p, key) }, asked.ids()...)
 				}
 			}
@@ -240,7 +242,7 @@ func TestExecutions_Idempotency(t *testing.T) {
 				key := "Idempotency-Key: " + kind + " " + x.lane
 				first := x.ask(lasting, key, "Accept: "+kind).Want(http.StatusOK)
 				again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.ask(lasting, key, "Accept: "+kind) })
-				if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" || kindOf(first) != kindOf(again) || kindOf(first) != kind || len(first.Body) < 64<<10 {
+				if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" || mediaTypeOf(first) != mediaTypeOf(again) || mediaTypeOf(first) != kind || len(first.Body) < 64<<10 {
 					x.t.Errorf("%v, %d and %d bytes", again.Header, len(first.Body), len(again.Body))
 				}
 				e := answerAs[oapi.ExecutionList](x.Get("/v1/executions?public_state=active&lane=" + x.lane)).Items[0]
@@ -309,7 +311,7 @@ func TestExecutions_Idempotency(t *testing.T) {
 			x.create("")
 			held := x.claims(`"max":2,` + lasting)
 			key := "Idempotency-Key: completions " + x.lane
-			body := `{"items":[` + ending(held[0], `"result":1`) + `,` + ending(held[0], `"fail":{"reason":"late"}`) + `,` + ending(held[1], `"fail":{"reason":"boom"}`) + `,` + ending(held[0], ``) + `]}`
+			body := `{"items":[` + completionItem(held[0], `"result":1`) + `,` + completionItem(held[0], `"fail":{"reason":"late"}`) + `,` + completionItem(held[1], `"fail":{"reason":"boom"}`) + `,` + completionItem(held[0], ``) + `]}`
 			first := x.Post("/v1/completions", body, key).Want(http.StatusOK)
 			again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.Post("/v1/completions", body, key) }, held[0].Execution.ID, held[1].Execution.ID)
 			if diff := cmp.Diff(withoutRequestID(first), withoutRequestID(again)); diff != "" || again.Header.Get("Idempotent-Replay") != "true" {
@@ -319,8 +321,8 @@ func TestExecutions_Idempotency(t *testing.T) {
 	})
 }
 
-// kindOf returns the media type of an answer without its parameters.
-func kindOf(answer *apitest.Response) string {
+// mediaTypeOf returns the media type of an answer without its parameters.
+func mediaTypeOf(answer *apitest.Response) string {
 	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
 	return kind
 }
@@ -328,7 +330,7 @@ func kindOf(answer *apitest.Response) string {
 // handleIn returns the handle of a claim's answer, of whatever type.
 func handleIn(t *testing.T, answer *apitest.Response) string {
 	t.Helper()
-	if kindOf(answer) == "application/json" {
+	if mediaTypeOf(answer) == "application/json" {
 		return answer.Str("claims.0.handle")
 	}
 	_, rest, _ := strings.Cut(string(answer.Body), "HANDLE='")

@@ -156,7 +156,7 @@ func TestExecutions_Namespaces(t *testing.T) {
 				{viewer, func(y *executionTest) *apitest.Response { return y.ask("") }, "worker"},
 				{viewer, func(y *executionTest) *apitest.Response { return y.report(c, "complete", "") }, "worker"},
 				{viewer, func(y *executionTest) *apitest.Response {
-					return y.Post("/v1/completions", `{"items":[`+ending(c, "")+`]}`)
+					return y.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`)
 				}, "worker"},
 			} {
 				before := operator.Get(path).Want(http.StatusOK)

@@ -172,7 +172,7 @@ func TestExecutions_Concurrent_Property(t *testing.T) {
 			ended := 0
 			for _, answer := range atOnce(8, func(i int) *apitest.Response {
 				if i%2 == 0 {
-					return x.Post("/v1/completions", `{"items":[`+ending(c, "")+`]}`)
+					return x.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`)
 				}
 				return x.report(c, "complete", "")
 			}) {
@@ -257,7 +257,7 @@ func (x *executionTest) workSomehow(worker, round int) {
 			x.report(c, "complete", "").Want(http.StatusOK)
 			x.report(c, "complete", "")
 		default:
-			x.Post("/v1/completions", `{"items":[`+ending(c, `"result":1`)+`]}`).Want(http.StatusOK)
+			x.Post("/v1/completions", `{"items":[`+completionItem(c, `"result":1`)+`]}`).Want(http.StatusOK)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (x *executionTest) consistent(id uuid.UUID) {
 			LeaseEpoch int64 `json:"lease_epoch"`
 		}
 		if event.Topic == "lease" {
-			data = parsed[struct {
+			data = fromDocument[struct {
 				LeaseEpoch int64 `json:"lease_epoch"`
 			}](x.t, string(event.Data))
 		}

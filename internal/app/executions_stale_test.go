@@ -13,8 +13,8 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// ending returns an item of a batch of completions.
-func ending(c oapi.Claim, members string) string {
+// completionItem returns an item of a batch of completions.
+func completionItem(c oapi.Claim, members string) string {
 	return executionJSON(members, `"execution_id":"`+c.Execution.ID.String()+`"`, `"handle":"`+c.Handle+`"`)
 }
 
@@ -39,7 +39,7 @@ func (x *executionTest) everyCall(c oapi.Claim, check func(name string, call fun
 	})
 	for name, members := range map[string]string{"complete in a batch": `"result":1`, "fail in a batch": `"fail":{"reason":"boom","category":"transient"}`} {
 		check(name, func() (fault.Code, *apitest.Response) {
-			answer := x.Post("/v1/completions", `{"items":[`+ending(c, members)+`]}`).Want(http.StatusOK)
+			answer := x.Post("/v1/completions", `{"items":[`+completionItem(c, members)+`]}`).Want(http.StatusOK)
 			if item := answerAs[oapi.CompletedExecutions](answer).Items[0]; item.Problem != nil {
 				return fault.Code(item.Problem.Code), answer
 			}
@@ -129,7 +129,7 @@ func TestExecutions_Stale(t *testing.T) {
 					x.t.Errorf("(-want +got):\n%s", diff)
 				}
 			}
-			batch := x.Post("/v1/completions", `{"items":[`+ending(c, "")+`]}`).Want(http.StatusOK)
+			batch := x.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`).Want(http.StatusOK)
 			if batch.Get("items.0.replayed") != true || batch.Str("items.0.execution.public_state") != "completed" {
 				x.t.Errorf("%s", batch.Body)
 			}
@@ -154,7 +154,7 @@ func TestExecutions_Stale(t *testing.T) {
 					x.t.Errorf("%s: %s", members, answer.Body)
 				}
 			}
-			batch := x.Post("/v1/completions", `{"items":[`+ending(c, `"fail":{"reason":"x"}`)+`]}`).Want(http.StatusOK)
+			batch := x.Post("/v1/completions", `{"items":[`+completionItem(c, `"fail":{"reason":"x"}`)+`]}`).Want(http.StatusOK)
 			if batch.Get("items.0.replayed") != true {
 				x.t.Errorf("%s", batch.Body)
 			}

@@ -19,22 +19,22 @@ import (
 // promptly is less than the time after which a waiting claim looks again by itself: who is answered in it was woken.
 const promptly = 4 * time.Second
 
-// waiter is a claim that waits.
-type waiter struct {
+// waitingClaim is a claim that waits.
+type waitingClaim struct {
 	t      *testing.T
 	answer chan *apitest.Response
 }
 
 // wait starts a claim with Prefer: wait=20 of the given members.
-func (x *executionTest) wait(members string) *waiter {
+func (x *executionTest) wait(members string) *waitingClaim {
 	x.t.Helper()
 	return x.waiting(func() *apitest.Response { return x.ask(members, "Prefer: wait=20") })
 }
 
 // waiting makes a call beside the test, which does not end before it.
-func (x *executionTest) waiting(call func() *apitest.Response) *waiter {
+func (x *executionTest) waiting(call func() *apitest.Response) *waitingClaim {
 	x.t.Helper()
-	w := &waiter{x.t, make(chan *apitest.Response, 1)}
+	w := &waitingClaim{x.t, make(chan *apitest.Response, 1)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -54,7 +54,7 @@ func (x *executionTest) settled() {
 }
 
 // got returns what w got promptly.
-func (w *waiter) got() oapi.Claim {
+func (w *waitingClaim) got() oapi.Claim {
 	w.t.Helper()
 	answer := w.answered()
 	if applied := answer.Want(http.StatusOK).Header.Get("Preference-Applied"); applied != "wait=20" {
@@ -67,7 +67,7 @@ func (w *waiter) got() oapi.Claim {
 	return claims[0]
 }
 
-func (w *waiter) answered() *apitest.Response {
+func (w *waitingClaim) answered() *apitest.Response {
 	w.t.Helper()
 	timer := time.NewTimer(promptly)
 	defer timer.Stop()
@@ -129,7 +129,7 @@ func TestExecutions_Wait(t *testing.T) {
 		}},
 		{"as many as there is work, each once", func(x *executionTest) {
 			const n = 8
-			var waiters []*waiter
+			var waiters []*waitingClaim
 			for range n {
 				waiters = append(waiters, x.wait(lasting))
 			}
@@ -146,7 +146,7 @@ func TestExecutions_Wait(t *testing.T) {
 			}
 		}},
 		{"one batch wakes as many as it has work for", func(x *executionTest) {
-			var waiters []*waiter
+			var waiters []*waitingClaim
 			for range 4 {
 				waiters = append(waiters, x.wait(lasting))
 			}
@@ -241,7 +241,7 @@ func TestExecutions_Wait(t *testing.T) {
 				x.t.Errorf("%q", got)
 			}
 			x.create("")
-			if kind := kindOf(x.ask("", "Accept: text/plain;q=0.1, application/json").Want(http.StatusOK)); kind != "application/json" {
+			if kind := mediaTypeOf(x.ask("", "Accept: text/plain;q=0.1, application/json").Want(http.StatusOK)); kind != "application/json" {
 				x.t.Errorf("%s", kind)
 			}
 		}},
@@ -273,7 +273,7 @@ func TestExecutions_Wait_Shutdown(t *testing.T) {
 	t.Parallel()
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
 		x := executionsOn(t, s, "ci")
-		var waiters []*waiter
+		var waiters []*waitingClaim
 		for i := range 3 {
 			waiters = append(waiters, x.wait(fmt.Sprintf(`"capabilities":["c%d"]`, i)))
 		}

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (m *flowModel) step() {
 	if err == nil {
 		next, err = do()
 	}
-	answer := m.x.Do(method, flowPath(m.f.ID)+path+query, body)
+	answer := m.x.Do(method, flowPath(m.f.ID)+path+query, m.text(body))
 	if err != nil {
 		m.refused(answer, err)
 		return
@@ -100,6 +101,20 @@ func (m *flowModel) step() {
 		answer = m.x.Get(flowPath(m.f.ID))
 	}
 	m.agree(next, flowAs[oapi.Flow](answer))
+}
+
+// text returns a body with its documents as they are spelled; nil stays nil.
+func (m *flowModel) text(body any) any {
+	if body == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(body); err != nil {
+		m.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // expectation draws what a request says of the revision.

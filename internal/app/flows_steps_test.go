@@ -294,7 +294,7 @@ func TestFlows_Mirror(t *testing.T) {
 			w.report(c, "progress", `"pct":40`).Want(http.StatusOK)
 			w.report(c, "release", "").Want(http.StatusOK)
 			x.mirrors(f.ID, "running", "null")
-			c = w.claim(`"lease_ttl_ms":1000`)
+			w.claim(`"lease_ttl_ms":1000`)
 			x.advance(time.Minute) // the lease runs out
 			x.mirrors(f.ID, "running", "null")
 			c = w.claim("")

@@ -24,12 +24,17 @@ func liveReplicas(t *testing.T) (a, b live) {
 	a, b = live{apptest.Start(t, url)}, live{apptest.Start(t, url)}
 	// Both hear each other before the test begins: a connection that listens is made in the background.
 	for _, pair := range [][2]live{{a, b}, {b, a}} {
-		stream := pair[1].in("hello").Stream("/v1/events/stream")
-		for heard := false; !heard; {
+		stream, heard := pair[1].in("hello").Stream("/v1/events/stream"), false
+		for range 3 {
 			began := time.Now()
 			pair[0].in("hello").create("hello")
-			_, heard = stream.Try(10 * time.Second)
-			heard = heard && time.Since(began) < livePrompt/2
+			if _, ok := stream.Try(10 * time.Second); ok && time.Since(began) < livePrompt/2 {
+				heard = true
+				break
+			}
+		}
+		if !heard {
+			t.Fatal("one server does not hear the other")
 		}
 	}
 	return a, b

@@ -17,17 +17,6 @@ import (
 // shape is the data of an event of a typed subscription.
 type shape map[string]any
 
-// pick returns some members of a shape.
-func (s shape) pick(names ...string) shape {
-	picked := shape{}
-	for _, name := range names {
-		if value, ok := s[name]; ok {
-			picked[name] = value
-		}
-	}
-	return picked
-}
-
 // nextShape reads the next event, and checks what all events of the subscriptions have.
 func nextShape(t *testing.T, stream *apitest.Stream) (eventType string, data shape) {
 	t.Helper()
