@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -276,10 +277,21 @@ func withQuery(path, query string) string {
 	return path + "?" + query
 }
 
+// limited is a test that does not wait for an answer for ever: that of a stream which should have been refused has no end.
+type limited struct {
+	testing.TB
+	ctx context.Context
+}
+
+// Context implements testing.TB.
+func (l limited) Context() context.Context { return l.ctx }
+
 // request sends a request with a bearer token; "" is none.
 func (a *accessTest) request(token string, c accessCall, headers ...string) *apitest.Response {
 	a.t.Helper()
-	return a.server.For(a.t).As(token).Do(c.method, c.path, c.body, append(slices.Clone(c.headers), headers...)...)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	defer cancel()
+	return a.server.For(limited{a.t, ctx}).As(token).Do(c.method, c.path, c.body, append(slices.Clone(c.headers), headers...)...)
 }
 
 // succeeds checks that a request is answered with success. A stream is hung up when it has begun.

@@ -196,18 +196,22 @@ func TestFlows_Replace(t *testing.T) {
 	runFlowCases(t, []flowCase{
 		{"it needs a revision, whatever the body is (428)", func(x *flowTest) {
 			f := x.at("running")
-			for name, send := range map[string]func() *apitest.Response{
-				"a good body":      func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{"goal":"y"}`) },
-				"no body":          func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), nil) },
-				"not JSON":         func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{"goal":`) },
-				"outside":          func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{"gaol":1}`) },
-				"of another type":  func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), `<a/>`, "Content-Type: text/xml") },
-				"too large":        func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), strings.Repeat(" ", 2<<20)) },
-				"any revision":     func() *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{`, "If-Match: *") },
-				"nothing in query": func() *apitest.Response { return x.Do("PUT", flowPath(f.ID)+"?namespace="+x.namespace, `{`) },
-				"no such flow":     func() *apitest.Response { return x.Do("PUT", flowPath(uuid.New()), `{`) },
+			for name, send := range map[string]func(x *flowTest) *apitest.Response{
+				"a good body": func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{"goal":"y"}`) },
+				"no body":     func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID), nil) },
+				"not JSON":    func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{"goal":`) },
+				"outside":     func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{"gaol":1}`) },
+				"of another type": func(x *flowTest) *apitest.Response {
+					return x.Do("PUT", flowPath(f.ID), `<a/>`, "Content-Type: text/xml")
+				},
+				"too large":        func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID), strings.Repeat(" ", 2<<20)) },
+				"any revision":     func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID), `{`, "If-Match: *") },
+				"nothing in query": func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(f.ID)+"?namespace="+x.namespace, `{`) },
+				"no such flow":     func(x *flowTest) *apitest.Response { return x.Do("PUT", flowPath(uuid.New()), `{`) },
 			} {
-				x.sub(name, func(x *flowTest) { x.refused(fault.CodePreconditionRequired, send, f.ID) })
+				x.sub(name, func(x *flowTest) {
+					x.refused(fault.CodePreconditionRequired, func() *apitest.Response { return send(x) }, f.ID)
+				})
 			}
 			x.refused(fault.CodeMalformedJSON, func() *apitest.Response { return x.put(f.ID, 1, `{`) }, f.ID)
 		}},

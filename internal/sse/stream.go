@@ -45,6 +45,8 @@ func (t *Tail) Stream(ctx context.Context, w http.ResponseWriter, after int64, f
 	}
 	s.ping = time.NewTicker(t.options.Ping)
 	defer s.ping.Stop()
+	s.turn = time.NewTimer(turnWait)
+	defer s.turn.Stop()
 	err := s.serve(ctx)
 	if errors.Is(err, errEnded) || ctx.Err() != nil {
 		return nil
@@ -62,9 +64,10 @@ type stream struct {
 	control *http.ResponseController
 	filter  Filter
 	ping    *time.Ticker
-	cursor  int64  // the last id that was sent or hidden
-	told    int64  // the last id that the client knows of
-	scratch []byte // for the frames of the stream's own
+	turn    *time.Timer // bounds how long a place among the writers is waited for
+	cursor  int64       // the last id that was sent or hidden
+	told    int64       // the last id that the client knows of
+	scratch []byte      // for the frames of the stream's own
 }
 
 func (s *stream) serve(ctx context.Context) error {
@@ -128,10 +131,29 @@ func (s *stream) follow(ctx context.Context, at *chunk) error {
 		if s.lags(at) {
 			return s.end("lagged")
 		}
-		if err := s.write(at); err != nil {
+		if err := s.inTurn(at); err != nil {
 			return err
 		}
 	}
+}
+
+// inTurn writes a chunk when there is a place among those who write. A window wakes every subscriber at once: all of them at the
+// processors would keep whoever changes something waiting for the whole burst. A client that does not read holds its place
+// until its deadline, so nobody waits for one longer than turnWait.
+func (s *stream) inTurn(at *chunk) error {
+	select {
+	case s.tail.places <- struct{}{}:
+	default:
+		s.turn.Reset(turnWait)
+		select {
+		case s.tail.places <- struct{}{}:
+			s.turn.Stop()
+		case <-s.turn.C:
+			return s.write(at)
+		}
+	}
+	defer func() { <-s.tail.places }()
+	return s.write(at)
 }
 
 // lags reports whether the ring has gone too far beyond the chunk at.

@@ -11,6 +11,7 @@ package sse
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,10 +60,12 @@ func (o Options) withDefaults() Options {
 // and written to once for all the events in it. The more subscribers, the more a window is worth. The first event after a
 // silence goes at once.
 const (
-	windowPerSubscriber = 25 * time.Microsecond
-	maxWindow           = 50 * time.Millisecond
+	windowPerSubscriber = 60 * time.Microsecond
+	maxWindow           = 100 * time.Millisecond
 	// emptyWindow follows a look that found nothing, so that a wake-up that has nothing to tell costs little.
 	emptyWindow = time.Millisecond
+	// turnWait bounds how long a subscriber waits for its turn to write.
+	turnWait = 50 * time.Millisecond
 	// firstRetry follows a look that failed. It doubles with each failure, up to Options.Poll.
 	firstRetry = 100 * time.Millisecond
 )
@@ -84,6 +87,8 @@ type Tail struct {
 	running     bool
 	stop        context.CancelFunc // ends Run; nil unless running
 	ready       chan struct{}      // closed when head is set
+
+	places chan struct{} // of those who write at the same time
 }
 
 // NewTail returns a tail of source. wake returns a channel that is closed when the log has grown since the call; it is
@@ -96,6 +101,7 @@ func NewTail(source Source, wake func() <-chan struct{}, options Options) *Tail 
 		arrived: make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		ready:   make(chan struct{}),
+		places:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 }
 
