@@ -195,7 +195,8 @@ func TestFlows_Restart(t *testing.T) {
 		key := "Idempotency-Key: k"
 		made := x.Post("/v1/flows", `{"goal":"once"}`, key).Want(http.StatusCreated)
 		ids := []uuid.UUID{f.ID, ends.ID, times.ID, fails.ID, asked.ID}
-		before := x.snapshot(ids...)
+		lists := func() []any { return []any{x.inbox(""), x.list(""), x.trail(f.ID, ""), x.trail(ends.ID, "")} }
+		before, listed := x.snapshot(ids...), lists()
 		position := x.Get("/v1/meta").Want(http.StatusOK).Get("event_log")
 
 		stopping := time.Now()
@@ -207,6 +208,9 @@ func TestFlows_Restart(t *testing.T) {
 
 		if diff := cmp.Diff(before, x.snapshot(ids...)); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
+		}
+		if diff := cmp.Diff(listed, lists()); diff != "" {
+			t.Errorf("lists (-before +after):\n%s", diff)
 		}
 		if diff := cmp.Diff(position, x.Get("/v1/meta").Want(http.StatusOK).Get("event_log")); diff != "" {
 			t.Errorf("the event log (-before +after):\n%s", diff)

@@ -60,7 +60,7 @@ func (o Options) withDefaults() Options {
 // and written to once for all the events in it. The more subscribers, the more a window is worth. The first event after a
 // silence goes at once.
 const (
-	windowPerSubscriber = 60 * time.Microsecond
+	windowPerSubscriber = 50 * time.Microsecond
 	maxWindow           = 100 * time.Millisecond
 	// emptyWindow follows a look that found nothing, so that a wake-up that has nothing to tell costs little.
 	emptyWindow = time.Millisecond

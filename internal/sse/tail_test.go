@@ -15,7 +15,7 @@ import (
 // The first event after a silence goes at once; what comes within the window after it goes together.
 func TestTail_Window(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const subscribers, window = 400, 10 * time.Millisecond
+		const subscribers, window = 200, 10 * time.Millisecond
 		h := open(t, sse.Options{})
 		first := h.subscribe(sse.FromNow, nil)
 		for range subscribers - 1 {
@@ -71,7 +71,7 @@ func TestTail_Window_IsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := open(t, sse.Options{})
 		s := h.subscribe(sse.FromNow, nil)
-		for range 2999 { // 75 ms, were there no bound
+		for range 2999 { // 150 ms, were there no bound
 			h.subscribe(sse.FromNow, topic("none"))
 		}
 		synctest.Wait()
@@ -86,7 +86,7 @@ func TestTail_Window_IsBounded(t *testing.T) {
 		for _, w := range s.written() {
 			got = append(got, w.at.Sub(begin))
 		}
-		if diff := cmp.Diff([]time.Duration{0, 50 * time.Millisecond}, got); diff != "" {
+		if diff := cmp.Diff([]time.Duration{0, 100 * time.Millisecond}, got); diff != "" {
 			t.Errorf("written at other times (-want +got):\n%s", diff)
 		}
 	})
