@@ -64,7 +64,7 @@ func command(tb testing.TB, env []string, args ...string) *exec.Cmd {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command(binary, args...) //nolint:noctx // the binary under test, which the test ends itself
+	cmd := exec.Command(binary, args...)
 	cmd.Dir = tb.TempDir()
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
