@@ -34,12 +34,54 @@ type flowCase struct {
 	run  func(x *flowTest)
 }
 
-// runFlowCases runs cases one after the other, since they share a clock, on one server for each database.
-func runFlowCases(t *testing.T, cases []flowCase) {
+// flowGroup is cases about one thing.
+type flowGroup struct {
+	name  string
+	cases []flowCase
+}
+
+// TestFlows: flows over HTTP, on both databases. reference: runs-and-taskflows.md B, C5 and D5; model.md "Flow".
+func TestFlows(t *testing.T) {
+	t.Parallel()
+	runFlowGroups(t, []flowGroup{
+		{"reference", flowReferenceCases()},
+		{"statuses", flowStatusCases()},
+		{"transitions", flowTransitionCases()},
+		{"revisions", flowRevisionCases()},
+		{"replace", flowReplaceCases()},
+		{"patch", flowPatchCases()},
+		{"tags", flowTagCases()},
+		{"steps", flowStepCases()},
+		{"mirror", flowMirrorCases()},
+		{"members", flowMemberCases()},
+		{"trail", flowTrailCases()},
+		{"stream", flowStreamCases()},
+	})
+}
+
+// TestFlows_Time: what time and events from outside do to flows. It goes so far ahead that old events are trimmed, so it has
+// servers of its own.
+func TestFlows_Time(t *testing.T) {
+	t.Parallel()
+	runFlowGroups(t, []flowGroup{
+		{"waits", flowWaitCases()},
+		{"external events", flowExternalEventCases()},
+		{"inbox", flowInboxCases()},
+		{"delete", flowDeleteCases()},
+		{"prune", flowPruneCases()},
+	})
+}
+
+// runFlowGroups runs cases one after the other, since they share a clock, on one server for each database.
+func runFlowGroups(t *testing.T, groups []flowGroup) {
 	t.Helper()
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
-		for i, c := range cases {
-			t.Run(c.name, func(t *testing.T) { c.run(flowsOn(t, s, fmt.Sprintf("n%d", i))) })
+		for i, g := range groups {
+			t.Run(g.name, func(t *testing.T) {
+				for j, c := range g.cases {
+					t.Run(c.name, func(t *testing.T) { c.run(flowsOn(t, s, fmt.Sprintf("n%d-%d", i, j))) })
+				}
+			})
 		}
 	})
 }
@@ -343,36 +385,45 @@ func (x *flowTest) workers(lane string) *executionTest {
 	return e
 }
 
-// allTables are those whose rows a refusal must leave alone.
-var allTables = []string{"events", "idempotency_keys", "tokens", "flows", "flow_steps", "waits", "wait_keys", "external_events", "executions",
-	"execution_keys", "attempts"}
-
-// tableCount is how much a table holds.
+// tableCount is how much there is of something.
 type tableCount struct {
 	Name string `db:"name"`
 	N    int64  `db:"n"`
 }
 
-// countRows counts the rows of every table, and adds the revisions up and the place of the newest event.
+// counts are queries for what a refusal must leave alone, in one namespace ("%s" stands for the condition) or in all.
+var counts = func() string {
+	queries := []string{
+		`SELECT 'newest event' AS name, last AS n FROM event_log`,
+		`SELECT 'revisions of flows' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM flows WHERE %s`,
+		`SELECT 'revisions of executions' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM executions WHERE %s`,
+		`SELECT 'tokens in use' AS name, count(*) AS n FROM tokens WHERE revoked_at IS NULL AND %s`,
+		`SELECT 'open events' AS name, count(*) AS n FROM external_events WHERE open = 1 AND %s`,
+		`SELECT 'flow_steps' AS name, count(*) AS n FROM flow_steps WHERE flow_id IN (SELECT id FROM flows WHERE %s)`,
+		`SELECT 'attempts' AS name, count(*) AS n FROM attempts WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
+	}
+	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "external_events", "executions", "execution_keys"} {
+		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE %s`)
+	}
+	return strings.Join(queries, " UNION ALL ")
+}()
+
+// countRows counts the rows of every table, adds the revisions up and tells the place of the newest event, without which
+// nothing changes.
 func countRows(t *testing.T, s *apptest.Server) map[string]int64 {
+	t.Helper()
+	return countRowsWhere(t, s, "1 = 1")
+}
+
+func countRowsWhere(t *testing.T, s *apptest.Server, condition string) map[string]int64 {
 	t.Helper()
 	st := s.App.Store()
 	if err := st.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	counts := []string{
-		`SELECT 'newest event' AS name, last AS n FROM event_log`,
-		`SELECT 'revisions of flows' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM flows`,
-		`SELECT 'revisions of executions' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM executions`,
-		`SELECT 'tokens in use' AS name, count(*) AS n FROM tokens WHERE revoked_at IS NULL`,
-		`SELECT 'open events' AS name, count(*) AS n FROM external_events WHERE open = 1`,
-	}
-	for _, name := range allTables {
-		counts = append(counts, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name)
-	}
 	var found []tableCount
-	err := st.Read(t.Context(), func(q *store.Queries) error { return q.Select(&found, strings.Join(counts, " UNION ALL ")) })
-	if err != nil {
+	query := strings.ReplaceAll(counts, "%s", condition)
+	if err := st.Read(t.Context(), func(q *store.Queries) error { return q.Select(&found, query) }); err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string]int64{}
@@ -410,7 +461,7 @@ type flowSnapshot struct {
 
 func (x *flowTest) snapshot(ids ...uuid.UUID) flowSnapshot {
 	x.t.Helper()
-	s := flowSnapshot{Flows: map[uuid.UUID]flowRecord{}, Rows: countRows(x.t, x.server)}
+	s := flowSnapshot{Flows: map[uuid.UUID]flowRecord{}, Rows: countRowsWhere(x.t, x.server, "namespace = '"+x.namespace+"'")}
 	for _, id := range ids {
 		record := flowRecord{Flow: x.flow(id)}
 		err := x.server.App.Store().Read(x.t.Context(), func(q *store.Queries) error {

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"net/http"
-	"testing"
 
 	"github.com/google/uuid"
 
@@ -54,10 +53,9 @@ const (
 	flowGone    = oapi.FlowStatus("gone")
 )
 
-// TestFlows_Transitions drives every verb from every status. reference: runs-and-taskflows.md B4, B6, C5 (types: the table of
+// flowTransitionCases drives every verb from every status. reference: runs-and-taskflows.md B4, B6, C5 (types: the table of
 // transitions, what is terminal, and what a pending cancellation allows), B13 6 and 8.
-func TestFlows_Transitions(t *testing.T) {
-	t.Parallel()
+func flowTransitionCases() []flowCase {
 	const (
 		created   = oapi.FlowStatusCreated
 		running   = oapi.FlowStatusRunning
@@ -93,7 +91,7 @@ func TestFlows_Transitions(t *testing.T) {
 			}
 		}})
 	}
-	runFlowCases(t, cases)
+	return cases
 }
 
 // transition drives one verb from one status.
@@ -153,10 +151,9 @@ func (x *flowTest) changed(f oapi.Flow, call func() *apitest.Response, want oapi
 	}
 }
 
-// TestFlows_Statuses: C5 types: the words, and where they end.
-func TestFlows_Statuses(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowStatusCases: C5 types: the words, and where they end.
+func flowStatusCases() []flowCase {
+	return []flowCase{
 		{"each status is found by its own name, and an unknown one is refused (types)", func(x *flowTest) {
 			made := map[oapi.FlowStatus]uuid.UUID{}
 			for _, s := range []oapi.FlowStatus{"created", "running", "waiting", "finished", "failed", "cancelled"} {
@@ -242,5 +239,5 @@ func TestFlows_Statuses(t *testing.T) {
 			x.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return x.verb(f.ID, "resume", "") }, f.ID)
 			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.verb(f.ID, "resume", "", stale) }, f.ID)
 		}},
-	})
+	}
 }

@@ -3,7 +3,6 @@ package app_test
 import (
 	"fmt"
 	"net/http"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,10 +13,9 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// TestFlows_Members: executions that belong to a flow. model.md "Start and end", "Cancel", "Revision".
-func TestFlows_Members(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowMemberCases: executions that belong to a flow. model.md "Start and end", "Cancel", "Revision".
+func flowMemberCases() []flowCase {
+	return []flowCase{
 		{"a member of a created flow is paused until the flow starts", func(x *flowTest) {
 			w := x.workers("members")
 			f := x.create("")
@@ -231,7 +229,7 @@ func TestFlows_Members(t *testing.T) {
 				x.t.Errorf("%d members are counted, %d joined", got.NodeCount, joinedBefore)
 			}
 		}},
-	})
+	}
 }
 
 // of names the flow that an execution belongs to.

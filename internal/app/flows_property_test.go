@@ -51,7 +51,7 @@ func TestFlows_Machine(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) {
 			m := &flowModel{T: r, x: flowsOn(t, s, "machine")}
 			m.create()
-			for range rapid.IntRange(1, 8).Draw(r, "verbs") {
+			for range rapid.IntRange(1, 6).Draw(r, "verbs") {
 				m.step()
 			}
 			m.check()

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,11 +15,10 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// TestFlows_Reference: runs-and-taskflows.md C5: store (NS), manager (NM), race audit (NR), tool (NT) and configuration, as far
+// flowReferenceCases: runs-and-taskflows.md C5: store (NS), manager (NM), race audit (NR), tool (NT) and configuration, as far
 // as they are not about steps, waits, revisions and what outlives a restart, which have tests of their own.
-func TestFlows_Reference(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+func flowReferenceCases() []flowCase {
+	return []flowCase{
 		{"created with everything and read again (NS-01)", func(x *flowTest) {
 			answer := x.Post("/v1/flows", `{"goal":"Release 1.4","kind":"release","controller_id":"ci/release","owner_session_key":"agent:ci:session:main",
 				"requester_origin":"chat","current_step":"plan","state":{"b":1,"a":[1.50,{"x":null}]},"tags":{"team.name":"platform"},"auto_finish":true}`).Want(http.StatusCreated)
@@ -330,7 +328,7 @@ func TestFlows_Reference(t *testing.T) {
 				x.t.Errorf("%v", again.Header)
 			}
 		}},
-	})
+	}
 }
 
 // nowhere asks everything of a flow that is not there for this caller: the answer is always that, changes nothing and shows

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,10 +16,9 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// TestFlows_Revision: http.md CAS; model.md "Revision"; C5 NX-02 and 03; D5 35, 37 and 38; acceptance 6.
-func TestFlows_Revision(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowRevisionCases: http.md CAS; model.md "Revision"; C5 NX-02 and 03; D5 35, 37 and 38; acceptance 6.
+func flowRevisionCases() []flowCase {
+	return []flowCase{
 		{"every change is one revision, and one event with its time (B6, D5 35)", func(x *flowTest) {
 			f := x.create("")
 			for i, change := range []func() *apitest.Response{
@@ -187,13 +185,12 @@ func TestFlows_Revision(t *testing.T) {
 				x.t.Errorf("%d succeeded; %s at revision %d", succeeded, got.Status, got.Revision)
 			}
 		}},
-	})
+	}
 }
 
-// TestFlows_Replace: PUT, the original's update_with_revision; model.md "Revision", B5.
-func TestFlows_Replace(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowReplaceCases: PUT, the original's update_with_revision; model.md "Revision", B5.
+func flowReplaceCases() []flowCase {
+	return []flowCase{
 		{"it needs a revision, whatever the body is (428)", func(x *flowTest) {
 			f := x.at("running")
 			for name, send := range map[string]func(x *flowTest) *apitest.Response{
@@ -304,7 +301,7 @@ func TestFlows_Replace(t *testing.T) {
 			}
 			x.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return x.put(f.ID, 3, `{"goal":"x","status":"failed"}`) }, f.ID)
 		}},
-	})
+	}
 }
 
 // replaceStatus moves a flow from one status to another by PUT.
@@ -334,11 +331,10 @@ func (x *flowTest) replaceStatus(from, to oapi.FlowStatus, legal bool) {
 	}
 }
 
-// TestFlows_Patch: PATCH in both media types; model.md "State merge", B6, B13 15.
-func TestFlows_Patch(t *testing.T) {
-	t.Parallel()
+// flowPatchCases: PATCH in both media types; model.md "State merge", B6, B13 15.
+func flowPatchCases() []flowCase {
 	const mergePatch = "Content-Type: application/merge-patch+json"
-	runFlowCases(t, []flowCase{
+	return []flowCase{
 		{"application/json merges shallowly", func(x *flowTest) {
 			for _, tt := range []struct{ state, patch, want string }{
 				{`{"a":1,"b":2}`, `{"b":3}`, `{"a":1,"b":3}`},
@@ -405,5 +401,5 @@ func TestFlows_Patch(t *testing.T) {
 			x.refused(fault.CodeMalformedJSON, func() *apitest.Response { return x.patch(f.ID, "") }, f.ID)
 			x.refused(fault.CodeUnsupportedMediaType, func() *apitest.Response { return x.patch(f.ID, `{}`, "Content-Type: application/json-patch+json") }, f.ID)
 		}},
-	})
+	}
 }

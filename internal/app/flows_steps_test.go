@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,10 +16,9 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// TestFlows_Steps: runs-and-taskflows.md C5: NS-06 to 10, NM-09 to 11, NR-01; B13 2 and 3; D5 43.
-func TestFlows_Steps(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowStepCases: runs-and-taskflows.md C5: NS-06 to 10, NM-09 to 11, NR-01; B13 2 and 3; D5 43.
+func flowStepCases() []flowCase {
+	return []flowCase{
 		{"inserted and read (NS-06)", func(x *flowTest) {
 			f, run := x.at("running"), uuid.New()
 			answer := x.insert(f.ID, `"run_id":"build","task":"go build ./...","status":"running","runtime":"mirrored","result":{"n":1.0},"child_session_key":"agent:1","workflow_run_id":"`+run.String()+`"`).Want(http.StatusCreated)
@@ -277,13 +275,12 @@ func TestFlows_Steps(t *testing.T) {
 				x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Do("PUT", flowPath(f.ID, "steps", "r"), body) }, f.ID), fault.InBody, pointer)
 			}
 		}},
-	})
+	}
 }
 
-// TestFlows_Mirror: a step follows the execution that it names, in the transaction that moves it. F4, F5 2 and 7; D6 51.
-func TestFlows_Mirror(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowMirrorCases: a step follows the execution that it names, in the transaction that moves it. F4, F5 2 and 7; D6 51.
+func flowMirrorCases() []flowCase {
+	return []flowCase{
 		{"through its whole life, to a result", func(x *flowTest) {
 			w := x.workers("mirror")
 			f, e := x.at("running"), w.create(`"kind":"shell"`)
@@ -386,7 +383,7 @@ func TestFlows_Mirror(t *testing.T) {
 				x.facts(answer, map[string]any{"resource": "execution"})
 			}
 		}},
-	})
+	}
 }
 
 // mirrors checks what the step r of a flow shows.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -16,10 +15,9 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// TestFlows_Trail: GET and POST …/events; C5 NS-11, NR-04; B13 17; D5 45.
-func TestFlows_Trail(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowTrailCases: GET and POST …/events; C5 NS-11, NR-04; B13 17; D5 45.
+func flowTrailCases() []flowCase {
+	return []flowCase{
 		{"newest first, with actor and revision (NS-11, B13 17)", func(x *flowTest) {
 			f := x.at("waiting")
 			events := x.trail(f.ID, "")
@@ -148,13 +146,12 @@ func TestFlows_Trail(t *testing.T) {
 				x.t.Errorf("the feed has %d of them", n)
 			}
 		}},
-	})
+	}
 }
 
-// TestFlows_Tags: GET and PUT …/tags; http.md.
-func TestFlows_Tags(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowTagCases: GET and PUT …/tags; http.md.
+func flowTagCases() []flowCase {
+	return []flowCase{
 		{"set, read, and set again", func(x *flowTest) {
 			f := x.running(`"tags":{"team.name":"a"}`)
 			put := func(key, value string) *apitest.Response {
@@ -205,13 +202,12 @@ func TestFlows_Tags(t *testing.T) {
 			x.Do("PUT", flowPath(full.ID, "tags", "t.k1"), `{"value":"y"}`).Want(http.StatusOK)
 			x.points(x.refused(fault.CodeInvalidTagKey, func() *apitest.Response { return x.Post("/v1/flows", `{"goal":"x","tags":{"no/~dot":"x"}}`) }), fault.InBody, "/tags/no~1~0dot")
 		}},
-	})
+	}
 }
 
-// TestFlows_Stream: GET …/events/stream, and GET ?until=terminal; engine.md "SSE", http.md "Prefer".
-func TestFlows_Stream(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowStreamCases: GET …/events/stream, and GET ?until=terminal; engine.md "SSE", http.md "Prefer".
+func flowStreamCases() []flowCase {
+	return []flowCase{
 		{"it shows what is about the flow, its steps and its executions: live, and from the beginning", func(x *flowTest) {
 			w := x.workers("stream")
 			f, other := x.at("created"), x.at("created")
@@ -289,7 +285,7 @@ func TestFlows_Stream(t *testing.T) {
 				answers[0].Problem(fault.CodeNotFound)
 			}
 		}},
-	})
+	}
 }
 
 // follows reads events off a stream and compares them with the trail.

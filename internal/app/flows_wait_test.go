@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,10 +17,9 @@ import (
 
 const day = 24 * time.Hour
 
-// TestFlows_Waits: runs-and-taskflows.md C5: wait engine (NE), tool (NT-09 to 12); B13 4, 5, 10 and 11.
-func TestFlows_Waits(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowWaitCases: runs-and-taskflows.md C5: wait engine (NE), tool (NT-09 to 12); B13 4, 5, 10 and 11.
+func flowWaitCases() []flowCase {
+	return []flowCase{
 		{"a timer resumes when it is due (NE-01, NT-10)", func(x *flowTest) {
 			at := x.now().Add(5 * time.Minute)
 			f := x.waiting(timerAt(at))
@@ -276,13 +274,12 @@ func TestFlows_Waits(t *testing.T) {
 				x.t.Errorf("%+v", receipt)
 			}
 		}},
-	})
+	}
 }
 
-// TestFlows_ExternalEvents: model.md "External events"; B13 5; D5 41.
-func TestFlows_ExternalEvents(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowExternalEventCases: model.md "External events"; B13 5; D5 41.
+func flowExternalEventCases() []flowCase {
+	return []flowCase{
 		{"one that came before the wait is consumed by it, once, the oldest first", func(x *flowTest) {
 			for i := range 3 {
 				if receipt := x.deliver("t", "c", fmt.Sprintf(`"event_id":"e%d","payload":%d`, i, i)); !receipt.Buffered {
@@ -419,13 +416,12 @@ func TestFlows_ExternalEvents(t *testing.T) {
 				x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Post("/v1/external-events", body) }), fault.InBody, pointer)
 			}
 		}},
-	})
+	}
 }
 
-// TestFlows_Inbox: GET /v1/inbox, model.md "One kernel".
-func TestFlows_Inbox(t *testing.T) {
-	t.Parallel()
-	runFlowCases(t, []flowCase{
+// flowInboxCases: GET /v1/inbox, model.md "One kernel".
+func flowInboxCases() []flowCase {
+	return []flowCase{
 		{"it has the waits that a person can answer, newest first", func(x *flowTest) {
 			at := x.now().Add(time.Hour)
 			one := x.create(`"goal":"Release 1.4","controller_id":"ci/release","start":true`)
@@ -480,5 +476,5 @@ func TestFlows_Inbox(t *testing.T) {
 				x.t.Errorf("%+v", got)
 			}
 		}},
-	})
+	}
 }

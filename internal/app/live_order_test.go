@@ -66,7 +66,7 @@ type liveWriter struct {
 
 const (
 	orderWriters = 16
-	orderRounds  = 20
+	orderRounds  = 12
 	orderLane    = "order"
 )
 

@@ -19,6 +19,7 @@ func TestNewHandler_RefusesContract(t *testing.T) {
 		{"role that does not exist", func(o *openapi3.Operation) { o.Extensions["x-roles"] = []any{"boss"} }, "POST /v1/things: x-roles has boss"},
 		{"roles that are no list", func(o *openapi3.Operation) { o.Extensions["x-roles"] = "viewer" }, "want a list of roles"},
 		{"limit that is no number", func(o *openapi3.Operation) { o.Extensions["x-body-limit"] = "64 KiB" }, "want a number of bytes"},
+		{"If-Match that may be left out", func(o *openapi3.Operation) { o.Extensions["x-if-match"] = "optional" }, "want required"},
 		{"limit of half a byte", func(o *openapi3.Operation) { o.Extensions["x-body-limit"] = 0.5 }, "want a number of bytes"},
 	}
 	for _, tt := range tests {
