@@ -143,6 +143,8 @@ func serveWith(tb testing.TB, env []string, args ...string) *server {
 	case <-s.exited:
 		tb.Fatalf("the server ended at once: %s", s.said())
 	case <-time.After(patience):
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // it tells where it hangs
+		<-s.exited
 		tb.Fatalf("the server does not start: %s", s.said())
 	}
 	return s
