@@ -22,6 +22,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/workers"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
@@ -70,6 +71,7 @@ type App struct {
 type operations struct {
 	*flowOperations
 	*executionOperations
+	*workerOperations
 	*eventOperations
 	*adminOperations
 }
@@ -77,6 +79,7 @@ type operations struct {
 type (
 	flowOperations      = flows.Handlers
 	executionOperations = executions.Handlers
+	workerOperations    = workers.Handlers
 	eventOperations     = events.Handlers
 	adminOperations     = admin.Handlers
 )
@@ -138,6 +141,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		API: operations{
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
+			&workers.Handlers{},
 			&events.Handlers{Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: feed, Completions: completions, Leases: leases},
 			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},

@@ -7,48 +7,70 @@ const (
 	TopicExecution  Topic = "execution"
 	TopicCompletion Topic = "completion"
 	TopicLease      Topic = "lease"
+	TopicOperator   Topic = "operator"
+	TopicWorker     Topic = "worker"
+	TopicLane       Topic = "lane"
 	TopicAdmin      Topic = "admin"
 )
 
 // Topics returns every topic.
 func Topics() []Topic {
-	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicAdmin}
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
 }
 
 // The types.
 const (
-	FlowCreated         Type = "flow.created"
-	FlowStarted         Type = "flow.started"
-	FlowStateUpdated    Type = "flow.state_updated"
-	FlowWaiting         Type = "flow.waiting"
-	FlowResumed         Type = "flow.resumed"
-	FlowFinished        Type = "flow.finished"
-	FlowFailed          Type = "flow.failed"
-	FlowCancelRequested Type = "flow.cancel_requested"
-	FlowCancelled       Type = "flow.cancelled"
-	FlowReplaced        Type = "flow.replaced"
-	FlowTagSet          Type = "flow.tag_set"
-	FlowDeleted         Type = "flow.deleted"
-	FlowPruned          Type = "flow.pruned"
-	StepInserted        Type = "step.inserted"
-	StepObserved        Type = "step.observed"
-	StepUpdated         Type = "step.updated"
-	ExecutionCreated    Type = "execution.created"
-	ExecutionDelayed    Type = "execution.delayed"
-	ExecutionEligible   Type = "execution.eligible"
-	ExecutionProgressed Type = "execution.progressed"
-	ExecutionCompleted  Type = "execution.completed"
-	ExecutionFailed     Type = "execution.failed"
-	ExecutionCancelled  Type = "execution.cancelled"
-	ExecutionExpired    Type = "execution.expired"
-	LeaseAcquired       Type = "lease.acquired"
-	LeaseRenewed        Type = "lease.renewed"
-	LeaseExpired        Type = "lease.expired"
-	LeaseReclaimed      Type = "lease.reclaimed"
-	LeaseRevoked        Type = "lease.revoked"
-	TokenCreated        Type = "token.created"
-	TokenRevoked        Type = "token.revoked"
-	RetentionTrimmed    Type = "retention.trimmed"
+	FlowCreated             Type = "flow.created"
+	FlowStarted             Type = "flow.started"
+	FlowStateUpdated        Type = "flow.state_updated"
+	FlowWaiting             Type = "flow.waiting"
+	FlowResumed             Type = "flow.resumed"
+	FlowFinished            Type = "flow.finished"
+	FlowFailed              Type = "flow.failed"
+	FlowCancelRequested     Type = "flow.cancel_requested"
+	FlowCancelled           Type = "flow.cancelled"
+	FlowReplaced            Type = "flow.replaced"
+	FlowReplayed            Type = "flow.replayed"
+	FlowTagSet              Type = "flow.tag_set"
+	FlowDeleted             Type = "flow.deleted"
+	FlowPruned              Type = "flow.pruned"
+	StepInserted            Type = "step.inserted"
+	StepObserved            Type = "step.observed"
+	StepUpdated             Type = "step.updated"
+	ExecutionCreated        Type = "execution.created"
+	ExecutionDelayed        Type = "execution.delayed"
+	ExecutionEligible       Type = "execution.eligible"
+	ExecutionBlocked        Type = "execution.blocked"
+	ExecutionProgressed     Type = "execution.progressed"
+	ExecutionCancelling     Type = "execution.cancelling"
+	ExecutionTagSet         Type = "execution.tag_set"
+	ExecutionCompleted      Type = "execution.completed"
+	ExecutionFailed         Type = "execution.failed"
+	ExecutionCancelled      Type = "execution.cancelled"
+	ExecutionExpired        Type = "execution.expired"
+	LeaseAcquired           Type = "lease.acquired"
+	LeaseRenewed            Type = "lease.renewed"
+	LeaseExpired            Type = "lease.expired"
+	LeaseReclaimed          Type = "lease.reclaimed"
+	LeaseRevoked            Type = "lease.revoked"
+	OperatorCancelled       Type = "operator.cancelled"
+	OperatorLeaseRevoked    Type = "operator.lease_revoked"
+	OperatorPriorityChanged Type = "operator.priority_changed"
+	OperatorReplayed        Type = "operator.replayed"
+	OperatorResumed         Type = "operator.resumed"
+	OperatorClaimed         Type = "operator.claimed"
+	OperatorReported        Type = "operator.reported"
+	OperatorBulkStarted     Type = "operator.bulk_started"
+	OperatorBulkFinished    Type = "operator.bulk_finished"
+	WorkerRegistered        Type = "worker.registered"
+	WorkerHeartbeatLost     Type = "worker.heartbeat_lost"
+	WorkerDrained           Type = "worker.drained"
+	WorkerRemoved           Type = "worker.removed"
+	LanePaused              Type = "lane.paused"
+	LaneResumed             Type = "lane.resumed"
+	TokenCreated            Type = "token.created"
+	TokenRevoked            Type = "token.revoked"
+	RetentionTrimmed        Type = "retention.trimmed"
 )
 
 var catalogue = [...]Entry{
@@ -62,6 +84,7 @@ var catalogue = [...]Entry{
 	{FlowCancelRequested, TopicFlow, "somebody asked for cancellation; only cancelling or failing is possible now", "reason?"},
 	{FlowCancelled, TopicFlow, "the flow was cancelled", "policy, reason?, wait_id?"},
 	{FlowReplaced, TopicFlow, "a controller replaced the flow's fields by PUT", "changed, the new value of each changed field, status?, wait?, wait_id?"},
+	{FlowReplayed, TopicFlow, "a member of a failed or finished flow was replayed, and the flow runs again", "execution_ids"},
 	{FlowTagSet, TopicFlow, "a tag was set", "key, value"},
 	{FlowDeleted, TopicFlow, "an ended flow was deleted on request", "status"},
 	{FlowPruned, TopicFlow, "an ended flow was deleted by retention", "status"},
@@ -71,7 +94,10 @@ var catalogue = [...]Entry{
 	{ExecutionCreated, TopicExecution, "an execution was created", "lane, kind, priority, public_state"},
 	{ExecutionDelayed, TopicExecution, "it waits for a time: at its start, or before a retry", "delay_until, blocking_reason"},
 	{ExecutionEligible, TopicExecution, "it can be claimed again", "blocking_reason, attempt_state"},
+	{ExecutionBlocked, TopicExecution, "it waits for something else than time", "blocking_reason"},
 	{ExecutionProgressed, TopicExecution, "its worker reported progress", "pct?, message?"},
+	{ExecutionCancelling, TopicExecution, "its worker was asked to end it", "reason, deadline_at"},
+	{ExecutionTagSet, TopicExecution, "a tag was set", "key, value, previous?"},
 	{ExecutionCompleted, TopicCompletion, "it ended well", "outcome, attempt_index, lane, kind"},
 	{ExecutionFailed, TopicCompletion, "it failed for good", "outcome, attempt_index, reason, category?, lane, kind"},
 	{ExecutionCancelled, TopicCompletion, "it was cancelled", "outcome, attempt_index?, reason?, lane, kind"},
@@ -80,7 +106,22 @@ var catalogue = [...]Entry{
 	{LeaseRenewed, TopicLease, "its worker renewed the lease", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, expires_at"},
 	{LeaseExpired, TopicLease, "the lease ran out; the work may be taken over", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason"},
 	{LeaseReclaimed, TopicLease, "another worker took the work over, as a new attempt", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, previous_attempt_index, expires_at"},
-	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, cancelled, timeout)"},
+	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, delayed, waiting_children, cancelled, operator, timeout)"},
+	{OperatorCancelled, TopicOperator, "an operator cancelled it", "reason, grace_ms?"},
+	{OperatorLeaseRevoked, TopicOperator, "an operator took the lease away", "lease_id, lease_epoch, worker_id, worker_instance_id, reason?"},
+	{OperatorPriorityChanged, TopicOperator, "an operator changed its priority", "old_priority, new_priority"},
+	{OperatorReplayed, TopicOperator, "an operator ran it again", "replay_count, branch, outcome"},
+	{OperatorResumed, TopicOperator, "an operator let it go on", "blocking_reason, resume_delay_ms?"},
+	{OperatorClaimed, TopicOperator, "an operator claimed it", "lease_id, lease_epoch"},
+	{OperatorReported, TopicOperator, "an operator reported in place of the holder", "operation"},
+	{OperatorBulkStarted, TopicOperator, "a bulk job began", "job_id, action, filter, total"},
+	{OperatorBulkFinished, TopicOperator, "a bulk job ended", "job_id, action, state (finished, stopped), done, failed_count"},
+	{WorkerRegistered, TopicWorker, "a worker was registered, or its registration was changed", "worker_instance_id, worker_id, lanes, capabilities, liveness_ttl_ms"},
+	{WorkerHeartbeatLost, TopicWorker, "its heartbeat has lapsed", "worker_instance_id, worker_id"},
+	{WorkerDrained, TopicWorker, "an operator drains it", "worker_instance_id, worker_id, reason?"},
+	{WorkerRemoved, TopicWorker, "it was taken off the register", "worker_instance_id, worker_id, reason?"},
+	{LanePaused, TopicLane, "nothing of the lane can be claimed", "lane, reason?"},
+	{LaneResumed, TopicLane, "the lane can be claimed from again", "lane, reason?"},
 	{TokenCreated, TopicAdmin, "a token was made", "token_id, name, role"},
 	{TokenRevoked, TopicAdmin, "a token was revoked", "token_id"},
 	{RetentionTrimmed, TopicAdmin, "old events were deleted", "through"},

@@ -5,46 +5,62 @@ type Code string
 
 // The codes. Each is described at /problems/<code with dashes>.
 const (
-	CodeMalformedJSON        Code = "malformed_json"
-	CodeInvalidCursor        Code = "invalid_cursor"
-	CodeInvalidParameter     Code = "invalid_parameter"
-	CodeInvalidHandle        Code = "invalid_handle"
-	CodeUnauthenticated      Code = "unauthenticated"
-	CodeForbidden            Code = "forbidden"
-	CodeCrossOrigin          Code = "cross_origin"
-	CodeNotFound             Code = "not_found"
-	CodeMethodNotAllowed     Code = "method_not_allowed"
-	CodeIllegalTransition    Code = "illegal_transition"
-	CodeAlreadyTerminal      Code = "already_terminal"
-	CodeNotTerminal          Code = "not_terminal"
-	CodeCancelPending        Code = "cancel_pending"
-	CodeOpenMembers          Code = "open_members"
-	CodeStepTerminal         Code = "step_terminal"
-	CodeDuplicateStep        Code = "duplicate_step"
-	CodeAlreadyExists        Code = "already_exists"
-	CodeStaleLease           Code = "stale_lease"
-	CodeLeaseExpired         Code = "lease_expired"
-	CodeLeaseRevoked         Code = "lease_revoked"
-	CodeExecutionNotActive   Code = "execution_not_active"
-	CodeIdempotencyInFlight  Code = "idempotency_in_flight"
-	CodeRevisionMismatch     Code = "revision_mismatch"
-	CodePayloadTooLarge      Code = "payload_too_large"
-	CodeUnsupportedMediaType Code = "unsupported_media_type"
-	CodeValidationFailed     Code = "validation_failed"
-	CodeIdempotencyMismatch  Code = "idempotency_mismatch"
-	CodeTimerOutOfRange      Code = "timer_out_of_range"
-	CodeBadWaitCondition     Code = "bad_wait_condition"
-	CodeInvalidCapabilities  Code = "invalid_capabilities"
-	CodeInvalidTagKey        Code = "invalid_tag_key"
-	CodePreconditionRequired Code = "precondition_required"
-	CodeTooManyStreams       Code = "too_many_streams"
-	CodeRateLimited          Code = "rate_limited"
-	CodeInternal             Code = "internal"
-	CodeCorruptRecord        Code = "corrupt_record"
-	CodeReactorLoop          Code = "reactor_loop"
-	CodeBusy                 Code = "busy"
-	CodeShuttingDown         Code = "shutting_down"
-	CodeUnavailable          Code = "unavailable"
+	CodeMalformedJSON         Code = "malformed_json"
+	CodeInvalidCursor         Code = "invalid_cursor"
+	CodeInvalidParameter      Code = "invalid_parameter"
+	CodeInvalidHandle         Code = "invalid_handle"
+	CodeUnauthenticated       Code = "unauthenticated"
+	CodeForbidden             Code = "forbidden"
+	CodeCrossOrigin           Code = "cross_origin"
+	CodeNotFound              Code = "not_found"
+	CodeMethodNotAllowed      Code = "method_not_allowed"
+	CodeIllegalTransition     Code = "illegal_transition"
+	CodeAlreadyTerminal       Code = "already_terminal"
+	CodeNotTerminal           Code = "not_terminal"
+	CodeCancelPending         Code = "cancel_pending"
+	CodeOpenMembers           Code = "open_members"
+	CodeStepTerminal          Code = "step_terminal"
+	CodeDuplicateStep         Code = "duplicate_step"
+	CodeAlreadyExists         Code = "already_exists"
+	CodeStaleLease            Code = "stale_lease"
+	CodeLeaseExpired          Code = "lease_expired"
+	CodeLeaseRevoked          Code = "lease_revoked"
+	CodeExecutionNotActive    Code = "execution_not_active"
+	CodeExecutionNotTerminal  Code = "execution_not_terminal"
+	CodeExecutionNotEligible  Code = "execution_not_eligible"
+	CodeExecutionNotLeaseable Code = "execution_not_leaseable"
+	CodeLeaseConflict         Code = "lease_conflict"
+	CodeMaxReplaysExhausted   Code = "max_replays_exhausted"
+	CodeGrantNotFound         Code = "grant_not_found"
+	CodeGrantExists           Code = "grant_exists"
+	CodeInvalidClaimGrant     Code = "invalid_claim_grant"
+	CodeClaimGrantExpired     Code = "claim_grant_expired"
+	CodeNotReclaimable        Code = "not_reclaimable"
+	CodeReclaimCapExceeded    Code = "reclaim_cap_exceeded"
+	CodeCapabilityMismatch    Code = "capability_mismatch"
+	CodeNotSuspended          Code = "not_suspended"
+	CodeWorkerNotRegistered   Code = "worker_not_registered"
+	CodeWorkerReassigned      Code = "worker_reassigned"
+	CodeWorkerDraining        Code = "worker_draining"
+	CodeIdempotencyInFlight   Code = "idempotency_in_flight"
+	CodeRevisionMismatch      Code = "revision_mismatch"
+	CodePayloadTooLarge       Code = "payload_too_large"
+	CodeUnsupportedMediaType  Code = "unsupported_media_type"
+	CodeValidationFailed      Code = "validation_failed"
+	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
+	CodeTimerOutOfRange       Code = "timer_out_of_range"
+	CodeBadWaitCondition      Code = "bad_wait_condition"
+	CodeInvalidCapabilities   Code = "invalid_capabilities"
+	CodeInvalidTagKey         Code = "invalid_tag_key"
+	CodePreconditionRequired  Code = "precondition_required"
+	CodeTooManyStreams        Code = "too_many_streams"
+	CodeRateLimited           Code = "rate_limited"
+	CodeInternal              Code = "internal"
+	CodeCorruptRecord         Code = "corrupt_record"
+	CodeReactorLoop           Code = "reactor_loop"
+	CodeBusy                  Code = "busy"
+	CodeShuttingDown          Code = "shutting_down"
+	CodeUnavailable           Code = "unavailable"
 )
 
 // Entry is a line of the catalogue.
@@ -97,6 +113,22 @@ var catalogue = [...]Entry{
 	{Code: CodeLeaseExpired, Status: 409, Retryable: false, Title: "The lease has run out", About: "Nobody has taken the work over yet, but it is not yours any more. Stop, and claim again."},
 	{Code: CodeLeaseRevoked, Status: 409, Retryable: false, Title: "The lease was revoked", About: "An operator took the lease away. Stop, and claim again."},
 	{Code: CodeExecutionNotActive, Status: 409, Retryable: false, Title: "Nobody is working on the execution", About: "`lifecycle_phase`, `terminal_outcome` and `lease_epoch` say where it is."},
+	{Code: CodeExecutionNotTerminal, Status: 409, Retryable: false, Title: "The execution has not ended", About: "Only what has ended can be run again. `public_state` says where it is; wait for it, or cancel it."},
+	{Code: CodeExecutionNotEligible, Status: 409, Retryable: false, Title: "The execution does not wait for a claim", About: "`public_state` says where it is. `GET …/explain` says what it waits for."},
+	{Code: CodeExecutionNotLeaseable, Status: 409, Retryable: false, Title: "The execution cannot be claimed", About: "`public_state` says where it is. `GET …/explain` says what it waits for."},
+	{Code: CodeLeaseConflict, Status: 409, Retryable: true, Title: "Somebody holds the execution", About: "Wait until its lease ends, or let an operator take it away."},
+	{Code: CodeMaxReplaysExhausted, Status: 409, Retryable: false, Title: "The execution was replayed as often as its policy allows", About: "`replay_count` says how often. Create a new one."},
+	{Code: CodeGrantNotFound, Status: 409, Retryable: false, Title: "There is no such grant", About: "It was used, it has lapsed, or it never was. Ask for another one."},
+	{Code: CodeGrantExists, Status: 409, Retryable: true, Title: "Somebody has reserved the execution", About: "The grant lapses at `expires_at`."},
+	{Code: CodeInvalidClaimGrant, Status: 409, Retryable: false, Title: "The grant does not give this worker this execution", About: "Use the `grant_id` as it was given, as the worker it was given to."},
+	{Code: CodeClaimGrantExpired, Status: 409, Retryable: false, Title: "The grant has lapsed", About: "Ask for another one."},
+	{Code: CodeNotReclaimable, Status: 409, Retryable: false, Title: "Nobody has lost the execution", About: "Only an active execution whose lease has run out or was revoked can be taken over. `ownership_state` says where it is."},
+	{Code: CodeReclaimCapExceeded, Status: 409, Retryable: false, Title: "The execution was taken over as often as its policy allows", About: "The next claim of its lane ends it as failed; replay it then, or cancel it."},
+	{Code: CodeCapabilityMismatch, Status: 409, Retryable: true, Title: "The worker lacks capabilities that the execution requires", About: "`missing` lists them. Another worker may have it."},
+	{Code: CodeNotSuspended, Status: 409, Retryable: false, Title: "The execution is not suspended", About: "Only what is suspended, or waits for its children, can be resumed. `public_state` says where it is."},
+	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
+	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
+	{Code: CodeWorkerDraining, Status: 409, Retryable: false, Title: "The worker is draining", About: "It gets no more work. End what it holds, and stop it."},
 	{Code: CodeIdempotencyInFlight, Status: 409, Retryable: true, Title: "The first request with this key is still running", About: "Repeat the request a moment later."},
 	{Code: CodeRevisionMismatch, Status: 412, Retryable: false, Title: "The resource has changed since you read it", About: "`expected`, `actual` and `changed` tell. Read it again and repeat with its ETag."},
 	{Code: CodePayloadTooLarge, Status: 413, Retryable: false, Title: "The body is too large", About: "`limit_bytes` is the limit of this route."},

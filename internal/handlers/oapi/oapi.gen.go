@@ -196,6 +196,48 @@ func (e BlockingReason) Valid() bool {
 	}
 }
 
+// Defines values for BulkAction.
+const (
+	BulkActionCancel   BulkAction = "cancel"
+	BulkActionPriority BulkAction = "priority"
+	BulkActionReplay   BulkAction = "replay"
+)
+
+// Valid indicates whether the value is a known member of the BulkAction enum.
+func (e BulkAction) Valid() bool {
+	switch e {
+	case BulkActionCancel:
+		return true
+	case BulkActionPriority:
+		return true
+	case BulkActionReplay:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BulkState.
+const (
+	BulkStateFinished BulkState = "finished"
+	BulkStateRunning  BulkState = "running"
+	BulkStateStopped  BulkState = "stopped"
+)
+
+// Valid indicates whether the value is a known member of the BulkState enum.
+func (e BulkState) Valid() bool {
+	switch e {
+	case BulkStateFinished:
+		return true
+	case BulkStateRunning:
+		return true
+	case BulkStateStopped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CancelPolicy.
 const (
 	CancelPolicyCancelAll     CancelPolicy = "cancel_all"
@@ -303,6 +345,7 @@ func (e EligibilityState) Valid() bool {
 
 // Defines values for FailureOutcome.
 const (
+	FailureOutcomeCancelled      FailureOutcome = "cancelled"
 	FailureOutcomeRetryScheduled FailureOutcome = "retry_scheduled"
 	FailureOutcomeTerminalFailed FailureOutcome = "terminal_failed"
 )
@@ -310,6 +353,8 @@ const (
 // Valid indicates whether the value is a known member of the FailureOutcome enum.
 func (e FailureOutcome) Valid() bool {
 	switch e {
+	case FailureOutcomeCancelled:
+		return true
 	case FailureOutcomeRetryScheduled:
 		return true
 	case FailureOutcomeTerminalFailed:
@@ -349,6 +394,60 @@ func (e FlowStatus) Valid() bool {
 	}
 }
 
+// Defines values for GateName.
+const (
+	GateNameCapabilities GateName = "capabilities"
+	GateNameDependencies GateName = "dependencies"
+	GateNameFlow         GateName = "flow"
+	GateNameGrant        GateName = "grant"
+	GateNameLane         GateName = "lane"
+	GateNamePhase        GateName = "phase"
+	GateNameTime         GateName = "time"
+	GateNameWorker       GateName = "worker"
+)
+
+// Valid indicates whether the value is a known member of the GateName enum.
+func (e GateName) Valid() bool {
+	switch e {
+	case GateNameCapabilities:
+		return true
+	case GateNameDependencies:
+		return true
+	case GateNameFlow:
+		return true
+	case GateNameGrant:
+		return true
+	case GateNameLane:
+		return true
+	case GateNamePhase:
+		return true
+	case GateNameTime:
+		return true
+	case GateNameWorker:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GrantKind.
+const (
+	GrantKindClaim   GrantKind = "claim"
+	GrantKindReclaim GrantKind = "reclaim"
+)
+
+// Valid indicates whether the value is a known member of the GrantKind enum.
+func (e GrantKind) Valid() bool {
+	switch e {
+	case GrantKindClaim:
+		return true
+	case GrantKindReclaim:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for InboxKind.
 const (
 	InboxKindFlowWait  InboxKind = "flow_wait"
@@ -364,6 +463,24 @@ func (e InboxKind) Valid() bool {
 	case InboxKindGate:
 		return true
 	case InboxKindWaitpoint:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LaneState.
+const (
+	LaneStateActive LaneState = "active"
+	LaneStatePaused LaneState = "paused"
+)
+
+// Valid indicates whether the value is a known member of the LaneState enum.
+func (e LaneState) Valid() bool {
+	switch e {
+	case LaneStateActive:
+		return true
+	case LaneStatePaused:
 		return true
 	default:
 		return false
@@ -526,6 +643,24 @@ func (e PublicState) Valid() bool {
 	case PublicStateWaiting:
 		return true
 	case PublicStateWaitingChildren:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RevocationOutcome.
+const (
+	RevocationOutcomeAlreadySatisfied RevocationOutcome = "already_satisfied"
+	RevocationOutcomeRevoked          RevocationOutcome = "revoked"
+)
+
+// Valid indicates whether the value is a known member of the RevocationOutcome enum.
+func (e RevocationOutcome) Valid() bool {
+	switch e {
+	case RevocationOutcomeAlreadySatisfied:
+		return true
+	case RevocationOutcomeRevoked:
 		return true
 	default:
 		return false
@@ -755,11 +890,92 @@ type BlockingReason string
 // BudgetIDs Budgets that apply.
 type BudgetIDs = []openapi_types.UUID
 
+// BulkAction defines model for BulkAction.
+type BulkAction string
+
+// BulkFailure defines model for BulkFailure.
+type BulkFailure struct {
+	Code        string             `json:"code"`
+	Detail      string             `json:"detail"`
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+}
+
+// BulkFilter As the filters of `GET /v1/executions`, combined with *and*.
+type BulkFilter struct {
+	// CreatedAfter RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAfter *Time `json:"created_after,omitempty"`
+
+	// CreatedBefore RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedBefore *Time               `json:"created_before,omitempty"`
+	FlowID        *openapi_types.UUID `json:"flow_id,omitempty"`
+	Kind          *string             `json:"kind,omitempty"`
+
+	// Lane The queue that an execution waits in. Printable ASCII.
+	//
+	// Example: ci
+	Lane *LaneName `json:"lane,omitempty"`
+
+	// PublicState Derived from the state vector.
+	PublicState *PublicState `json:"public_state,omitempty"`
+	Tag         []string     `json:"tag,omitempty"`
+
+	// Worker The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	Worker *WorkerName `json:"worker,omitempty"`
+}
+
+// BulkJob defines model for BulkJob.
+type BulkJob struct {
+	Action BulkAction `json:"action"`
+	Actor  string     `json:"actor"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+
+	// Done How many were looked at, refused ones included.
+	Done int64 `json:"done"`
+
+	// EndedAt As Time, or null.
+	EndedAt     *NullableTime `json:"ended_at"`
+	Failed      []BulkFailure `json:"failed"`
+	FailedCount int64         `json:"failed_count"`
+
+	// Filter As the filters of `GET /v1/executions`, combined with *and*.
+	Filter   BulkFilter         `json:"filter"`
+	JobID    openapi_types.UUID `json:"job_id"`
+	Priority *int32             `json:"priority"`
+	Reason   string             `json:"reason"`
+	State    BulkState          `json:"state"`
+
+	// Total How many were selected when it began.
+	Total int64 `json:"total"`
+}
+
+// BulkStarted defines model for BulkStarted.
+type BulkStarted struct {
+	JobID   *openapi_types.UUID `json:"job_id"`
+	Matched int64               `json:"matched"`
+}
+
+// BulkState defines model for BulkState.
+type BulkState string
+
 // CancelFlow defines model for CancelFlow.
 type CancelFlow struct {
 	// Policy What becomes of the members.
 	Policy *CancelPolicy `json:"policy,omitempty"`
 	Reason *string       `json:"reason,omitempty"`
+}
+
+// CancelHeldExecution One of `handle` and `fence` is required.
+type CancelHeldExecution struct {
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+	Reason *string `json:"reason,omitempty"`
 }
 
 // CancelPolicy What becomes of the members.
@@ -839,6 +1055,9 @@ type CompleteExecution struct {
 
 	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
 	Handle *Handle `json:"handle,omitempty"`
+
+	// Override An operator reports in place of the holder, without its handle.
+	Override *bool `json:"override,omitempty"`
 
 	// Result Any JSON value. Numbers keep all their digits, and objects the order of their members.
 	Result Document `json:"result,omitempty"`
@@ -1040,6 +1259,23 @@ type CurrentLease struct {
 // Database defines model for Database.
 type Database string
 
+// DelayExecution One of `handle` and `fence` is required, and one of `delay_ms` and `delay_until`.
+type DelayExecution struct {
+	DelayMs *int64 `json:"delay_ms,omitempty"`
+
+	// DelayUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	DelayUntil *Time `json:"delay_until,omitempty"`
+
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+
+	// Override An operator reports in place of the holder, without its handle.
+	Override *bool `json:"override,omitempty"`
+}
+
 // DeliverExternalEvent defines model for DeliverExternalEvent.
 type DeliverExternalEvent struct {
 	CorrelationID string `json:"correlation_id"`
@@ -1060,6 +1296,11 @@ type Directives = []string
 
 // Document Any JSON value. Numbers keep all their digits, and objects the order of their members.
 type Document = json.RawMessage
+
+// DrainWorker defines model for DrainWorker.
+type DrainWorker struct {
+	Reason *string `json:"reason,omitempty"`
+}
 
 // EligibilityState defines model for EligibilityState.
 type EligibilityState string
@@ -1228,6 +1469,13 @@ type ExecutionContext struct {
 	Tags Tags `json:"tags"`
 }
 
+// ExecutionCounts defines model for ExecutionCounts.
+type ExecutionCounts struct {
+	Counts  map[string]int64 `json:"counts"`
+	GroupBy string           `json:"group_by"`
+	Total   int64            `json:"total"`
+}
+
 // ExecutionFailure The last failure.
 type ExecutionFailure struct {
 	Category *string `json:"category"`
@@ -1247,6 +1495,17 @@ type ExecutionState struct {
 	StateVector StateVector `json:"state_vector"`
 }
 
+// Explanation defines model for Explanation.
+type Explanation struct {
+	Claimable   bool               `json:"claimable"`
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+	Gates       []Gate             `json:"gates"`
+
+	// PublicState Derived from the state vector.
+	PublicState PublicState `json:"public_state"`
+	Summary     string      `json:"summary"`
+}
+
 // ExternalEventReceipt defines model for ExternalEventReceipt.
 type ExternalEventReceipt struct {
 	// Buffered Nobody waited for it; it is kept for the first wait that matches.
@@ -1264,9 +1523,12 @@ type FailExecution struct {
 	Fence *SentFence `json:"fence,omitempty"`
 
 	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
-	Handle       *Handle `json:"handle,omitempty"`
-	Reason       string  `json:"reason"`
-	RetryAfterMs *int64  `json:"retry_after_ms,omitempty"`
+	Handle *Handle `json:"handle,omitempty"`
+
+	// Override An operator reports in place of the holder, without its handle.
+	Override     *bool  `json:"override,omitempty"`
+	Reason       string `json:"reason"`
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
 }
 
 // FailFlow defines model for FailFlow.
@@ -1277,7 +1539,7 @@ type FailFlow struct {
 // FailureCategory transient, infra_crash, permanent, timeout, cancelled, or a word of your own.
 type FailureCategory = string
 
-// FailureOutcome defines model for FailureOutcome.
+// FailureOutcome `cancelled` when its cancellation had been asked for.
 type FailureOutcome string
 
 // FailureReport defines model for FailureReport.
@@ -1286,9 +1548,11 @@ type FailureReport struct {
 	DelayUntil *Time `json:"delay_until,omitempty"`
 
 	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
-	Directives Directives     `json:"directives"`
-	Execution  Execution      `json:"execution"`
-	Outcome    FailureOutcome `json:"outcome"`
+	Directives Directives `json:"directives"`
+	Execution  Execution  `json:"execution"`
+
+	// Outcome `cancelled` when its cancellation had been asked for.
+	Outcome FailureOutcome `json:"outcome"`
 
 	// Replayed The same report had been taken before, and nothing was done.
 	Replayed bool `json:"replayed"`
@@ -1494,8 +1758,90 @@ type FlowWait struct {
 	WaitID openapi_types.UUID `json:"wait_id"`
 }
 
+// Gate One condition of a claim.
+type Gate struct {
+	// Evidence Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Evidence Document `json:"evidence"`
+	Gate     GateName `json:"gate"`
+
+	// Hint What to do about it; empty when it is met.
+	Hint string `json:"hint"`
+	Met  bool   `json:"met"`
+
+	// NextAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	NextAt *Time `json:"next_at,omitempty"`
+
+	// Since As Time, or null.
+	Since *NullableTime `json:"since"`
+}
+
+// GateName defines model for GateName.
+type GateName string
+
+// Grant The right to claim one execution, for a while.
+type Grant struct {
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+
+	// ExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	ExpiresAt Time               `json:"expires_at"`
+	GrantID   openapi_types.UUID `json:"grant_id"`
+	Kind      GrantKind          `json:"kind"`
+	Lane      string             `json:"lane"`
+}
+
+// GrantClaim defines model for GrantClaim.
+type GrantClaim struct {
+	// Capabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
+	// without commas, white space and control characters; else 422 `invalid_capabilities`.
+	Capabilities Capabilities `json:"capabilities,omitempty"`
+	GrantTTLMs   int64        `json:"grant_ttl_ms"`
+
+	// Lane The queue that an execution waits in. Printable ASCII.
+	//
+	// Example: ci
+	Lane LaneName `json:"lane"`
+
+	// WorkerInstanceID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerInstanceID WorkerName `json:"worker_instance_id"`
+}
+
+// GrantKind defines model for GrantKind.
+type GrantKind string
+
+// GrantReclaim defines model for GrantReclaim.
+type GrantReclaim struct {
+	// Capabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
+	// without commas, white space and control characters; else 422 `invalid_capabilities`.
+	Capabilities Capabilities `json:"capabilities,omitempty"`
+	GrantTTLMs   int64        `json:"grant_ttl_ms"`
+
+	// WorkerID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerID WorkerName `json:"worker_id"`
+
+	// WorkerInstanceID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerInstanceID WorkerName `json:"worker_instance_id"`
+}
+
 // Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
 type Handle = string
+
+// Heartbeat defines model for Heartbeat.
+type Heartbeat = map[string]interface{}
+
+// HeartbeatReport defines model for HeartbeatReport.
+type HeartbeatReport struct {
+	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	Directives Directives `json:"directives"`
+
+	// ExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	ExpiresAt Time `json:"expires_at"`
+}
 
 // Ignored Owned by the server; accepted and ignored.
 type Ignored = json.RawMessage
@@ -1551,10 +1897,81 @@ type InsertFlowStep struct {
 	WorkflowRunID *openapi_types.UUID `json:"workflow_run_id,omitempty"`
 }
 
+// Lane defines model for Lane.
+type Lane struct {
+	// Actor Who paused it.
+	Actor *string `json:"actor"`
+
+	// Depth How many executions stand in it that a worker could have, lost leases included.
+	Depth     int64  `json:"depth"`
+	Lane      string `json:"lane"`
+	Namespace string `json:"namespace"`
+
+	// OldestAt As Time, or null.
+	OldestAt *NullableTime `json:"oldest_at"`
+
+	// Reason Why it is paused.
+	Reason *string `json:"reason"`
+
+	// Revision Goes up when it is paused or resumed; the ETag.
+	Revision int64 `json:"revision"`
+
+	// Since As Time, or null.
+	Since *NullableTime `json:"since"`
+	State LaneState     `json:"state"`
+
+	// Throughput How many executions have ended within a time.
+	Throughput Throughput `json:"throughput"`
+}
+
+// LaneList defines model for LaneList.
+type LaneList struct {
+	Items      []Lane  `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+}
+
 // LaneName The queue that an execution waits in. Printable ASCII.
 //
 // Example: ci
 type LaneName = string
+
+// LaneState defines model for LaneState.
+type LaneState string
+
+// Lease defines model for Lease.
+type Lease struct {
+	// AcquiredAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	AcquiredAt   Time               `json:"acquired_at"`
+	AttemptIndex int32              `json:"attempt_index"`
+	ExecutionID  openapi_types.UUID `json:"execution_id"`
+
+	// ExpiresAt Null once it is lost.
+	ExpiresAt        *wire.Time          `json:"expires_at"`
+	FlowID           *openapi_types.UUID `json:"flow_id"`
+	Kind             string              `json:"kind"`
+	Lane             string              `json:"lane"`
+	LeaseEpoch       int64               `json:"lease_epoch"`
+	LeaseID          openapi_types.UUID  `json:"lease_id"`
+	OwnershipState   OwnershipState      `json:"ownership_state"`
+	WorkerID         string              `json:"worker_id"`
+	WorkerInstanceID string              `json:"worker_instance_id"`
+}
+
+// LeaseList defines model for LeaseList.
+type LeaseList struct {
+	Items      []Lease `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// LeaseRevocation defines model for LeaseRevocation.
+type LeaseRevocation struct {
+	// LeaseEpoch As it is now.
+	LeaseEpoch int64             `json:"lease_epoch"`
+	Outcome    RevocationOutcome `json:"outcome"`
+
+	// Reason Why there was nothing to do.
+	Reason *string `json:"reason"`
+}
 
 // LifecyclePhase defines model for LifecyclePhase.
 type LifecyclePhase string
@@ -1626,6 +2043,22 @@ type ObserveFlowStep struct {
 // OnTimeout What becomes of the flow when the deadline passes.
 type OnTimeout string
 
+// Operated defines model for Operated.
+type Operated struct {
+	Execution Execution `json:"execution"`
+}
+
+// OperatorCancel defines model for OperatorCancel.
+type OperatorCancel struct {
+	GraceMs *int64 `json:"grace_ms,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// OperatorClaim defines model for OperatorClaim.
+type OperatorClaim struct {
+	LeaseTTLMs *int64 `json:"lease_ttl_ms,omitempty"`
+}
+
 // OwnershipState defines model for OwnershipState.
 type OwnershipState string
 
@@ -1655,6 +2088,11 @@ type PatchFlowStep struct {
 
 	// WorkflowRunID Left out it keeps its value, null clears it.
 	WorkflowRunID ClearableID `json:"workflow_run_id,omitempty,omitzero"`
+}
+
+// PauseLane defines model for PauseLane.
+type PauseLane struct {
+	Reason *string `json:"reason,omitempty"`
 }
 
 // PayloadEncoding With `base64`, `payload` is a string that holds bytes.
@@ -1747,6 +2185,20 @@ type PublicState string
 
 // QuotaPolicyIDs Quota policies that apply.
 type QuotaPolicyIDs = []openapi_types.UUID
+
+// RegisterWorker defines model for RegisterWorker.
+type RegisterWorker struct {
+	// Capabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
+	// without commas, white space and control characters; else 422 `invalid_capabilities`.
+	Capabilities  Capabilities `json:"capabilities"`
+	Lanes         []LaneName   `json:"lanes"`
+	LivenessTTLMs int64        `json:"liveness_ttl_ms"`
+
+	// WorkerID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerID WorkerName `json:"worker_id"`
+}
 
 // ReleaseExecution One of `handle` and `fence` is required.
 type ReleaseExecution struct {
@@ -1870,6 +2322,9 @@ type ReplaceFlowWait struct {
 	WaitID Ignored `json:"wait_id,omitempty"`
 }
 
+// ReplayExecution defines model for ReplayExecution.
+type ReplayExecution = map[string]interface{}
+
 // Report defines model for Report.
 type Report struct {
 	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
@@ -1896,10 +2351,20 @@ type RequestCancelFlow struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// ResumeExecution defines model for ResumeExecution.
+type ResumeExecution struct {
+	ResumeDelayMs *int64 `json:"resume_delay_ms,omitempty"`
+}
+
 // ResumeFlow defines model for ResumeFlow.
 type ResumeFlow struct {
 	// State Any JSON value. Numbers keep all their digits, and objects the order of their members.
 	State Document `json:"state,omitempty"`
+}
+
+// ResumeLane defines model for ResumeLane.
+type ResumeLane struct {
+	Reason *string `json:"reason,omitempty"`
 }
 
 // RetryPolicy Without it nothing is retried.
@@ -1910,6 +2375,20 @@ type RetryPolicy struct {
 
 	// RetryableCategories Only these are retried; all (but permanent and cancelled) when it is empty.
 	RetryableCategories []string `json:"retryable_categories,omitempty"`
+}
+
+// RevocationOutcome defines model for RevocationOutcome.
+type RevocationOutcome string
+
+// RevokeLease defines model for RevokeLease.
+type RevokeLease struct {
+	ExpectedLeaseID *openapi_types.UUID `json:"expected_lease_id,omitempty"`
+	Reason          *string             `json:"reason,omitempty"`
+
+	// WorkerInstanceID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerInstanceID *WorkerName `json:"worker_instance_id,omitempty"`
 }
 
 // Role defines model for Role.
@@ -1936,9 +2415,29 @@ type SentFence struct {
 	LeaseID      openapi_types.UUID `json:"lease_id"`
 }
 
+// SetPriority defines model for SetPriority.
+type SetPriority struct {
+	Priority int32 `json:"priority"`
+}
+
 // SetTag defines model for SetTag.
 type SetTag struct {
 	Value string `json:"value"`
+}
+
+// StartBulk defines model for StartBulk.
+type StartBulk struct {
+	Action BulkAction `json:"action"`
+	DryRun *bool      `json:"dry_run,omitempty"`
+
+	// Filter As the filters of `GET /v1/executions`, combined with *and*.
+	Filter BulkFilter `json:"filter"`
+
+	// Priority Required for `priority`.
+	Priority *int32 `json:"priority,omitempty"`
+
+	// Reason Of a cancellation.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // StartFlow defines model for StartFlow.
@@ -1965,6 +2464,9 @@ type StepRuntime string
 
 // StepStatus defines model for StepStatus.
 type StepStatus string
+
+// StopBulk defines model for StopBulk.
+type StopBulk = map[string]interface{}
 
 // StreamPolicy defines model for StreamPolicy.
 type StreamPolicy struct {
@@ -1998,6 +2500,12 @@ type Tags map[string]string
 
 // TerminalOutcome defines model for TerminalOutcome.
 type TerminalOutcome string
+
+// Throughput How many executions have ended within a time.
+type Throughput struct {
+	Completed int64 `json:"completed"`
+	WindowMs  int64 `json:"window_ms"`
+}
 
 // Time RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
 type Time = wire.Time
@@ -2040,6 +2548,22 @@ type TokenList struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
+// UseGrant defines model for UseGrant.
+type UseGrant struct {
+	GrantID    openapi_types.UUID `json:"grant_id"`
+	LeaseTTLMs *int64             `json:"lease_ttl_ms,omitempty"`
+
+	// WorkerID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerID WorkerName `json:"worker_id"`
+
+	// WorkerInstanceID The name of a worker, without white space and control characters.
+	//
+	// Example: builder
+	WorkerInstanceID WorkerName `json:"worker_instance_id"`
+}
+
 // WaitCondition One of
 // `{"kind":"timer","at":"2026-11-22T09:30:00Z"}`,
 // `{"kind":"external_event","topic":"deploy.finished","correlation_id":"rel-1.4"}`,
@@ -2068,6 +2592,46 @@ type WaitFlow struct {
 
 	// OnTimeout What becomes of the flow when the deadline passes.
 	OnTimeout *OnTimeout `json:"on_timeout,omitempty"`
+}
+
+// WaitForChildren One of `handle` and `fence` is required.
+type WaitForChildren struct {
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+
+	// Override An operator reports in place of the holder, without its handle.
+	Override *bool `json:"override,omitempty"`
+}
+
+// Worker defines model for Worker.
+type Worker struct {
+	Capabilities []string `json:"capabilities"`
+
+	// DrainingSince As Time, or null.
+	DrainingSince *NullableTime `json:"draining_since"`
+
+	// ExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	ExpiresAt Time     `json:"expires_at"`
+	Lanes     []string `json:"lanes"`
+
+	// LastHeartbeatAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	LastHeartbeatAt Time   `json:"last_heartbeat_at"`
+	LivenessTTLMs   int64  `json:"liveness_ttl_ms"`
+	Namespace       string `json:"namespace"`
+
+	// RegisteredAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	RegisteredAt     Time   `json:"registered_at"`
+	WorkerID         string `json:"worker_id"`
+	WorkerInstanceID string `json:"worker_instance_id"`
+}
+
+// WorkerList defines model for WorkerList.
+type WorkerList struct {
+	Items      []Worker `json:"items"`
+	NextCursor *string  `json:"next_cursor"`
 }
 
 // WorkerName The name of a worker, without white space and control characters.
@@ -2104,6 +2668,14 @@ type IfNoneMatch = string
 
 // InstanceTagFilter defines model for InstanceTagFilter.
 type InstanceTagFilter = string
+
+// JobID defines model for JobID.
+type JobID = openapi_types.UUID
+
+// LaneParam The queue that an execution waits in. Printable ASCII.
+//
+// Example: ci
+type LaneParam = LaneName
 
 // LastEventID defines model for LastEventID.
 type LastEventID = string
@@ -2145,6 +2717,22 @@ type TopicFilter = []string
 // TypeFilter defines model for TypeFilter.
 type TypeFilter = []string
 
+// WorkerID The name of a worker, without white space and control characters.
+//
+// Example: builder
+type WorkerID = WorkerName
+
+// WorkerInstance The name of a worker, without white space and control characters.
+//
+// Example: builder
+type WorkerInstance = WorkerName
+
+// BulkOK defines model for BulkOK.
+type BulkOK = BulkJob
+
+// ClaimsOK defines model for ClaimsOK.
+type ClaimsOK = Claims
+
 // ExecutionCreated defines model for ExecutionCreated.
 type ExecutionCreated = Execution
 
@@ -2163,6 +2751,12 @@ type FlowStepCreated = FlowStep
 // FlowStepOK defines model for FlowStepOK.
 type FlowStepOK = FlowStep
 
+// LaneOK defines model for LaneOK.
+type LaneOK = Lane
+
+// OperatedOK defines model for OperatedOK.
+type OperatedOK = Operated
+
 // Problem A problem (RFC 9457). Beside these members it carries the facts of the case: `resource`, `expected`, `actual`, `changed`,
 // `from`, `to`, `allowed`, `current_status`, `required_role`, `limit_bytes`, …
 type Problem = ProblemDetails
@@ -2172,6 +2766,12 @@ type ReportOK = Report
 
 // TagOK defines model for TagOK.
 type TagOK = Tag
+
+// WorkerOK defines model for WorkerOK.
+type WorkerOK = Worker
+
+// WorkerRegistered defines model for WorkerRegistered.
+type WorkerRegistered = Worker
 
 // PruneParams defines parameters for Prune.
 type PruneParams struct {
@@ -2337,6 +2937,12 @@ type ListExecutionsParams struct {
 	// Worker Only executions that this worker (`worker_id`) holds now.
 	Worker *WorkerName `form:"worker,omitempty" json:"worker,omitempty"`
 
+	// CreatedAfter Only executions that were created at or after this time.
+	CreatedAfter *Time `form:"created_after,omitempty" json:"created_after,omitempty"`
+
+	// CreatedBefore Only executions that were created before this time.
+	CreatedBefore *Time `form:"created_before,omitempty" json:"created_before,omitempty"`
+
 	// Cursor The `next_cursor` of the page before.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
@@ -2372,6 +2978,51 @@ type CreateExecutionsParams struct {
 
 	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// StartBulkParams defines parameters for StartBulk.
+type StartBulkParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetBulkParams defines parameters for GetBulk.
+type GetBulkParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// StopBulkParams defines parameters for StopBulk.
+type StopBulkParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CountExecutionsParams defines parameters for CountExecutions.
+type CountExecutionsParams struct {
+	// GroupBy What to count by.
+	GroupBy *string `form:"group_by,omitempty" json:"group_by,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -2428,6 +3079,30 @@ type ListAttemptsParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// CancelHeldExecutionParams defines parameters for CancelHeldExecution.
+type CancelHeldExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ClaimGrantedParams defines parameters for ClaimGranted.
+type ClaimGrantedParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // CompleteExecutionParams defines parameters for CompleteExecution.
 type CompleteExecutionParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
@@ -2452,8 +3127,65 @@ type GetExecutionContextParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// DelayExecutionParams defines parameters for DelayExecution.
+type DelayExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ExplainExecutionParams defines parameters for ExplainExecution.
+type ExplainExecutionParams struct {
+	// WorkerInstanceID As this registered worker sees it.
+	WorkerInstanceID *WorkerName `form:"worker_instance_id,omitempty" json:"worker_instance_id,omitempty"`
+
+	// Capability As a worker with these capabilities sees it; may be repeated.
+	Capability []string `form:"capability,omitempty" json:"capability,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // FailExecutionParams defines parameters for FailExecution.
 type FailExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// OperatorCancelExecutionParams defines parameters for OperatorCancelExecution.
+type OperatorCancelExecutionParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// OperatorClaimExecutionParams defines parameters for OperatorClaimExecution.
+type OperatorClaimExecutionParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -2473,8 +3205,47 @@ type GetExecutionPayloadParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// SetExecutionPriorityParams defines parameters for SetExecutionPriority.
+type SetExecutionPriorityParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // ReportProgressParams defines parameters for ReportProgress.
 type ReportProgressParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReclaimGrantedParams defines parameters for ReclaimGranted.
+type ReclaimGrantedParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GrantReclaimParams defines parameters for GrantReclaim.
+type GrantReclaimParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -2509,6 +3280,24 @@ type RenewExecutionParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ReplayExecutionParams defines parameters for ReplayExecution.
+type ReplayExecutionParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // GetExecutionResultParams defines parameters for GetExecutionResult.
 type GetExecutionResultParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
@@ -2518,10 +3307,91 @@ type GetExecutionResultParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ResumeExecutionParams defines parameters for ResumeExecution.
+type ResumeExecutionParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RevokeLeaseParams defines parameters for RevokeLease.
+type RevokeLeaseParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // GetExecutionStateParams defines parameters for GetExecutionState.
 type GetExecutionStateParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListExecutionTagsParams defines parameters for ListExecutionTags.
+type ListExecutionTagsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetExecutionTagParams defines parameters for GetExecutionTag.
+type GetExecutionTagParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SetExecutionTagParams defines parameters for SetExecutionTag.
+type SetExecutionTagParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// WaitForChildrenParams defines parameters for WaitForChildren.
+type WaitForChildrenParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -2944,6 +3814,84 @@ type ListInboxParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ListLanesParams defines parameters for ListLanes.
+type ListLanesParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// PauseLaneParams defines parameters for PauseLane.
+type PauseLaneParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ResumeLaneParams defines parameters for ResumeLane.
+type ResumeLaneParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListLeasesParams defines parameters for ListLeases.
+type ListLeasesParams struct {
+	// ExpiredAsOf Only leases that are lost, or run out by this time.
+	ExpiredAsOf *Time `form:"expired_as_of,omitempty" json:"expired_as_of,omitempty"`
+
+	// Lane Only leases on executions of this lane.
+	Lane *LaneName `form:"lane,omitempty" json:"lane,omitempty"`
+
+	// WorkerID Only leases of this worker.
+	WorkerID *WorkerName `form:"worker_id,omitempty" json:"worker_id,omitempty"`
+
+	// WorkerInstanceID Only leases of this instance.
+	WorkerInstanceID *WorkerName `form:"worker_instance_id,omitempty" json:"worker_instance_id,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // GetMetaParams defines parameters for GetMeta.
 type GetMetaParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
@@ -2955,6 +3903,30 @@ type GetMetaParams struct {
 
 // SubscribeCompletionsParams defines parameters for SubscribeCompletions.
 type SubscribeCompletionsParams struct {
+	// After Begin strictly after this event; 0 is the beginning.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
+
+	// FlowID Only what belongs to this flow.
+	FlowID *FlowFilter `form:"flow_id,omitempty" json:"flow_id,omitempty"`
+
+	// ExecutionID Only what belongs to this execution.
+	ExecutionID *ExecutionFilter `form:"execution_id,omitempty" json:"execution_id,omitempty"`
+
+	// InstanceTag Only events of executions whose tag `cairn.instance_id` has this value.
+	InstanceTag *InstanceTagFilter `form:"instance_tag,omitempty" json:"instance_tag,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// LastEventID Resume strictly after this event. Browsers send it by themselves; it wins over `after`.
+	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SubscribeInstanceTagsParams defines parameters for SubscribeInstanceTags.
+type SubscribeInstanceTagsParams struct {
 	// After Begin strictly after this event; 0 is the beginning.
 	After *After `form:"after,omitempty" json:"after,omitempty"`
 
@@ -3001,6 +3973,108 @@ type SubscribeLeasesParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// SubscribeOperatorParams defines parameters for SubscribeOperator.
+type SubscribeOperatorParams struct {
+	// After Begin strictly after this event; 0 is the beginning.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
+
+	// FlowID Only what belongs to this flow.
+	FlowID *FlowFilter `form:"flow_id,omitempty" json:"flow_id,omitempty"`
+
+	// ExecutionID Only what belongs to this execution.
+	ExecutionID *ExecutionFilter `form:"execution_id,omitempty" json:"execution_id,omitempty"`
+
+	// InstanceTag Only events of executions whose tag `cairn.instance_id` has this value.
+	InstanceTag *InstanceTagFilter `form:"instance_tag,omitempty" json:"instance_tag,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// LastEventID Resume strictly after this event. Browsers send it by themselves; it wins over `after`.
+	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListWorkersParams defines parameters for ListWorkers.
+type ListWorkersParams struct {
+	// WorkerID Only instances of this worker.
+	WorkerID *WorkerName `form:"worker_id,omitempty" json:"worker_id,omitempty"`
+
+	// Lane Only workers of this lane.
+	Lane *LaneName `form:"lane,omitempty" json:"lane,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GrantClaimParams defines parameters for GrantClaim.
+type GrantClaimParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RemoveWorkerParams defines parameters for RemoveWorker.
+type RemoveWorkerParams struct {
+	// Reason Why; it is kept in the event.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RegisterWorkerParams defines parameters for RegisterWorker.
+type RegisterWorkerParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// DrainWorkerParams defines parameters for DrainWorker.
+type DrainWorkerParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// HeartbeatWorkerParams defines parameters for HeartbeatWorker.
+type HeartbeatWorkerParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // PruneJSONRequestBody defines body for Prune for application/json ContentType.
 type PruneJSONRequestBody = Prune
 
@@ -3019,20 +4093,65 @@ type CreateExecutionJSONRequestBody = CreateExecution
 // CreateExecutionsJSONRequestBody defines body for CreateExecutions for application/json ContentType.
 type CreateExecutionsJSONRequestBody = CreateExecutions
 
+// StartBulkJSONRequestBody defines body for StartBulk for application/json ContentType.
+type StartBulkJSONRequestBody = StartBulk
+
+// StopBulkJSONRequestBody defines body for StopBulk for application/json ContentType.
+type StopBulkJSONRequestBody = StopBulk
+
+// CancelHeldExecutionJSONRequestBody defines body for CancelHeldExecution for application/json ContentType.
+type CancelHeldExecutionJSONRequestBody = CancelHeldExecution
+
+// ClaimGrantedJSONRequestBody defines body for ClaimGranted for application/json ContentType.
+type ClaimGrantedJSONRequestBody = UseGrant
+
 // CompleteExecutionJSONRequestBody defines body for CompleteExecution for application/json ContentType.
 type CompleteExecutionJSONRequestBody = CompleteExecution
+
+// DelayExecutionJSONRequestBody defines body for DelayExecution for application/json ContentType.
+type DelayExecutionJSONRequestBody = DelayExecution
 
 // FailExecutionJSONRequestBody defines body for FailExecution for application/json ContentType.
 type FailExecutionJSONRequestBody = FailExecution
 
+// OperatorCancelExecutionJSONRequestBody defines body for OperatorCancelExecution for application/json ContentType.
+type OperatorCancelExecutionJSONRequestBody = OperatorCancel
+
+// OperatorClaimExecutionJSONRequestBody defines body for OperatorClaimExecution for application/json ContentType.
+type OperatorClaimExecutionJSONRequestBody = OperatorClaim
+
+// SetExecutionPriorityJSONRequestBody defines body for SetExecutionPriority for application/json ContentType.
+type SetExecutionPriorityJSONRequestBody = SetPriority
+
 // ReportProgressJSONRequestBody defines body for ReportProgress for application/json ContentType.
 type ReportProgressJSONRequestBody = ReportProgress
+
+// ReclaimGrantedJSONRequestBody defines body for ReclaimGranted for application/json ContentType.
+type ReclaimGrantedJSONRequestBody = UseGrant
+
+// GrantReclaimJSONRequestBody defines body for GrantReclaim for application/json ContentType.
+type GrantReclaimJSONRequestBody = GrantReclaim
 
 // ReleaseExecutionJSONRequestBody defines body for ReleaseExecution for application/json ContentType.
 type ReleaseExecutionJSONRequestBody = ReleaseExecution
 
 // RenewExecutionJSONRequestBody defines body for RenewExecution for application/json ContentType.
 type RenewExecutionJSONRequestBody = RenewExecution
+
+// ReplayExecutionJSONRequestBody defines body for ReplayExecution for application/json ContentType.
+type ReplayExecutionJSONRequestBody = ReplayExecution
+
+// ResumeExecutionJSONRequestBody defines body for ResumeExecution for application/json ContentType.
+type ResumeExecutionJSONRequestBody = ResumeExecution
+
+// RevokeLeaseJSONRequestBody defines body for RevokeLease for application/json ContentType.
+type RevokeLeaseJSONRequestBody = RevokeLease
+
+// SetExecutionTagJSONRequestBody defines body for SetExecutionTag for application/json ContentType.
+type SetExecutionTagJSONRequestBody = SetTag
+
+// WaitForChildrenJSONRequestBody defines body for WaitForChildren for application/json ContentType.
+type WaitForChildrenJSONRequestBody = WaitForChildren
 
 // DeliverExternalEventJSONRequestBody defines body for DeliverExternalEvent for application/json ContentType.
 type DeliverExternalEventJSONRequestBody = DeliverExternalEvent
@@ -3084,6 +4203,24 @@ type SetFlowTagJSONRequestBody = SetTag
 
 // WaitFlowJSONRequestBody defines body for WaitFlow for application/json ContentType.
 type WaitFlowJSONRequestBody = WaitFlow
+
+// PauseLaneJSONRequestBody defines body for PauseLane for application/json ContentType.
+type PauseLaneJSONRequestBody = PauseLane
+
+// ResumeLaneJSONRequestBody defines body for ResumeLane for application/json ContentType.
+type ResumeLaneJSONRequestBody = ResumeLane
+
+// GrantClaimJSONRequestBody defines body for GrantClaim for application/json ContentType.
+type GrantClaimJSONRequestBody = GrantClaim
+
+// RegisterWorkerJSONRequestBody defines body for RegisterWorker for application/json ContentType.
+type RegisterWorkerJSONRequestBody = RegisterWorker
+
+// DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
+type DrainWorkerJSONRequestBody = DrainWorker
+
+// HeartbeatWorkerJSONRequestBody defines body for HeartbeatWorker for application/json ContentType.
+type HeartbeatWorkerJSONRequestBody = Heartbeat
 
 // Getter for additional properties for ProblemDetails. Returns the specified
 // element and whether it was found
@@ -3292,6 +4429,18 @@ type ServerInterface interface {
 	// CreateExecutions Create many executions
 	// (POST /v1/executions/batch)
 	CreateExecutions(w http.ResponseWriter, r *http.Request, params CreateExecutionsParams)
+	// StartBulk Cancel, replay or reprioritise many
+	// (POST /v1/executions/bulk)
+	StartBulk(w http.ResponseWriter, r *http.Request, params StartBulkParams)
+	// GetBulk See how far a bulk job is
+	// (GET /v1/executions/bulk/{job_id})
+	GetBulk(w http.ResponseWriter, r *http.Request, jobID JobID, params GetBulkParams)
+	// StopBulk Stop a bulk job
+	// (POST /v1/executions/bulk/{job_id}/stop)
+	StopBulk(w http.ResponseWriter, r *http.Request, jobID JobID, params StopBulkParams)
+	// CountExecutions Count executions
+	// (GET /v1/executions/counts)
+	CountExecutions(w http.ResponseWriter, r *http.Request, params CountExecutionsParams)
 	// CreateExecutionFromOctets Create an execution with a binary payload
 	// (POST /v1/executions/octets)
 	CreateExecutionFromOctets(w http.ResponseWriter, r *http.Request, params CreateExecutionFromOctetsParams)
@@ -3301,33 +4450,81 @@ type ServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListAttemptsParams)
+	// CancelHeldExecution Cancel what one holds
+	// (POST /v1/executions/{execution_id}/cancel)
+	CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams)
+	// ClaimGranted Claim a reserved execution
+	// (POST /v1/executions/{execution_id}/claim)
+	ClaimGranted(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ClaimGrantedParams)
 	// CompleteExecution Complete an execution
 	// (POST /v1/executions/{execution_id}/complete)
 	CompleteExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CompleteExecutionParams)
 	// GetExecutionContext Read what a worker needs to know
 	// (GET /v1/executions/{execution_id}/context)
 	GetExecutionContext(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionContextParams)
+	// DelayExecution Put an execution off
+	// (POST /v1/executions/{execution_id}/delay)
+	DelayExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DelayExecutionParams)
+	// ExplainExecution Say why an execution is not running
+	// (GET /v1/executions/{execution_id}/explain)
+	ExplainExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ExplainExecutionParams)
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams)
+	// OperatorCancelExecution Cancel an execution
+	// (POST /v1/executions/{execution_id}/operator-cancel)
+	OperatorCancelExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorCancelExecutionParams)
+	// OperatorClaimExecution Claim one execution by hand
+	// (POST /v1/executions/{execution_id}/operator-claim)
+	OperatorClaimExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorClaimExecutionParams)
 	// GetExecutionPayload Read the payload itself
 	// (GET /v1/executions/{execution_id}/payload)
 	GetExecutionPayload(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionPayloadParams)
+	// SetExecutionPriority Change a priority
+	// (PUT /v1/executions/{execution_id}/priority)
+	SetExecutionPriority(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params SetExecutionPriorityParams)
 	// ReportProgress Report progress
 	// (POST /v1/executions/{execution_id}/progress)
 	ReportProgress(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReportProgressParams)
+	// ReclaimGranted Take over a lost execution
+	// (POST /v1/executions/{execution_id}/reclaim)
+	ReclaimGranted(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReclaimGrantedParams)
+	// GrantReclaim Reserve a lost execution
+	// (POST /v1/executions/{execution_id}/reclaim-grants)
+	GrantReclaim(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GrantReclaimParams)
 	// ReleaseExecution Give an execution back
 	// (POST /v1/executions/{execution_id}/release)
 	ReleaseExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReleaseExecutionParams)
 	// RenewExecution Renew a lease
 	// (POST /v1/executions/{execution_id}/renew)
 	RenewExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params RenewExecutionParams)
+	// ReplayExecution Run an ended execution again
+	// (POST /v1/executions/{execution_id}/replay)
+	ReplayExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReplayExecutionParams)
 	// GetExecutionResult Read the result itself
 	// (GET /v1/executions/{execution_id}/result)
 	GetExecutionResult(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionResultParams)
+	// ResumeExecution Resume an execution
+	// (POST /v1/executions/{execution_id}/resume)
+	ResumeExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ResumeExecutionParams)
+	// RevokeLease Take a lease away
+	// (POST /v1/executions/{execution_id}/revoke-lease)
+	RevokeLease(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params RevokeLeaseParams)
 	// GetExecutionState Read where an execution stands
 	// (GET /v1/executions/{execution_id}/state)
 	GetExecutionState(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionStateParams)
+	// ListExecutionTags Read an execution's tags
+	// (GET /v1/executions/{execution_id}/tags)
+	ListExecutionTags(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListExecutionTagsParams)
+	// GetExecutionTag Read one tag of an execution
+	// (GET /v1/executions/{execution_id}/tags/{key})
+	GetExecutionTag(w http.ResponseWriter, r *http.Request, executionID ExecutionID, key TagKey, params GetExecutionTagParams)
+	// SetExecutionTag Set a tag of an execution
+	// (PUT /v1/executions/{execution_id}/tags/{key})
+	SetExecutionTag(w http.ResponseWriter, r *http.Request, executionID ExecutionID, key TagKey, params SetExecutionTagParams)
+	// WaitForChildren Wait for child executions
+	// (POST /v1/executions/{execution_id}/wait-children)
+	WaitForChildren(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params WaitForChildrenParams)
 	// DeliverExternalEvent Deliver an event from outside
 	// (POST /v1/external-events)
 	DeliverExternalEvent(w http.ResponseWriter, r *http.Request, params DeliverExternalEventParams)
@@ -3406,15 +4603,51 @@ type ServerInterface interface {
 	// ListInbox List what waits for a person
 	// (GET /v1/inbox)
 	ListInbox(w http.ResponseWriter, r *http.Request, params ListInboxParams)
+	// ListLanes List lanes
+	// (GET /v1/lanes)
+	ListLanes(w http.ResponseWriter, r *http.Request, params ListLanesParams)
+	// PauseLane Pause a lane
+	// (POST /v1/lanes/{lane}/pause)
+	PauseLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params PauseLaneParams)
+	// ResumeLane Resume a lane
+	// (POST /v1/lanes/{lane}/resume)
+	ResumeLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params ResumeLaneParams)
+	// ListLeases List leases
+	// (GET /v1/leases)
+	ListLeases(w http.ResponseWriter, r *http.Request, params ListLeasesParams)
 	// GetMeta Read what this server is
 	// (GET /v1/meta)
 	GetMeta(w http.ResponseWriter, r *http.Request, params GetMetaParams)
 	// SubscribeCompletions Follow what ends
 	// (GET /v1/subscriptions/completions)
 	SubscribeCompletions(w http.ResponseWriter, r *http.Request, params SubscribeCompletionsParams)
+	// SubscribeInstanceTags Follow instance tags
+	// (GET /v1/subscriptions/instance-tags)
+	SubscribeInstanceTags(w http.ResponseWriter, r *http.Request, params SubscribeInstanceTagsParams)
 	// SubscribeLeases Follow who holds what
 	// (GET /v1/subscriptions/leases)
 	SubscribeLeases(w http.ResponseWriter, r *http.Request, params SubscribeLeasesParams)
+	// SubscribeOperator Follow what operators do
+	// (GET /v1/subscriptions/operator)
+	SubscribeOperator(w http.ResponseWriter, r *http.Request, params SubscribeOperatorParams)
+	// ListWorkers List registered workers
+	// (GET /v1/workers)
+	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
+	// GrantClaim Reserve the next execution of a lane
+	// (POST /v1/workers/{worker_id}/claim-grants)
+	GrantClaim(w http.ResponseWriter, r *http.Request, workerID WorkerID, params GrantClaimParams)
+	// RemoveWorker Take a worker off the register
+	// (DELETE /v1/workers/{worker_instance_id})
+	RemoveWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params RemoveWorkerParams)
+	// RegisterWorker Register a worker
+	// (PUT /v1/workers/{worker_instance_id})
+	RegisterWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params RegisterWorkerParams)
+	// DrainWorker Drain a worker
+	// (POST /v1/workers/{worker_instance_id}/drain)
+	DrainWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params DrainWorkerParams)
+	// HeartbeatWorker Say that a worker lives
+	// (POST /v1/workers/{worker_instance_id}/heartbeat)
+	HeartbeatWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params HeartbeatWorkerParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -3487,6 +4720,30 @@ func (_ Unimplemented) CreateExecutions(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// StartBulk Cancel, replay or reprioritise many
+// (POST /v1/executions/bulk)
+func (_ Unimplemented) StartBulk(w http.ResponseWriter, r *http.Request, params StartBulkParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetBulk See how far a bulk job is
+// (GET /v1/executions/bulk/{job_id})
+func (_ Unimplemented) GetBulk(w http.ResponseWriter, r *http.Request, jobID JobID, params GetBulkParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StopBulk Stop a bulk job
+// (POST /v1/executions/bulk/{job_id}/stop)
+func (_ Unimplemented) StopBulk(w http.ResponseWriter, r *http.Request, jobID JobID, params StopBulkParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CountExecutions Count executions
+// (GET /v1/executions/counts)
+func (_ Unimplemented) CountExecutions(w http.ResponseWriter, r *http.Request, params CountExecutionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CreateExecutionFromOctets Create an execution with a binary payload
 // (POST /v1/executions/octets)
 func (_ Unimplemented) CreateExecutionFromOctets(w http.ResponseWriter, r *http.Request, params CreateExecutionFromOctetsParams) {
@@ -3505,6 +4762,18 @@ func (_ Unimplemented) ListAttempts(w http.ResponseWriter, r *http.Request, exec
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// CancelHeldExecution Cancel what one holds
+// (POST /v1/executions/{execution_id}/cancel)
+func (_ Unimplemented) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ClaimGranted Claim a reserved execution
+// (POST /v1/executions/{execution_id}/claim)
+func (_ Unimplemented) ClaimGranted(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ClaimGrantedParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CompleteExecution Complete an execution
 // (POST /v1/executions/{execution_id}/complete)
 func (_ Unimplemented) CompleteExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CompleteExecutionParams) {
@@ -3517,9 +4786,33 @@ func (_ Unimplemented) GetExecutionContext(w http.ResponseWriter, r *http.Reques
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// DelayExecution Put an execution off
+// (POST /v1/executions/{execution_id}/delay)
+func (_ Unimplemented) DelayExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DelayExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExplainExecution Say why an execution is not running
+// (GET /v1/executions/{execution_id}/explain)
+func (_ Unimplemented) ExplainExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ExplainExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // FailExecution Report a failure
 // (POST /v1/executions/{execution_id}/fail)
 func (_ Unimplemented) FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// OperatorCancelExecution Cancel an execution
+// (POST /v1/executions/{execution_id}/operator-cancel)
+func (_ Unimplemented) OperatorCancelExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorCancelExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// OperatorClaimExecution Claim one execution by hand
+// (POST /v1/executions/{execution_id}/operator-claim)
+func (_ Unimplemented) OperatorClaimExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorClaimExecutionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3529,9 +4822,27 @@ func (_ Unimplemented) GetExecutionPayload(w http.ResponseWriter, r *http.Reques
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// SetExecutionPriority Change a priority
+// (PUT /v1/executions/{execution_id}/priority)
+func (_ Unimplemented) SetExecutionPriority(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params SetExecutionPriorityParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ReportProgress Report progress
 // (POST /v1/executions/{execution_id}/progress)
 func (_ Unimplemented) ReportProgress(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReportProgressParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReclaimGranted Take over a lost execution
+// (POST /v1/executions/{execution_id}/reclaim)
+func (_ Unimplemented) ReclaimGranted(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReclaimGrantedParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GrantReclaim Reserve a lost execution
+// (POST /v1/executions/{execution_id}/reclaim-grants)
+func (_ Unimplemented) GrantReclaim(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GrantReclaimParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3547,15 +4858,57 @@ func (_ Unimplemented) RenewExecution(w http.ResponseWriter, r *http.Request, ex
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ReplayExecution Run an ended execution again
+// (POST /v1/executions/{execution_id}/replay)
+func (_ Unimplemented) ReplayExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReplayExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetExecutionResult Read the result itself
 // (GET /v1/executions/{execution_id}/result)
 func (_ Unimplemented) GetExecutionResult(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionResultParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ResumeExecution Resume an execution
+// (POST /v1/executions/{execution_id}/resume)
+func (_ Unimplemented) ResumeExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ResumeExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RevokeLease Take a lease away
+// (POST /v1/executions/{execution_id}/revoke-lease)
+func (_ Unimplemented) RevokeLease(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params RevokeLeaseParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetExecutionState Read where an execution stands
 // (GET /v1/executions/{execution_id}/state)
 func (_ Unimplemented) GetExecutionState(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionStateParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListExecutionTags Read an execution's tags
+// (GET /v1/executions/{execution_id}/tags)
+func (_ Unimplemented) ListExecutionTags(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListExecutionTagsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetExecutionTag Read one tag of an execution
+// (GET /v1/executions/{execution_id}/tags/{key})
+func (_ Unimplemented) GetExecutionTag(w http.ResponseWriter, r *http.Request, executionID ExecutionID, key TagKey, params GetExecutionTagParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SetExecutionTag Set a tag of an execution
+// (PUT /v1/executions/{execution_id}/tags/{key})
+func (_ Unimplemented) SetExecutionTag(w http.ResponseWriter, r *http.Request, executionID ExecutionID, key TagKey, params SetExecutionTagParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// WaitForChildren Wait for child executions
+// (POST /v1/executions/{execution_id}/wait-children)
+func (_ Unimplemented) WaitForChildren(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params WaitForChildrenParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3715,6 +5068,30 @@ func (_ Unimplemented) ListInbox(w http.ResponseWriter, r *http.Request, params 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListLanes List lanes
+// (GET /v1/lanes)
+func (_ Unimplemented) ListLanes(w http.ResponseWriter, r *http.Request, params ListLanesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PauseLane Pause a lane
+// (POST /v1/lanes/{lane}/pause)
+func (_ Unimplemented) PauseLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params PauseLaneParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeLane Resume a lane
+// (POST /v1/lanes/{lane}/resume)
+func (_ Unimplemented) ResumeLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params ResumeLaneParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListLeases List leases
+// (GET /v1/leases)
+func (_ Unimplemented) ListLeases(w http.ResponseWriter, r *http.Request, params ListLeasesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetMeta Read what this server is
 // (GET /v1/meta)
 func (_ Unimplemented) GetMeta(w http.ResponseWriter, r *http.Request, params GetMetaParams) {
@@ -3727,9 +5104,57 @@ func (_ Unimplemented) SubscribeCompletions(w http.ResponseWriter, r *http.Reque
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// SubscribeInstanceTags Follow instance tags
+// (GET /v1/subscriptions/instance-tags)
+func (_ Unimplemented) SubscribeInstanceTags(w http.ResponseWriter, r *http.Request, params SubscribeInstanceTagsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // SubscribeLeases Follow who holds what
 // (GET /v1/subscriptions/leases)
 func (_ Unimplemented) SubscribeLeases(w http.ResponseWriter, r *http.Request, params SubscribeLeasesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SubscribeOperator Follow what operators do
+// (GET /v1/subscriptions/operator)
+func (_ Unimplemented) SubscribeOperator(w http.ResponseWriter, r *http.Request, params SubscribeOperatorParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWorkers List registered workers
+// (GET /v1/workers)
+func (_ Unimplemented) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GrantClaim Reserve the next execution of a lane
+// (POST /v1/workers/{worker_id}/claim-grants)
+func (_ Unimplemented) GrantClaim(w http.ResponseWriter, r *http.Request, workerID WorkerID, params GrantClaimParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RemoveWorker Take a worker off the register
+// (DELETE /v1/workers/{worker_instance_id})
+func (_ Unimplemented) RemoveWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params RemoveWorkerParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RegisterWorker Register a worker
+// (PUT /v1/workers/{worker_instance_id})
+func (_ Unimplemented) RegisterWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params RegisterWorkerParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DrainWorker Drain a worker
+// (POST /v1/workers/{worker_instance_id}/drain)
+func (_ Unimplemented) DrainWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params DrainWorkerParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// HeartbeatWorker Say that a worker lives
+// (POST /v1/workers/{worker_instance_id}/heartbeat)
+func (_ Unimplemented) HeartbeatWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params HeartbeatWorkerParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4624,6 +6049,32 @@ func (siw *ServerInterfaceWrapper) ListExecutions(w http.ResponseWriter, r *http
 		return
 	}
 
+	// ------------- Optional query parameter "created_after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_after", r.URL.Query(), &params.CreatedAfter, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "created_before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_before", r.URL.Query(), &params.CreatedBefore, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_before"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_before", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "cursor" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -4845,6 +6296,291 @@ func (siw *ServerInterfaceWrapper) CreateExecutions(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateExecutions(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StartBulk operation middleware
+func (siw *ServerInterfaceWrapper) StartBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartBulkParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartBulk(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetBulk operation middleware
+func (siw *ServerInterfaceWrapper) GetBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "job_id" -------------
+	var jobID JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", chi.URLParam(r, "job_id"), &jobID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetBulkParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBulk(w, r, jobID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StopBulk operation middleware
+func (siw *ServerInterfaceWrapper) StopBulk(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "job_id" -------------
+	var jobID JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", chi.URLParam(r, "job_id"), &jobID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StopBulkParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StopBulk(w, r, jobID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CountExecutions operation middleware
+func (siw *ServerInterfaceWrapper) CountExecutions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CountExecutionsParams
+
+	// ------------- Optional query parameter "group_by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group_by", r.URL.Query(), &params.GroupBy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group_by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group_by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CountExecutions(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -5150,6 +6886,170 @@ func (siw *ServerInterfaceWrapper) ListAttempts(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// CancelHeldExecution operation middleware
+func (siw *ServerInterfaceWrapper) CancelHeldExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelHeldExecutionParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelHeldExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ClaimGranted operation middleware
+func (siw *ServerInterfaceWrapper) ClaimGranted(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ClaimGrantedParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ClaimGranted(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CompleteExecution operation middleware
 func (siw *ServerInterfaceWrapper) CompleteExecution(w http.ResponseWriter, r *http.Request) {
 
@@ -5314,6 +7214,177 @@ func (siw *ServerInterfaceWrapper) GetExecutionContext(w http.ResponseWriter, r 
 	handler.ServeHTTP(w, r)
 }
 
+// DelayExecution operation middleware
+func (siw *ServerInterfaceWrapper) DelayExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DelayExecutionParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DelayExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExplainExecution operation middleware
+func (siw *ServerInterfaceWrapper) ExplainExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExplainExecutionParams
+
+	// ------------- Optional query parameter "worker_instance_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "worker_instance_id", r.URL.Query(), &params.WorkerInstanceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "worker_instance_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_instance_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "capability" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "capability", r.URL.Query(), &params.Capability, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "capability"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "capability", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // FailExecution operation middleware
 func (siw *ServerInterfaceWrapper) FailExecution(w http.ResponseWriter, r *http.Request) {
 
@@ -5396,6 +7467,202 @@ func (siw *ServerInterfaceWrapper) FailExecution(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// OperatorCancelExecution operation middleware
+func (siw *ServerInterfaceWrapper) OperatorCancelExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OperatorCancelExecutionParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.OperatorCancelExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// OperatorClaimExecution operation middleware
+func (siw *ServerInterfaceWrapper) OperatorClaimExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OperatorClaimExecutionParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.OperatorClaimExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetExecutionPayload operation middleware
 func (siw *ServerInterfaceWrapper) GetExecutionPayload(w http.ResponseWriter, r *http.Request) {
 
@@ -5450,6 +7717,101 @@ func (siw *ServerInterfaceWrapper) GetExecutionPayload(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetExecutionPayload(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetExecutionPriority operation middleware
+func (siw *ServerInterfaceWrapper) SetExecutionPriority(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SetExecutionPriorityParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetExecutionPriority(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -5532,6 +7894,170 @@ func (siw *ServerInterfaceWrapper) ReportProgress(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReportProgress(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReclaimGranted operation middleware
+func (siw *ServerInterfaceWrapper) ReclaimGranted(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReclaimGrantedParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReclaimGranted(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GrantReclaim operation middleware
+func (siw *ServerInterfaceWrapper) GrantReclaim(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GrantReclaimParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GrantReclaim(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -5705,6 +8231,120 @@ func (siw *ServerInterfaceWrapper) RenewExecution(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ReplayExecution operation middleware
+func (siw *ServerInterfaceWrapper) ReplayExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReplayExecutionParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReplayExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetExecutionResult operation middleware
 func (siw *ServerInterfaceWrapper) GetExecutionResult(w http.ResponseWriter, r *http.Request) {
 
@@ -5768,6 +8408,234 @@ func (siw *ServerInterfaceWrapper) GetExecutionResult(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// ResumeExecution operation middleware
+func (siw *ServerInterfaceWrapper) ResumeExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeExecutionParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeLease operation middleware
+func (siw *ServerInterfaceWrapper) RevokeLease(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeLeaseParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeLease(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetExecutionState operation middleware
 func (siw *ServerInterfaceWrapper) GetExecutionState(w http.ResponseWriter, r *http.Request) {
 
@@ -5822,6 +8690,327 @@ func (siw *ServerInterfaceWrapper) GetExecutionState(w http.ResponseWriter, r *h
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetExecutionState(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListExecutionTags operation middleware
+func (siw *ServerInterfaceWrapper) ListExecutionTags(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListExecutionTagsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListExecutionTags(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetExecutionTag operation middleware
+func (siw *ServerInterfaceWrapper) GetExecutionTag(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "key" -------------
+	var key TagKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetExecutionTagParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetExecutionTag(w, r, executionID, key, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetExecutionTag operation middleware
+func (siw *ServerInterfaceWrapper) SetExecutionTag(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "key" -------------
+	var key TagKey
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SetExecutionTagParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetExecutionTag(w, r, executionID, key, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitForChildren operation middleware
+func (siw *ServerInterfaceWrapper) WaitForChildren(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WaitForChildrenParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitForChildren(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -8401,6 +11590,446 @@ func (siw *ServerInterfaceWrapper) ListInbox(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListLanes operation middleware
+func (siw *ServerInterfaceWrapper) ListLanes(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListLanesParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListLanes(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PauseLane operation middleware
+func (siw *ServerInterfaceWrapper) PauseLane(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "lane" -------------
+	var lane LaneParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "lane", chi.URLParam(r, "lane"), &lane, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lane", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PauseLaneParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PauseLane(w, r, lane, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeLane operation middleware
+func (siw *ServerInterfaceWrapper) ResumeLane(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "lane" -------------
+	var lane LaneParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "lane", chi.URLParam(r, "lane"), &lane, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lane", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeLaneParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeLane(w, r, lane, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListLeases operation middleware
+func (siw *ServerInterfaceWrapper) ListLeases(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListLeasesParams
+
+	// ------------- Optional query parameter "expired_as_of" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "expired_as_of", r.URL.Query(), &params.ExpiredAsOf, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "expired_as_of"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "expired_as_of", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lane" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lane", r.URL.Query(), &params.Lane, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lane"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lane", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "worker_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "worker_id", r.URL.Query(), &params.WorkerID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "worker_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "worker_instance_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "worker_instance_id", r.URL.Query(), &params.WorkerInstanceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "worker_instance_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_instance_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListLeases(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetMeta operation middleware
 func (siw *ServerInterfaceWrapper) GetMeta(w http.ResponseWriter, r *http.Request) {
 
@@ -8580,6 +12209,131 @@ func (siw *ServerInterfaceWrapper) SubscribeCompletions(w http.ResponseWriter, r
 	handler.ServeHTTP(w, r)
 }
 
+// SubscribeInstanceTags operation middleware
+func (siw *ServerInterfaceWrapper) SubscribeInstanceTags(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SubscribeInstanceTagsParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "flow_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "flow_id", r.URL.Query(), &params.FlowID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "flow_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "execution_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "execution_id", r.URL.Query(), &params.ExecutionID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "execution_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "instance_tag" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "instance_tag", r.URL.Query(), &params.InstanceTag, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "instance_tag"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "instance_tag", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID LastEventID
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SubscribeInstanceTags(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SubscribeLeases operation middleware
 func (siw *ServerInterfaceWrapper) SubscribeLeases(w http.ResponseWriter, r *http.Request) {
 
@@ -8696,6 +12450,622 @@ func (siw *ServerInterfaceWrapper) SubscribeLeases(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.SubscribeLeases(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SubscribeOperator operation middleware
+func (siw *ServerInterfaceWrapper) SubscribeOperator(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SubscribeOperatorParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "flow_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "flow_id", r.URL.Query(), &params.FlowID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "flow_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "execution_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "execution_id", r.URL.Query(), &params.ExecutionID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "execution_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "instance_tag" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "instance_tag", r.URL.Query(), &params.InstanceTag, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "instance_tag"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "instance_tag", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID LastEventID
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SubscribeOperator(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWorkers operation middleware
+func (siw *ServerInterfaceWrapper) ListWorkers(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWorkersParams
+
+	// ------------- Optional query parameter "worker_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "worker_id", r.URL.Query(), &params.WorkerID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "worker_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lane" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lane", r.URL.Query(), &params.Lane, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lane"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lane", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWorkers(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GrantClaim operation middleware
+func (siw *ServerInterfaceWrapper) GrantClaim(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_id" -------------
+	var workerID WorkerID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GrantClaimParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GrantClaim(w, r, workerID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RemoveWorker operation middleware
+func (siw *ServerInterfaceWrapper) RemoveWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_instance_id" -------------
+	var workerInstanceID WorkerInstance
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_instance_id", chi.URLParam(r, "worker_instance_id"), &workerInstanceID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_instance_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RemoveWorkerParams
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RemoveWorker(w, r, workerInstanceID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RegisterWorker operation middleware
+func (siw *ServerInterfaceWrapper) RegisterWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_instance_id" -------------
+	var workerInstanceID WorkerInstance
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_instance_id", chi.URLParam(r, "worker_instance_id"), &workerInstanceID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_instance_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RegisterWorkerParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RegisterWorker(w, r, workerInstanceID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DrainWorker operation middleware
+func (siw *ServerInterfaceWrapper) DrainWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_instance_id" -------------
+	var workerInstanceID WorkerInstance
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_instance_id", chi.URLParam(r, "worker_instance_id"), &workerInstanceID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_instance_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DrainWorkerParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DrainWorker(w, r, workerInstanceID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// HeartbeatWorker operation middleware
+func (siw *ServerInterfaceWrapper) HeartbeatWorker(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "worker_instance_id" -------------
+	var workerInstanceID WorkerInstance
+
+	err = runtime.BindStyledParameterWithOptions("simple", "worker_instance_id", chi.URLParam(r, "worker_instance_id"), &workerInstanceID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_instance_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params HeartbeatWorkerParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.HeartbeatWorker(w, r, workerInstanceID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -8909,6 +13279,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/executions/octets", wrapper.CreateExecutionFromOctets)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/counts", wrapper.CountExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/bulk", wrapper.StartBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/bulk/{job_id}", wrapper.GetBulk)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/bulk/{job_id}/stop", wrapper.StopBulk)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/executions/{execution_id}", wrapper.GetExecution)
 	})
 	r.Group(func(r chi.Router) {
@@ -8925,6 +13307,36 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts", wrapper.ListAttempts)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/operator-cancel", wrapper.OperatorCancelExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/revoke-lease", wrapper.RevokeLease)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/executions/{execution_id}/priority", wrapper.SetExecutionPriority)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/replay", wrapper.ReplayExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/resume", wrapper.ResumeExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/operator-claim", wrapper.OperatorClaimExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/explain", wrapper.ExplainExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/tags", wrapper.ListExecutionTags)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/tags/{key}", wrapper.GetExecutionTag)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/executions/{execution_id}/tags/{key}", wrapper.SetExecutionTag)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/claims", wrapper.ClaimExecutions)
@@ -8945,7 +13357,55 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/executions/{execution_id}/release", wrapper.ReleaseExecution)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/delay", wrapper.DelayExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/wait-children", wrapper.WaitForChildren)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/cancel", wrapper.CancelHeldExecution)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CompleteExecutions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/workers/{worker_id}/claim-grants", wrapper.GrantClaim)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/claim", wrapper.ClaimGranted)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/reclaim-grants", wrapper.GrantReclaim)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/reclaim", wrapper.ReclaimGranted)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/workers", wrapper.ListWorkers)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/workers/{worker_instance_id}", wrapper.RemoveWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/workers/{worker_instance_id}", wrapper.RegisterWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/workers/{worker_instance_id}/heartbeat", wrapper.HeartbeatWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/workers/{worker_instance_id}/drain", wrapper.DrainWorker)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/leases", wrapper.ListLeases)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/lanes", wrapper.ListLanes)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/lanes/{lane}/pause", wrapper.PauseLane)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/lanes/{lane}/resume", wrapper.ResumeLane)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/events", wrapper.ListEvents)
@@ -8958,6 +13418,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/subscriptions/leases", wrapper.SubscribeLeases)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/subscriptions/operator", wrapper.SubscribeOperator)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/subscriptions/instance-tags", wrapper.SubscribeInstanceTags)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/admin/prune", wrapper.Prune)
@@ -8976,6 +13442,24 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 
 	return r
+}
+
+type BulkOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type BulkOKJSONResponse struct {
+	Body BulkJob
+
+	Headers BulkOKResponseHeaders
+}
+
+type ClaimsOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type ClaimsOKJSONResponse struct {
+	Body Claims
+
+	Headers ClaimsOKResponseHeaders
 }
 
 type EventStreamTextEventStreamResponse struct {
@@ -9046,11 +13530,31 @@ type FlowStepOKJSONResponse struct {
 	Headers FlowStepOKResponseHeaders
 }
 
+type LaneOKResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+}
+type LaneOKJSONResponse struct {
+	Body Lane
+
+	Headers LaneOKResponseHeaders
+}
+
 type NotModifiedResponseHeaders struct {
 	ETag string
 }
 type NotModifiedResponse struct {
 	Headers NotModifiedResponseHeaders
+}
+
+type OperatedOKResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+}
+type OperatedOKJSONResponse struct {
+	Body Operated
+
+	Headers OperatedOKResponseHeaders
 }
 
 type ProblemResponseHeaders struct {
@@ -9080,6 +13584,17 @@ type TagOKJSONResponse struct {
 
 	Headers TagOKResponseHeaders
 }
+
+type WorkerOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type WorkerOKJSONResponse struct {
+	Body Worker
+
+	Headers WorkerOKResponseHeaders
+}
+
+type WorkerRegisteredJSONResponse Worker
 
 type PruneRequestObject struct {
 	Params PruneParams
@@ -9773,6 +14288,236 @@ func (response CreateExecutionsdefaultApplicationProblemPlusJSONResponse) VisitC
 	return err
 }
 
+type StartBulkRequestObject struct {
+	Params StartBulkParams
+	Body   *StartBulkJSONRequestBody
+}
+
+type StartBulkResponseObject interface {
+	VisitStartBulkResponse(w http.ResponseWriter) error
+}
+
+type StartBulk200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type StartBulk200JSONResponse struct {
+	Body    BulkStarted
+	Headers StartBulk200ResponseHeaders
+}
+
+func (response StartBulk200JSONResponse) VisitStartBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartBulk202ResponseHeaders struct {
+	IdempotentReplay *bool
+	Location         string
+}
+
+type StartBulk202JSONResponse struct {
+	Body    BulkStarted
+	Headers StartBulk202ResponseHeaders
+}
+
+func (response StartBulk202JSONResponse) VisitStartBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartBulkdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response StartBulkdefaultApplicationProblemPlusJSONResponse) VisitStartBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBulkRequestObject struct {
+	JobID  JobID `json:"job_id"`
+	Params GetBulkParams
+}
+
+type GetBulkResponseObject interface {
+	VisitGetBulkResponse(w http.ResponseWriter) error
+}
+
+type GetBulk200JSONResponse struct{ BulkOKJSONResponse }
+
+func (response GetBulk200JSONResponse) VisitGetBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBulkdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetBulkdefaultApplicationProblemPlusJSONResponse) VisitGetBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopBulkRequestObject struct {
+	JobID  JobID `json:"job_id"`
+	Params StopBulkParams
+	Body   *StopBulkJSONRequestBody
+}
+
+type StopBulkResponseObject interface {
+	VisitStopBulkResponse(w http.ResponseWriter) error
+}
+
+type StopBulk200JSONResponse struct{ BulkOKJSONResponse }
+
+func (response StopBulk200JSONResponse) VisitStopBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StopBulkdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response StopBulkdefaultApplicationProblemPlusJSONResponse) VisitStopBulkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountExecutionsRequestObject struct {
+	Params CountExecutionsParams
+}
+
+type CountExecutionsResponseObject interface {
+	VisitCountExecutionsResponse(w http.ResponseWriter) error
+}
+
+type CountExecutions200JSONResponse ExecutionCounts
+
+func (response CountExecutions200JSONResponse) VisitCountExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CountExecutionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CountExecutionsdefaultApplicationProblemPlusJSONResponse) VisitCountExecutionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateExecutionFromOctetsRequestObject struct {
 	Params CreateExecutionFromOctetsParams
 	Body   io.Reader
@@ -9959,6 +14704,108 @@ func (response ListAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListA
 	return err
 }
 
+type CancelHeldExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      CancelHeldExecutionParams
+	Body        *CancelHeldExecutionJSONRequestBody
+}
+
+type CancelHeldExecutionResponseObject interface {
+	VisitCancelHeldExecutionResponse(w http.ResponseWriter) error
+}
+
+type CancelHeldExecution200JSONResponse struct{ ReportOKJSONResponse }
+
+func (response CancelHeldExecution200JSONResponse) VisitCancelHeldExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelHeldExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CancelHeldExecutiondefaultApplicationProblemPlusJSONResponse) VisitCancelHeldExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ClaimGrantedRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ClaimGrantedParams
+	Body        *ClaimGrantedJSONRequestBody
+}
+
+type ClaimGrantedResponseObject interface {
+	VisitClaimGrantedResponse(w http.ResponseWriter) error
+}
+
+type ClaimGranted200JSONResponse struct{ ClaimsOKJSONResponse }
+
+func (response ClaimGranted200JSONResponse) VisitClaimGrantedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ClaimGranteddefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ClaimGranteddefaultApplicationProblemPlusJSONResponse) VisitClaimGrantedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CompleteExecutionRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      CompleteExecutionParams
@@ -10058,6 +14905,104 @@ func (response GetExecutionContextdefaultApplicationProblemPlusJSONResponse) Vis
 	return err
 }
 
+type DelayExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      DelayExecutionParams
+	Body        *DelayExecutionJSONRequestBody
+}
+
+type DelayExecutionResponseObject interface {
+	VisitDelayExecutionResponse(w http.ResponseWriter) error
+}
+
+type DelayExecution200JSONResponse struct{ ReportOKJSONResponse }
+
+func (response DelayExecution200JSONResponse) VisitDelayExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DelayExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DelayExecutiondefaultApplicationProblemPlusJSONResponse) VisitDelayExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ExplainExecutionParams
+}
+
+type ExplainExecutionResponseObject interface {
+	VisitExplainExecutionResponse(w http.ResponseWriter) error
+}
+
+type ExplainExecution200JSONResponse Explanation
+
+func (response ExplainExecution200JSONResponse) VisitExplainExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExplainExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ExplainExecutiondefaultApplicationProblemPlusJSONResponse) VisitExplainExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type FailExecutionRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      FailExecutionParams
@@ -10099,6 +15044,109 @@ type FailExecutiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FailExecutiondefaultApplicationProblemPlusJSONResponse) VisitFailExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OperatorCancelExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      OperatorCancelExecutionParams
+	Body        *OperatorCancelExecutionJSONRequestBody
+}
+
+type OperatorCancelExecutionResponseObject interface {
+	VisitOperatorCancelExecutionResponse(w http.ResponseWriter) error
+}
+
+type OperatorCancelExecution200JSONResponse struct{ OperatedOKJSONResponse }
+
+func (response OperatorCancelExecution200JSONResponse) VisitOperatorCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OperatorCancelExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response OperatorCancelExecutiondefaultApplicationProblemPlusJSONResponse) VisitOperatorCancelExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OperatorClaimExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      OperatorClaimExecutionParams
+	Body        *OperatorClaimExecutionJSONRequestBody
+}
+
+type OperatorClaimExecutionResponseObject interface {
+	VisitOperatorClaimExecutionResponse(w http.ResponseWriter) error
+}
+
+type OperatorClaimExecution200JSONResponse struct{ ClaimsOKJSONResponse }
+
+func (response OperatorClaimExecution200JSONResponse) VisitOperatorClaimExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OperatorClaimExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response OperatorClaimExecutiondefaultApplicationProblemPlusJSONResponse) VisitOperatorClaimExecutionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10193,6 +15241,58 @@ func (response GetExecutionPayloaddefaultApplicationProblemPlusJSONResponse) Vis
 	return err
 }
 
+type SetExecutionPriorityRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      SetExecutionPriorityParams
+	Body        *SetExecutionPriorityJSONRequestBody
+}
+
+type SetExecutionPriorityResponseObject interface {
+	VisitSetExecutionPriorityResponse(w http.ResponseWriter) error
+}
+
+type SetExecutionPriority200JSONResponse struct{ OperatedOKJSONResponse }
+
+func (response SetExecutionPriority200JSONResponse) VisitSetExecutionPriorityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetExecutionPrioritydefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SetExecutionPrioritydefaultApplicationProblemPlusJSONResponse) VisitSetExecutionPriorityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReportProgressRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      ReportProgressParams
@@ -10234,6 +15334,115 @@ type ReportProgressdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ReportProgressdefaultApplicationProblemPlusJSONResponse) VisitReportProgressResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReclaimGrantedRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ReclaimGrantedParams
+	Body        *ReclaimGrantedJSONRequestBody
+}
+
+type ReclaimGrantedResponseObject interface {
+	VisitReclaimGrantedResponse(w http.ResponseWriter) error
+}
+
+type ReclaimGranted200JSONResponse struct{ ClaimsOKJSONResponse }
+
+func (response ReclaimGranted200JSONResponse) VisitReclaimGrantedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReclaimGranteddefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReclaimGranteddefaultApplicationProblemPlusJSONResponse) VisitReclaimGrantedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GrantReclaimRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      GrantReclaimParams
+	Body        *GrantReclaimJSONRequestBody
+}
+
+type GrantReclaimResponseObject interface {
+	VisitGrantReclaimResponse(w http.ResponseWriter) error
+}
+
+type GrantReclaim200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type GrantReclaim200JSONResponse struct {
+	Body    Grant
+	Headers GrantReclaim200ResponseHeaders
+}
+
+func (response GrantReclaim200JSONResponse) VisitGrantReclaimResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GrantReclaimdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GrantReclaimdefaultApplicationProblemPlusJSONResponse) VisitGrantReclaimResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10360,6 +15569,58 @@ func (response RenewExecutiondefaultApplicationProblemPlusJSONResponse) VisitRen
 	return err
 }
 
+type ReplayExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ReplayExecutionParams
+	Body        *ReplayExecutionJSONRequestBody
+}
+
+type ReplayExecutionResponseObject interface {
+	VisitReplayExecutionResponse(w http.ResponseWriter) error
+}
+
+type ReplayExecution200JSONResponse struct{ OperatedOKJSONResponse }
+
+func (response ReplayExecution200JSONResponse) VisitReplayExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplayExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReplayExecutiondefaultApplicationProblemPlusJSONResponse) VisitReplayExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetExecutionResultRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      GetExecutionResultParams
@@ -10437,6 +15698,118 @@ func (response GetExecutionResultdefaultApplicationProblemPlusJSONResponse) Visi
 	return err
 }
 
+type ResumeExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ResumeExecutionParams
+	Body        *ResumeExecutionJSONRequestBody
+}
+
+type ResumeExecutionResponseObject interface {
+	VisitResumeExecutionResponse(w http.ResponseWriter) error
+}
+
+type ResumeExecution200JSONResponse struct{ OperatedOKJSONResponse }
+
+func (response ResumeExecution200JSONResponse) VisitResumeExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeExecutiondefaultApplicationProblemPlusJSONResponse) VisitResumeExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeLeaseRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      RevokeLeaseParams
+	Body        *RevokeLeaseJSONRequestBody
+}
+
+type RevokeLeaseResponseObject interface {
+	VisitRevokeLeaseResponse(w http.ResponseWriter) error
+}
+
+type RevokeLease200ResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+}
+
+type RevokeLease200JSONResponse struct {
+	Body    LeaseRevocation
+	Headers RevokeLease200ResponseHeaders
+}
+
+func (response RevokeLease200JSONResponse) VisitRevokeLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeLeasedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RevokeLeasedefaultApplicationProblemPlusJSONResponse) VisitRevokeLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetExecutionStateRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      GetExecutionStateParams
@@ -10475,6 +15848,211 @@ type GetExecutionStatedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetExecutionStatedefaultApplicationProblemPlusJSONResponse) VisitGetExecutionStateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListExecutionTagsRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ListExecutionTagsParams
+}
+
+type ListExecutionTagsResponseObject interface {
+	VisitListExecutionTagsResponse(w http.ResponseWriter) error
+}
+
+type ListExecutionTags200ResponseHeaders struct {
+	ETag string
+}
+
+type ListExecutionTags200JSONResponse struct {
+	Body    TagSet
+	Headers ListExecutionTags200ResponseHeaders
+}
+
+func (response ListExecutionTags200JSONResponse) VisitListExecutionTagsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListExecutionTagsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListExecutionTagsdefaultApplicationProblemPlusJSONResponse) VisitListExecutionTagsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetExecutionTagRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Key         TagKey      `json:"key"`
+	Params      GetExecutionTagParams
+}
+
+type GetExecutionTagResponseObject interface {
+	VisitGetExecutionTagResponse(w http.ResponseWriter) error
+}
+
+type GetExecutionTag200JSONResponse struct{ TagOKJSONResponse }
+
+func (response GetExecutionTag200JSONResponse) VisitGetExecutionTagResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetExecutionTagdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetExecutionTagdefaultApplicationProblemPlusJSONResponse) VisitGetExecutionTagResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetExecutionTagRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Key         TagKey      `json:"key"`
+	Params      SetExecutionTagParams
+	Body        *SetExecutionTagJSONRequestBody
+}
+
+type SetExecutionTagResponseObject interface {
+	VisitSetExecutionTagResponse(w http.ResponseWriter) error
+}
+
+type SetExecutionTag200JSONResponse struct{ TagOKJSONResponse }
+
+func (response SetExecutionTag200JSONResponse) VisitSetExecutionTagResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetExecutionTagdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SetExecutionTagdefaultApplicationProblemPlusJSONResponse) VisitSetExecutionTagResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitForChildrenRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      WaitForChildrenParams
+	Body        *WaitForChildrenJSONRequestBody
+}
+
+type WaitForChildrenResponseObject interface {
+	VisitWaitForChildrenResponse(w http.ResponseWriter) error
+}
+
+type WaitForChildren200JSONResponse struct{ ReportOKJSONResponse }
+
+func (response WaitForChildren200JSONResponse) VisitWaitForChildrenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitForChildrendefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response WaitForChildrendefaultApplicationProblemPlusJSONResponse) VisitWaitForChildrenResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11959,6 +17537,222 @@ func (response ListInboxdefaultApplicationProblemPlusJSONResponse) VisitListInbo
 	return err
 }
 
+type ListLanesRequestObject struct {
+	Params ListLanesParams
+}
+
+type ListLanesResponseObject interface {
+	VisitListLanesResponse(w http.ResponseWriter) error
+}
+
+type ListLanes200ResponseHeaders struct {
+	Link *string
+}
+
+type ListLanes200JSONResponse struct {
+	Body    LaneList
+	Headers ListLanes200ResponseHeaders
+}
+
+func (response ListLanes200JSONResponse) VisitListLanesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLanesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListLanesdefaultApplicationProblemPlusJSONResponse) VisitListLanesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseLaneRequestObject struct {
+	Lane   LaneParam `json:"lane"`
+	Params PauseLaneParams
+	Body   *PauseLaneJSONRequestBody
+}
+
+type PauseLaneResponseObject interface {
+	VisitPauseLaneResponse(w http.ResponseWriter) error
+}
+
+type PauseLane200JSONResponse struct{ LaneOKJSONResponse }
+
+func (response PauseLane200JSONResponse) VisitPauseLaneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseLanedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response PauseLanedefaultApplicationProblemPlusJSONResponse) VisitPauseLaneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeLaneRequestObject struct {
+	Lane   LaneParam `json:"lane"`
+	Params ResumeLaneParams
+	Body   *ResumeLaneJSONRequestBody
+}
+
+type ResumeLaneResponseObject interface {
+	VisitResumeLaneResponse(w http.ResponseWriter) error
+}
+
+type ResumeLane200JSONResponse struct{ LaneOKJSONResponse }
+
+func (response ResumeLane200JSONResponse) VisitResumeLaneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeLanedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeLanedefaultApplicationProblemPlusJSONResponse) VisitResumeLaneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLeasesRequestObject struct {
+	Params ListLeasesParams
+}
+
+type ListLeasesResponseObject interface {
+	VisitListLeasesResponse(w http.ResponseWriter) error
+}
+
+type ListLeases200ResponseHeaders struct {
+	Link *string
+}
+
+type ListLeases200JSONResponse struct {
+	Body    LeaseList
+	Headers ListLeases200ResponseHeaders
+}
+
+func (response ListLeases200JSONResponse) VisitListLeasesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLeasesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListLeasesdefaultApplicationProblemPlusJSONResponse) VisitListLeasesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetMetaRequestObject struct {
 	Params GetMetaParams
 }
@@ -12080,6 +17874,81 @@ func (response SubscribeCompletionsdefaultApplicationProblemPlusJSONResponse) Vi
 	return err
 }
 
+type SubscribeInstanceTagsRequestObject struct {
+	Params SubscribeInstanceTagsParams
+}
+
+type SubscribeInstanceTagsResponseObject interface {
+	VisitSubscribeInstanceTagsResponse(w http.ResponseWriter) error
+}
+
+type SubscribeInstanceTags200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response SubscribeInstanceTags200TextEventStreamResponse) VisitSubscribeInstanceTagsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type SubscribeInstanceTagsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SubscribeInstanceTagsdefaultApplicationProblemPlusJSONResponse) VisitSubscribeInstanceTagsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SubscribeLeasesRequestObject struct {
 	Params SubscribeLeasesParams
 }
@@ -12155,6 +18024,418 @@ func (response SubscribeLeasesdefaultApplicationProblemPlusJSONResponse) VisitSu
 	return err
 }
 
+type SubscribeOperatorRequestObject struct {
+	Params SubscribeOperatorParams
+}
+
+type SubscribeOperatorResponseObject interface {
+	VisitSubscribeOperatorResponse(w http.ResponseWriter) error
+}
+
+type SubscribeOperator200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response SubscribeOperator200TextEventStreamResponse) VisitSubscribeOperatorResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type SubscribeOperatordefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SubscribeOperatordefaultApplicationProblemPlusJSONResponse) VisitSubscribeOperatorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWorkersRequestObject struct {
+	Params ListWorkersParams
+}
+
+type ListWorkersResponseObject interface {
+	VisitListWorkersResponse(w http.ResponseWriter) error
+}
+
+type ListWorkers200ResponseHeaders struct {
+	Link *string
+}
+
+type ListWorkers200JSONResponse struct {
+	Body    WorkerList
+	Headers ListWorkers200ResponseHeaders
+}
+
+func (response ListWorkers200JSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWorkersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListWorkersdefaultApplicationProblemPlusJSONResponse) VisitListWorkersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GrantClaimRequestObject struct {
+	WorkerID WorkerID `json:"worker_id"`
+	Params   GrantClaimParams
+	Body     *GrantClaimJSONRequestBody
+}
+
+type GrantClaimResponseObject interface {
+	VisitGrantClaimResponse(w http.ResponseWriter) error
+}
+
+type GrantClaim200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type GrantClaim200JSONResponse struct {
+	Body    Grant
+	Headers GrantClaim200ResponseHeaders
+}
+
+func (response GrantClaim200JSONResponse) VisitGrantClaimResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GrantClaim204Response struct {
+}
+
+func (response GrantClaim204Response) VisitGrantClaimResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GrantClaimdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GrantClaimdefaultApplicationProblemPlusJSONResponse) VisitGrantClaimResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RemoveWorkerRequestObject struct {
+	WorkerInstanceID WorkerInstance `json:"worker_instance_id"`
+	Params           RemoveWorkerParams
+}
+
+type RemoveWorkerResponseObject interface {
+	VisitRemoveWorkerResponse(w http.ResponseWriter) error
+}
+
+type RemoveWorker204Response struct {
+}
+
+func (response RemoveWorker204Response) VisitRemoveWorkerResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RemoveWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RemoveWorkerdefaultApplicationProblemPlusJSONResponse) VisitRemoveWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegisterWorkerRequestObject struct {
+	WorkerInstanceID WorkerInstance `json:"worker_instance_id"`
+	Params           RegisterWorkerParams
+	Body             *RegisterWorkerJSONRequestBody
+}
+
+type RegisterWorkerResponseObject interface {
+	VisitRegisterWorkerResponse(w http.ResponseWriter) error
+}
+
+type RegisterWorker200JSONResponse struct{ WorkerOKJSONResponse }
+
+func (response RegisterWorker200JSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegisterWorker201JSONResponse struct{ WorkerRegisteredJSONResponse }
+
+func (response RegisterWorker201JSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegisterWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RegisterWorkerdefaultApplicationProblemPlusJSONResponse) VisitRegisterWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DrainWorkerRequestObject struct {
+	WorkerInstanceID WorkerInstance `json:"worker_instance_id"`
+	Params           DrainWorkerParams
+	Body             *DrainWorkerJSONRequestBody
+}
+
+type DrainWorkerResponseObject interface {
+	VisitDrainWorkerResponse(w http.ResponseWriter) error
+}
+
+type DrainWorker200JSONResponse struct{ WorkerOKJSONResponse }
+
+func (response DrainWorker200JSONResponse) VisitDrainWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DrainWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DrainWorkerdefaultApplicationProblemPlusJSONResponse) VisitDrainWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type HeartbeatWorkerRequestObject struct {
+	WorkerInstanceID WorkerInstance `json:"worker_instance_id"`
+	Params           HeartbeatWorkerParams
+	Body             *HeartbeatWorkerJSONRequestBody
+}
+
+type HeartbeatWorkerResponseObject interface {
+	VisitHeartbeatWorkerResponse(w http.ResponseWriter) error
+}
+
+type HeartbeatWorker200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type HeartbeatWorker200JSONResponse struct {
+	Body    HeartbeatReport
+	Headers HeartbeatWorker200ResponseHeaders
+}
+
+func (response HeartbeatWorker200JSONResponse) VisitHeartbeatWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type HeartbeatWorkerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response HeartbeatWorkerdefaultApplicationProblemPlusJSONResponse) VisitHeartbeatWorkerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// Prune Delete what has ended long ago
@@ -12190,6 +18471,18 @@ type StrictServerInterface interface {
 	// CreateExecutions Create many executions
 	// (POST /v1/executions/batch)
 	CreateExecutions(ctx context.Context, request CreateExecutionsRequestObject) (CreateExecutionsResponseObject, error)
+	// StartBulk Cancel, replay or reprioritise many
+	// (POST /v1/executions/bulk)
+	StartBulk(ctx context.Context, request StartBulkRequestObject) (StartBulkResponseObject, error)
+	// GetBulk See how far a bulk job is
+	// (GET /v1/executions/bulk/{job_id})
+	GetBulk(ctx context.Context, request GetBulkRequestObject) (GetBulkResponseObject, error)
+	// StopBulk Stop a bulk job
+	// (POST /v1/executions/bulk/{job_id}/stop)
+	StopBulk(ctx context.Context, request StopBulkRequestObject) (StopBulkResponseObject, error)
+	// CountExecutions Count executions
+	// (GET /v1/executions/counts)
+	CountExecutions(ctx context.Context, request CountExecutionsRequestObject) (CountExecutionsResponseObject, error)
 	// CreateExecutionFromOctets Create an execution with a binary payload
 	// (POST /v1/executions/octets)
 	CreateExecutionFromOctets(ctx context.Context, request CreateExecutionFromOctetsRequestObject) (CreateExecutionFromOctetsResponseObject, error)
@@ -12199,33 +18492,81 @@ type StrictServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(ctx context.Context, request ListAttemptsRequestObject) (ListAttemptsResponseObject, error)
+	// CancelHeldExecution Cancel what one holds
+	// (POST /v1/executions/{execution_id}/cancel)
+	CancelHeldExecution(ctx context.Context, request CancelHeldExecutionRequestObject) (CancelHeldExecutionResponseObject, error)
+	// ClaimGranted Claim a reserved execution
+	// (POST /v1/executions/{execution_id}/claim)
+	ClaimGranted(ctx context.Context, request ClaimGrantedRequestObject) (ClaimGrantedResponseObject, error)
 	// CompleteExecution Complete an execution
 	// (POST /v1/executions/{execution_id}/complete)
 	CompleteExecution(ctx context.Context, request CompleteExecutionRequestObject) (CompleteExecutionResponseObject, error)
 	// GetExecutionContext Read what a worker needs to know
 	// (GET /v1/executions/{execution_id}/context)
 	GetExecutionContext(ctx context.Context, request GetExecutionContextRequestObject) (GetExecutionContextResponseObject, error)
+	// DelayExecution Put an execution off
+	// (POST /v1/executions/{execution_id}/delay)
+	DelayExecution(ctx context.Context, request DelayExecutionRequestObject) (DelayExecutionResponseObject, error)
+	// ExplainExecution Say why an execution is not running
+	// (GET /v1/executions/{execution_id}/explain)
+	ExplainExecution(ctx context.Context, request ExplainExecutionRequestObject) (ExplainExecutionResponseObject, error)
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(ctx context.Context, request FailExecutionRequestObject) (FailExecutionResponseObject, error)
+	// OperatorCancelExecution Cancel an execution
+	// (POST /v1/executions/{execution_id}/operator-cancel)
+	OperatorCancelExecution(ctx context.Context, request OperatorCancelExecutionRequestObject) (OperatorCancelExecutionResponseObject, error)
+	// OperatorClaimExecution Claim one execution by hand
+	// (POST /v1/executions/{execution_id}/operator-claim)
+	OperatorClaimExecution(ctx context.Context, request OperatorClaimExecutionRequestObject) (OperatorClaimExecutionResponseObject, error)
 	// GetExecutionPayload Read the payload itself
 	// (GET /v1/executions/{execution_id}/payload)
 	GetExecutionPayload(ctx context.Context, request GetExecutionPayloadRequestObject) (GetExecutionPayloadResponseObject, error)
+	// SetExecutionPriority Change a priority
+	// (PUT /v1/executions/{execution_id}/priority)
+	SetExecutionPriority(ctx context.Context, request SetExecutionPriorityRequestObject) (SetExecutionPriorityResponseObject, error)
 	// ReportProgress Report progress
 	// (POST /v1/executions/{execution_id}/progress)
 	ReportProgress(ctx context.Context, request ReportProgressRequestObject) (ReportProgressResponseObject, error)
+	// ReclaimGranted Take over a lost execution
+	// (POST /v1/executions/{execution_id}/reclaim)
+	ReclaimGranted(ctx context.Context, request ReclaimGrantedRequestObject) (ReclaimGrantedResponseObject, error)
+	// GrantReclaim Reserve a lost execution
+	// (POST /v1/executions/{execution_id}/reclaim-grants)
+	GrantReclaim(ctx context.Context, request GrantReclaimRequestObject) (GrantReclaimResponseObject, error)
 	// ReleaseExecution Give an execution back
 	// (POST /v1/executions/{execution_id}/release)
 	ReleaseExecution(ctx context.Context, request ReleaseExecutionRequestObject) (ReleaseExecutionResponseObject, error)
 	// RenewExecution Renew a lease
 	// (POST /v1/executions/{execution_id}/renew)
 	RenewExecution(ctx context.Context, request RenewExecutionRequestObject) (RenewExecutionResponseObject, error)
+	// ReplayExecution Run an ended execution again
+	// (POST /v1/executions/{execution_id}/replay)
+	ReplayExecution(ctx context.Context, request ReplayExecutionRequestObject) (ReplayExecutionResponseObject, error)
 	// GetExecutionResult Read the result itself
 	// (GET /v1/executions/{execution_id}/result)
 	GetExecutionResult(ctx context.Context, request GetExecutionResultRequestObject) (GetExecutionResultResponseObject, error)
+	// ResumeExecution Resume an execution
+	// (POST /v1/executions/{execution_id}/resume)
+	ResumeExecution(ctx context.Context, request ResumeExecutionRequestObject) (ResumeExecutionResponseObject, error)
+	// RevokeLease Take a lease away
+	// (POST /v1/executions/{execution_id}/revoke-lease)
+	RevokeLease(ctx context.Context, request RevokeLeaseRequestObject) (RevokeLeaseResponseObject, error)
 	// GetExecutionState Read where an execution stands
 	// (GET /v1/executions/{execution_id}/state)
 	GetExecutionState(ctx context.Context, request GetExecutionStateRequestObject) (GetExecutionStateResponseObject, error)
+	// ListExecutionTags Read an execution's tags
+	// (GET /v1/executions/{execution_id}/tags)
+	ListExecutionTags(ctx context.Context, request ListExecutionTagsRequestObject) (ListExecutionTagsResponseObject, error)
+	// GetExecutionTag Read one tag of an execution
+	// (GET /v1/executions/{execution_id}/tags/{key})
+	GetExecutionTag(ctx context.Context, request GetExecutionTagRequestObject) (GetExecutionTagResponseObject, error)
+	// SetExecutionTag Set a tag of an execution
+	// (PUT /v1/executions/{execution_id}/tags/{key})
+	SetExecutionTag(ctx context.Context, request SetExecutionTagRequestObject) (SetExecutionTagResponseObject, error)
+	// WaitForChildren Wait for child executions
+	// (POST /v1/executions/{execution_id}/wait-children)
+	WaitForChildren(ctx context.Context, request WaitForChildrenRequestObject) (WaitForChildrenResponseObject, error)
 	// DeliverExternalEvent Deliver an event from outside
 	// (POST /v1/external-events)
 	DeliverExternalEvent(ctx context.Context, request DeliverExternalEventRequestObject) (DeliverExternalEventResponseObject, error)
@@ -12304,15 +18645,51 @@ type StrictServerInterface interface {
 	// ListInbox List what waits for a person
 	// (GET /v1/inbox)
 	ListInbox(ctx context.Context, request ListInboxRequestObject) (ListInboxResponseObject, error)
+	// ListLanes List lanes
+	// (GET /v1/lanes)
+	ListLanes(ctx context.Context, request ListLanesRequestObject) (ListLanesResponseObject, error)
+	// PauseLane Pause a lane
+	// (POST /v1/lanes/{lane}/pause)
+	PauseLane(ctx context.Context, request PauseLaneRequestObject) (PauseLaneResponseObject, error)
+	// ResumeLane Resume a lane
+	// (POST /v1/lanes/{lane}/resume)
+	ResumeLane(ctx context.Context, request ResumeLaneRequestObject) (ResumeLaneResponseObject, error)
+	// ListLeases List leases
+	// (GET /v1/leases)
+	ListLeases(ctx context.Context, request ListLeasesRequestObject) (ListLeasesResponseObject, error)
 	// GetMeta Read what this server is
 	// (GET /v1/meta)
 	GetMeta(ctx context.Context, request GetMetaRequestObject) (GetMetaResponseObject, error)
 	// SubscribeCompletions Follow what ends
 	// (GET /v1/subscriptions/completions)
 	SubscribeCompletions(ctx context.Context, request SubscribeCompletionsRequestObject) (SubscribeCompletionsResponseObject, error)
+	// SubscribeInstanceTags Follow instance tags
+	// (GET /v1/subscriptions/instance-tags)
+	SubscribeInstanceTags(ctx context.Context, request SubscribeInstanceTagsRequestObject) (SubscribeInstanceTagsResponseObject, error)
 	// SubscribeLeases Follow who holds what
 	// (GET /v1/subscriptions/leases)
 	SubscribeLeases(ctx context.Context, request SubscribeLeasesRequestObject) (SubscribeLeasesResponseObject, error)
+	// SubscribeOperator Follow what operators do
+	// (GET /v1/subscriptions/operator)
+	SubscribeOperator(ctx context.Context, request SubscribeOperatorRequestObject) (SubscribeOperatorResponseObject, error)
+	// ListWorkers List registered workers
+	// (GET /v1/workers)
+	ListWorkers(ctx context.Context, request ListWorkersRequestObject) (ListWorkersResponseObject, error)
+	// GrantClaim Reserve the next execution of a lane
+	// (POST /v1/workers/{worker_id}/claim-grants)
+	GrantClaim(ctx context.Context, request GrantClaimRequestObject) (GrantClaimResponseObject, error)
+	// RemoveWorker Take a worker off the register
+	// (DELETE /v1/workers/{worker_instance_id})
+	RemoveWorker(ctx context.Context, request RemoveWorkerRequestObject) (RemoveWorkerResponseObject, error)
+	// RegisterWorker Register a worker
+	// (PUT /v1/workers/{worker_instance_id})
+	RegisterWorker(ctx context.Context, request RegisterWorkerRequestObject) (RegisterWorkerResponseObject, error)
+	// DrainWorker Drain a worker
+	// (POST /v1/workers/{worker_instance_id}/drain)
+	DrainWorker(ctx context.Context, request DrainWorkerRequestObject) (DrainWorkerResponseObject, error)
+	// HeartbeatWorker Say that a worker lives
+	// (POST /v1/workers/{worker_instance_id}/heartbeat)
+	HeartbeatWorker(ctx context.Context, request HeartbeatWorkerRequestObject) (HeartbeatWorkerResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -12686,6 +19063,129 @@ func (sh *strictHandler) CreateExecutions(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// StartBulk operation middleware
+func (sh *strictHandler) StartBulk(w http.ResponseWriter, r *http.Request, params StartBulkParams) {
+	var request StartBulkRequestObject
+
+	request.Params = params
+
+	var body StartBulkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartBulk(ctx, request.(StartBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartBulk")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartBulkResponseObject); ok {
+		if err := validResponse.VisitStartBulkResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBulk operation middleware
+func (sh *strictHandler) GetBulk(w http.ResponseWriter, r *http.Request, jobID JobID, params GetBulkParams) {
+	var request GetBulkRequestObject
+
+	request.JobID = jobID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBulk(ctx, request.(GetBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBulk")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBulkResponseObject); ok {
+		if err := validResponse.VisitGetBulkResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StopBulk operation middleware
+func (sh *strictHandler) StopBulk(w http.ResponseWriter, r *http.Request, jobID JobID, params StopBulkParams) {
+	var request StopBulkRequestObject
+
+	request.JobID = jobID
+	request.Params = params
+
+	var body StopBulkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StopBulk(ctx, request.(StopBulkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StopBulk")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StopBulkResponseObject); ok {
+		if err := validResponse.VisitStopBulkResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CountExecutions operation middleware
+func (sh *strictHandler) CountExecutions(w http.ResponseWriter, r *http.Request, params CountExecutionsParams) {
+	var request CountExecutionsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CountExecutions(ctx, request.(CountExecutionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CountExecutions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CountExecutionsResponseObject); ok {
+		if err := validResponse.VisitCountExecutionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CreateExecutionFromOctets operation middleware
 func (sh *strictHandler) CreateExecutionFromOctets(w http.ResponseWriter, r *http.Request, params CreateExecutionFromOctetsParams) {
 	var request CreateExecutionFromOctetsRequestObject
@@ -12768,6 +19268,74 @@ func (sh *strictHandler) ListAttempts(w http.ResponseWriter, r *http.Request, ex
 	}
 }
 
+// CancelHeldExecution operation middleware
+func (sh *strictHandler) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
+	var request CancelHeldExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body CancelHeldExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelHeldExecution(ctx, request.(CancelHeldExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelHeldExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelHeldExecutionResponseObject); ok {
+		if err := validResponse.VisitCancelHeldExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ClaimGranted operation middleware
+func (sh *strictHandler) ClaimGranted(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ClaimGrantedParams) {
+	var request ClaimGrantedRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body ClaimGrantedJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ClaimGranted(ctx, request.(ClaimGrantedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ClaimGranted")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ClaimGrantedResponseObject); ok {
+		if err := validResponse.VisitClaimGrantedResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CompleteExecution operation middleware
 func (sh *strictHandler) CompleteExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CompleteExecutionParams) {
 	var request CompleteExecutionRequestObject
@@ -12835,6 +19403,67 @@ func (sh *strictHandler) GetExecutionContext(w http.ResponseWriter, r *http.Requ
 	}
 }
 
+// DelayExecution operation middleware
+func (sh *strictHandler) DelayExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DelayExecutionParams) {
+	var request DelayExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body DelayExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DelayExecution(ctx, request.(DelayExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DelayExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DelayExecutionResponseObject); ok {
+		if err := validResponse.VisitDelayExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExplainExecution operation middleware
+func (sh *strictHandler) ExplainExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ExplainExecutionParams) {
+	var request ExplainExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExplainExecution(ctx, request.(ExplainExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExplainExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExplainExecutionResponseObject); ok {
+		if err := validResponse.VisitExplainExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // FailExecution operation middleware
 func (sh *strictHandler) FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams) {
 	var request FailExecutionRequestObject
@@ -12869,6 +19498,77 @@ func (sh *strictHandler) FailExecution(w http.ResponseWriter, r *http.Request, e
 	}
 }
 
+// OperatorCancelExecution operation middleware
+func (sh *strictHandler) OperatorCancelExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorCancelExecutionParams) {
+	var request OperatorCancelExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body OperatorCancelExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.OperatorCancelExecution(ctx, request.(OperatorCancelExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OperatorCancelExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(OperatorCancelExecutionResponseObject); ok {
+		if err := validResponse.VisitOperatorCancelExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// OperatorClaimExecution operation middleware
+func (sh *strictHandler) OperatorClaimExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorClaimExecutionParams) {
+	var request OperatorClaimExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body OperatorClaimExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.OperatorClaimExecution(ctx, request.(OperatorClaimExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OperatorClaimExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(OperatorClaimExecutionResponseObject); ok {
+		if err := validResponse.VisitOperatorClaimExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetExecutionPayload operation middleware
 func (sh *strictHandler) GetExecutionPayload(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionPayloadParams) {
 	var request GetExecutionPayloadRequestObject
@@ -12889,6 +19589,40 @@ func (sh *strictHandler) GetExecutionPayload(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetExecutionPayloadResponseObject); ok {
 		if err := validResponse.VisitGetExecutionPayloadResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetExecutionPriority operation middleware
+func (sh *strictHandler) SetExecutionPriority(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params SetExecutionPriorityParams) {
+	var request SetExecutionPriorityRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body SetExecutionPriorityJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetExecutionPriority(ctx, request.(SetExecutionPriorityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetExecutionPriority")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetExecutionPriorityResponseObject); ok {
+		if err := validResponse.VisitSetExecutionPriorityResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -12923,6 +19657,74 @@ func (sh *strictHandler) ReportProgress(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReportProgressResponseObject); ok {
 		if err := validResponse.VisitReportProgressResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReclaimGranted operation middleware
+func (sh *strictHandler) ReclaimGranted(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReclaimGrantedParams) {
+	var request ReclaimGrantedRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body ReclaimGrantedJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReclaimGranted(ctx, request.(ReclaimGrantedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReclaimGranted")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReclaimGrantedResponseObject); ok {
+		if err := validResponse.VisitReclaimGrantedResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GrantReclaim operation middleware
+func (sh *strictHandler) GrantReclaim(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GrantReclaimParams) {
+	var request GrantReclaimRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body GrantReclaimJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GrantReclaim(ctx, request.(GrantReclaimRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GrantReclaim")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GrantReclaimResponseObject); ok {
+		if err := validResponse.VisitGrantReclaimResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -12998,6 +19800,43 @@ func (sh *strictHandler) RenewExecution(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// ReplayExecution operation middleware
+func (sh *strictHandler) ReplayExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ReplayExecutionParams) {
+	var request ReplayExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body ReplayExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReplayExecution(ctx, request.(ReplayExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReplayExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReplayExecutionResponseObject); ok {
+		if err := validResponse.VisitReplayExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetExecutionResult operation middleware
 func (sh *strictHandler) GetExecutionResult(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionResultParams) {
 	var request GetExecutionResultRequestObject
@@ -13025,6 +19864,80 @@ func (sh *strictHandler) GetExecutionResult(w http.ResponseWriter, r *http.Reque
 	}
 }
 
+// ResumeExecution operation middleware
+func (sh *strictHandler) ResumeExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ResumeExecutionParams) {
+	var request ResumeExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body ResumeExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeExecution(ctx, request.(ResumeExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeExecutionResponseObject); ok {
+		if err := validResponse.VisitResumeExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeLease operation middleware
+func (sh *strictHandler) RevokeLease(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params RevokeLeaseParams) {
+	var request RevokeLeaseRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body RevokeLeaseJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeLease(ctx, request.(RevokeLeaseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeLease")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeLeaseResponseObject); ok {
+		if err := validResponse.VisitRevokeLeaseResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetExecutionState operation middleware
 func (sh *strictHandler) GetExecutionState(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionStateParams) {
 	var request GetExecutionStateRequestObject
@@ -13045,6 +19958,130 @@ func (sh *strictHandler) GetExecutionState(w http.ResponseWriter, r *http.Reques
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetExecutionStateResponseObject); ok {
 		if err := validResponse.VisitGetExecutionStateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListExecutionTags operation middleware
+func (sh *strictHandler) ListExecutionTags(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListExecutionTagsParams) {
+	var request ListExecutionTagsRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListExecutionTags(ctx, request.(ListExecutionTagsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListExecutionTags")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListExecutionTagsResponseObject); ok {
+		if err := validResponse.VisitListExecutionTagsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetExecutionTag operation middleware
+func (sh *strictHandler) GetExecutionTag(w http.ResponseWriter, r *http.Request, executionID ExecutionID, key TagKey, params GetExecutionTagParams) {
+	var request GetExecutionTagRequestObject
+
+	request.ExecutionID = executionID
+	request.Key = key
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetExecutionTag(ctx, request.(GetExecutionTagRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetExecutionTag")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetExecutionTagResponseObject); ok {
+		if err := validResponse.VisitGetExecutionTagResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetExecutionTag operation middleware
+func (sh *strictHandler) SetExecutionTag(w http.ResponseWriter, r *http.Request, executionID ExecutionID, key TagKey, params SetExecutionTagParams) {
+	var request SetExecutionTagRequestObject
+
+	request.ExecutionID = executionID
+	request.Key = key
+	request.Params = params
+
+	var body SetExecutionTagJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetExecutionTag(ctx, request.(SetExecutionTagRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetExecutionTag")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetExecutionTagResponseObject); ok {
+		if err := validResponse.VisitSetExecutionTagResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitForChildren operation middleware
+func (sh *strictHandler) WaitForChildren(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params WaitForChildrenParams) {
+	var request WaitForChildrenRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body WaitForChildrenJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitForChildren(ctx, request.(WaitForChildrenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitForChildren")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitForChildrenResponseObject); ok {
+		if err := validResponse.VisitWaitForChildrenResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -13895,6 +20932,132 @@ func (sh *strictHandler) ListInbox(w http.ResponseWriter, r *http.Request, param
 	}
 }
 
+// ListLanes operation middleware
+func (sh *strictHandler) ListLanes(w http.ResponseWriter, r *http.Request, params ListLanesParams) {
+	var request ListLanesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListLanes(ctx, request.(ListLanesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListLanes")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListLanesResponseObject); ok {
+		if err := validResponse.VisitListLanesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PauseLane operation middleware
+func (sh *strictHandler) PauseLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params PauseLaneParams) {
+	var request PauseLaneRequestObject
+
+	request.Lane = lane
+	request.Params = params
+
+	var body PauseLaneJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PauseLane(ctx, request.(PauseLaneRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PauseLane")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PauseLaneResponseObject); ok {
+		if err := validResponse.VisitPauseLaneResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeLane operation middleware
+func (sh *strictHandler) ResumeLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params ResumeLaneParams) {
+	var request ResumeLaneRequestObject
+
+	request.Lane = lane
+	request.Params = params
+
+	var body ResumeLaneJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeLane(ctx, request.(ResumeLaneRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeLane")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeLaneResponseObject); ok {
+		if err := validResponse.VisitResumeLaneResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListLeases operation middleware
+func (sh *strictHandler) ListLeases(w http.ResponseWriter, r *http.Request, params ListLeasesParams) {
+	var request ListLeasesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListLeases(ctx, request.(ListLeasesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListLeases")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListLeasesResponseObject); ok {
+		if err := validResponse.VisitListLeasesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetMeta operation middleware
 func (sh *strictHandler) GetMeta(w http.ResponseWriter, r *http.Request, params GetMetaParams) {
 	var request GetMetaRequestObject
@@ -13947,6 +21110,32 @@ func (sh *strictHandler) SubscribeCompletions(w http.ResponseWriter, r *http.Req
 	}
 }
 
+// SubscribeInstanceTags operation middleware
+func (sh *strictHandler) SubscribeInstanceTags(w http.ResponseWriter, r *http.Request, params SubscribeInstanceTagsParams) {
+	var request SubscribeInstanceTagsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SubscribeInstanceTags(ctx, request.(SubscribeInstanceTagsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SubscribeInstanceTags")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SubscribeInstanceTagsResponseObject); ok {
+		if err := validResponse.VisitSubscribeInstanceTagsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // SubscribeLeases operation middleware
 func (sh *strictHandler) SubscribeLeases(w http.ResponseWriter, r *http.Request, params SubscribeLeasesParams) {
 	var request SubscribeLeasesRequestObject
@@ -13973,391 +21162,735 @@ func (sh *strictHandler) SubscribeLeases(w http.ResponseWriter, r *http.Request,
 	}
 }
 
+// SubscribeOperator operation middleware
+func (sh *strictHandler) SubscribeOperator(w http.ResponseWriter, r *http.Request, params SubscribeOperatorParams) {
+	var request SubscribeOperatorRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SubscribeOperator(ctx, request.(SubscribeOperatorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SubscribeOperator")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SubscribeOperatorResponseObject); ok {
+		if err := validResponse.VisitSubscribeOperatorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWorkers operation middleware
+func (sh *strictHandler) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
+	var request ListWorkersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWorkers(ctx, request.(ListWorkersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWorkers")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWorkersResponseObject); ok {
+		if err := validResponse.VisitListWorkersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GrantClaim operation middleware
+func (sh *strictHandler) GrantClaim(w http.ResponseWriter, r *http.Request, workerID WorkerID, params GrantClaimParams) {
+	var request GrantClaimRequestObject
+
+	request.WorkerID = workerID
+	request.Params = params
+
+	var body GrantClaimJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GrantClaim(ctx, request.(GrantClaimRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GrantClaim")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GrantClaimResponseObject); ok {
+		if err := validResponse.VisitGrantClaimResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RemoveWorker operation middleware
+func (sh *strictHandler) RemoveWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params RemoveWorkerParams) {
+	var request RemoveWorkerRequestObject
+
+	request.WorkerInstanceID = workerInstanceID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RemoveWorker(ctx, request.(RemoveWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RemoveWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RemoveWorkerResponseObject); ok {
+		if err := validResponse.VisitRemoveWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RegisterWorker operation middleware
+func (sh *strictHandler) RegisterWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params RegisterWorkerParams) {
+	var request RegisterWorkerRequestObject
+
+	request.WorkerInstanceID = workerInstanceID
+	request.Params = params
+
+	var body RegisterWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RegisterWorker(ctx, request.(RegisterWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RegisterWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RegisterWorkerResponseObject); ok {
+		if err := validResponse.VisitRegisterWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DrainWorker operation middleware
+func (sh *strictHandler) DrainWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params DrainWorkerParams) {
+	var request DrainWorkerRequestObject
+
+	request.WorkerInstanceID = workerInstanceID
+	request.Params = params
+
+	var body DrainWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DrainWorker(ctx, request.(DrainWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DrainWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DrainWorkerResponseObject); ok {
+		if err := validResponse.VisitDrainWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// HeartbeatWorker operation middleware
+func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request, workerInstanceID WorkerInstance, params HeartbeatWorkerParams) {
+	var request HeartbeatWorkerRequestObject
+
+	request.WorkerInstanceID = workerInstanceID
+	request.Params = params
+
+	var body HeartbeatWorkerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.HeartbeatWorker(ctx, request.(HeartbeatWorkerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "HeartbeatWorker")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(HeartbeatWorkerResponseObject); ok {
+		if err := validResponse.VisitHeartbeatWorkerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.
 // Stored as a slice of fixed-width chunks rather than one concatenated
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P3bkhs3lj8Kvwq+nH+EDp2kyDpIKlY4OqpluVtjW9ZI5fFMixommAmS6UoC7ESyWGx9NdEXO2bfz0P0",
-	"K+z7/Sh+kh1YC0AiT2SSRVkld890hFXJPAALwDqv3/rohWK+EJzxTHqDjx67ofNFwuDfLygPWZKw6JtE",
-	"rNQFuZzPabr2Bt7ljBHK5YqlJBMkhBs937umyZKpO+kyE6NJzGM58wYTmkjme3jXKGV/WTKZsaj0Q0Kz",
-	"WHB4OMxE6g28TFwxPghjz/cWIolD9WH9Epqoz6WMSvWIJ5cLlkoWsYiM16TfPen24Wf9pRHNvIF31Dt6",
-	"2un3O0f9y97Z4PjZoNfr9nq9P3u3vhcKnqUiSVg6iiP1mfhJyhJGJfN8L0wZbXpLz77F98JlmjKejWTG",
-	"Ft7Ai3mceb7HoikbhWLJM2/Q8z3Go60D8r0JjZNlyrwBXyaJ700FTbyB9xaHpCbo+d40pYvZKGXXsQTC",
-	"9XwPxt7rnz0/DY9Z5xnt9zrP1L/OxqdHneNJP3rOntKTcU9R5yrm6u58mnM2H7MUVl59Xi3Q+w++J5aZ",
-	"zCiPYj6Fb2QiU4Pp3foep3MmFzRk3sCL2IQuEzVhLiJ3wmLFWTqSTKpRjq6YWkU6ZTwbhPFAXx7Macyd",
-	"FUtHIo2nsVpauGqmeOR7apWWC0MYmdEMNtw1S/EWT61+T62p+m0p7Z5RE/K9jE5hhhmj864avzfwFgnN",
-	"JiKdq4eWi4hmLRZoReMMB3F763svhDo0GYte3rBwafZxflwuOGHmF5LNaEbkMgyZ2rDuqRknIryK+XQU",
-	"sYzGCc7eXrS7nQuu1mu8jKYsG8WRxIUqHiOkT2gG1rB5T/LN27zJj84Gp2flTU6zjM0X2SjmEbuBhTa/",
-	"4H7SA4gYjZKYM3ivuZTQ9WjJMzVDvFTa7pNErOAc4p+lXT0+6nWeRSf9znP69Lhzyo7Cs8mzcT/sHald",
-	"rfYXPqY3uJwxYBYJ5QxOtvq3GuIoZWFC47mzV+s39IKuE0EjtULpUi3AVJDxMk4i0n3S7XbVttG3jBgP",
-	"BZ4U72e1WDnn+uilLEvXo/zvMQ2vxGSi/okkmUtvcNpTR2y9UCOYxDcsUm+f05uRejpWfPlIbbhFGos0",
-	"ztbeoN9Tf4lpyiRs7JzOcyYlnVqiLkKzYX1vsRwncTjSpyffJZ7v/WUpMqpHme+tlC3UCHNKqZMapywa",
-	"hXRBx3ESZzC4995UeHC/mqt7u3OEZUbTNvwUhje6ZigO1NRwy5lhm78zls5jTpNNh4Ul8TSGca7t81xk",
-	"I7pYJHFIx4m6KYknLFyHCRstZrCHPefVwMfkLF7Y55dcXVNE20BP84aRWGahAH4DZ19KtbLb2BEwW3vW",
-	"ND37BZbzli1Emm0Uz/pWl9VEccrCLL5meoGZy7j+yYf+yYf+yYf+yYe28iGzIFaZV3viG1AeqzbDBVHn",
-	"CdUfrWAexmIwLObzq/BP61R4PAubbrWbJJsxkrJpLLN0TVI2WUoWEXVxuYCTf/srmQJfiGJvd9FdtPqn",
-	"jVq92sLvYCMUt7HaHBu0+HAWJ1GRLnqHttyEVhY7sseKorZrWro3PO51nrGTk87z8bOTztPJcUR7z8Oj",
-	"qHcK6yDVCqtpslBwxWyP4XAvcQgeSBkPLmQxUHdOOZ3CvO1quMTIqLyqCqjNC9EbHPftQoj0CqZshmDW",
-	"5O2S85hP67hLij8Bl/niOUutPvLbPPv9vc6+Xu07Hv5e4+H/icZZzKetDXr1tCQTkRJK1O5l6R6W/Qo/",
-	"OpqIdGRfsrt+vZXdtNGk9Uv+qUx/ocq03ku/girdK6rSziHeoDQvGLgUR5M4lXbvtT8UdXo0XkvYiIMA",
-	"qGrRimdoFXsHLTonZI0ODWr9vgp0z2E0m/Vll7ssWIq78J8S7jet3Tr77g4S7rQi4T6q5Y5iI9Q0eeaU",
-	"L2mi3ma4u/uuo8q7BB8pVVAsM62IK1Uw5iHbPoSCHjvp9GH1xses81yt3km+ek+921t1RGaMRjoycZHo",
-	"cxIxGabxAmcBDq85y2Yiknhg0JKSYpmGjMyo9Ing5KR3qpRQGc7YnAJBkSfLLFWEVp96eUmn9a83y+mT",
-	"mBPFUpnsgrIOATNv4A29Z0PPy/moN8jSJdv8uVcRmy9Exnj2Fthx9dOBeklAVjPGCRfZTGm4KypJJDgj",
-	"YxbSpWQkzsiMRmTMGDc/TETKaic7FiJhlMPnv4v5Vf1sObvJyIJOmU+oJMFw2esdh7/87e/wD3ZOUpZ8",
-	"NfTUXUMvOCd0LBnPiCY849E2On8nQhvvK379pxlLGbyGs1W+hjFQexfavknZhKWMh+xisUhiFtUQV23H",
-	"r15r8qpvLuxDQOWZ4GKZsq3TeauE48UkY2n1I+/QpiJU/UxWszickUwQZeLTKY158d3zmMfz5RxDbfid",
-	"mGdsylIPzsKCpnTOMnMc6j/5BzaNOVHjC7Nkrb+czWJJ2DXj2TnpkVjCfMfqTqVIq1EA5/rLkqVrzSUV",
-	"z4MvuCNUXAc4Tcyzp4o/bxyy771YplKk9dssUDtoFMIdARETXAM6dXdw3ajwiSLh6M13jE+zmTc47R/B",
-	"qMzffb/upBv9/Zs4qSXiDzxZk5ViJmOWCD6VsGpARPNo0/AKFnwt7ZZL+GXDsF59XU8y++4HksSRHcGC",
-	"ZrPGATQfm+0DUorJ7iRSqksTdYwlsPs4mmii3riJHPkX70IJy6zD9beshlV/T6+YJJSkbMEykK+4o2NJ",
-	"tIZAZjSdJ0yiKnd0QmZimUo7aJRz+bCdD3bUFxu2+9HpaXm7L5Smmap3/tf7/1/nvz88fE86//3hMfz7",
-	"0e//T/30Jt/TLJzVU1jJRfIwABkX+ESkJPjpCf71qEbizpcyIzKLk4TM6DVrnuGkgx9tmNrTk/qRvhac",
-	"bRutHVVIlWartABCk5TRaH1OjnsnihUnIDtjSbTyummg6pt7jZbLTOncl3S68RwBa5Zqy9jTK8lqJiQj",
-	"GZ2SIKRxyruxftsojgKYEuwvMAWazpt9JKPTpqH3e0cn23nmd1RmL9Uw6w7iWyaXc9YsdbrkD6lYSZZK",
-	"IhmPFOHHa7VAc8mSaybP1ZVVzCUR1ywlATwfNK6IGksHBtN59XXTtI6PaqcRz1ERLk7gT2JF5pSvSZyx",
-	"uVTKzFzIrImqCbzE/a6xJQanPTDvUSiC8W9FZL9WRL42FsmfcJL1Kpm5ydeGIORH4TbHLRBHSjelSaIl",
-	"6byReIqZ0kXcsR8uTOT/pGziDbx/eZLnhj3BX+UT+4T6R3Hw/wYEOtjYiXoQB07mjHJUWCSdN250foDZ",
-	"oNbYrCoOwBYny4USda+JdpiTh3q3kNPTRzBFKZQ9orT1TJhY/CrOZo1Loj/cyOOf+rV6p7ExN5ks2xn0",
-	"uaUtqPuGLQdNlLa27V0Uw7fLPXSvdNmodelYwW5C/e2yUdOSGVs8UNqeEqU0IVds7ZMlj/+yZGqvgkfG",
-	"VXOKOocdTbPKsWlnvsvYAsemRrlNdgCpQpqmMdMSIaNTNN2u2HoA4iHoku/pmowZKCg0Q6uG3SwSETEz",
-	"uDq6lsUGsMey/DhWbM5VO/5r8OFj3z86fXo7qBIe+OMrfE8/39k0TekanSBrsKmNh+OSTmtVLrVMGZ0+",
-	"kLg4SXzFSGDdJEGXfC0ySWiqjIo0MwYGd3lIcdWuQM1qXrLykdwmMS/FIg5biv1sxpSsV0/Ic7tIoGxJ",
-	"puy+DPNbQzGfU9l28dTrti4fzMVdPdr56+jD7x76+h+PHv+fzYvoCNrmRVwv2G6kWC/YASmhhreVEL2T",
-	"53WUGA676l+9ztmo23EIU7q+lU6OithAJ0iqkAvBJWZhg4rzLksZnWvfXcZ4hu7Am+wJ0Kwj7e+5PyqO",
-	"BuTkaMjhjgGyKu3LHfKIZnRAPg69OBp6g5Mjf+jRbOgNho0e3qHnD3MJC7dqhQd+gX0GV9WH8NJ6wewV",
-	"+2n1i7bH4Mc2Xlx4yMicoZInQ8wShzeYPHG4S01s6A0+DsGXDL873uShd3s75Or/Nzp0wAvqbs8LghQG",
-	"7Rx3KchUpmQ/OI9YnM1YSmQcMRImQjJJ4gzCSNaif4EUKK2izvxRNzyB8FIpC9+4gRvkhbn1SSVgqWbR",
-	"Tta4z1Smfqk9cQWnh+ORNR7Tug/o257APQV3Zyf3d256sOIfLbkONz1r77st+FV++HbHBcizqLYtQU0a",
-	"+AEXIQ84U6mtVo7ax+dbDeOY2W9rmxj+Nrq6SR/tCapvb9zQRnf78vaymtnu29hWQWzdxoW6n1vfloNs",
-	"ec5J/MPkod0X19+V3R1wT0C09f4cLTeA0XEiGJveUg153LqJbPudUqlT4DavvcmV220t9CONZ1R9u7QM",
-	"n/ncqRHvfPY+FwkhU3HDlj6QBHgtsu9FFE9qY2yXrtvBeByk9kZo/4SYgM8h97AGe5899OGIccLmGxZp",
-	"gXf8rrRY+IQyIzxwScHNI5tmapO3xiJakydKwRwQ7eQgqDySBAwJRe6+MkvSVKgZvP+YP7zxATBc1Osh",
-	"yyjmYCx58Cnv9oNvfbnq4nX/ieJZMs9AwMj6adSf9MKj8Rk9Zp5O3IG0F5MCYlIMTo6U1RZnYC7gOmGY",
-	"YpwyeoVrBKkhNMxys8YQTz7JadTRNGq9c/USfQ1EkXX79yfIe2E8I6tU8Cl5+PabF+Ts5PTZo9LesCkB",
-	"mzYH3mQitR0bN930jBPUvUVn20Kk2a+hP+qanvaMwD5QywZS+BUC2hm9YvzTcIFLOt2FNpB7Amk1eVqL",
-	"zWkqpLe0I4E9/bUeIvQmQ1wo1rabdgbdSQ28zZcI9+JiwTioQGC2AwkizLWhyZtULFiKWXX6JC6cSx/B",
-	"dt02za9FuJyrV9+aA1nxVIdLmYl5NyCUR4SCt0tNdi2WKRErWH3Xc3f0vODGKro/8F2Ol+PD7x6+73Y+",
-	"5H/WujxuXR/ae/z1g71LjH9mIczgQuf9DT6WSFFKRi06l4+PvKpD2c/rcDRZNpFRf/hS3XrrpqVtiRcs",
-	"k0Sx0st4zoxmrIs8Wtl23+j7b026KlsIDGJWnOfV+S2UvBRLOdpOHK7Hafxh1ZeZPFmTZvmx6Znci+Um",
-	"ee5GJpvv1mJJvjNpm2ANQL4niLWP1QGZX/OQaH12jrsVi7QrbRozUvfDtZ8pLl+BNM5myvdHhd6Nq7nh",
-	"lOSUUVyUL+dqPtqtlo9B/WspFzAIOxhT6mX+zseFf7sl8qB0pMuFmo8eNYucceX0t+OSNSfYelftP1os",
-	"fs7VcveokyLUYpuWlhs/XnzJBhK/MxvVkFeX7TVlK2sj17mSr6alovM8JlHnd+fXIRm7+hpb+LeB/pea",
-	"35kxxzzOYpoY1S/ffJ7J+q592x/y1PWNMqsobV7e4FLGNCEP9ZfJ//v/kPkyyWJlg6bkv4jOc/dNTJ3M",
-	"6c0jIlIC2fDkoUmVB9WuJBNtFr0TYO/3ej2/Jt5oYu7H/dPjpz34v81RSN8Qa/Spv/NznNnAh367pmc5",
-	"LxNLA2rH87R3uAHlC1T4xJHz+kgsMVvevr/fa8hm4Mv5GN+bKyX6jR7LtwgwHNylxatYFvGh7jhXzuof",
-	"dInAWyu6Sqe1tmLAvYjH0NRqlH+TyzlD+pd+qrsm4ynW5boX6WKRiuvK5ZAmifpo6XImRDLSNXilB2Zx",
-	"EqWMly5jRVDpIlR5VD64UKyyngiJCCnUT8x1TtOCLiWLRuP1SB1AmkGCZX5RF7m4lyCOo9F/alkKDPTV",
-	"17ImRRV+0qq4MhPWEJE1smJL4H5j/Nj3bjpT0VHXOvIqXnTEAplZx1rUSnTc+hrhyJRe7KCp5wU/m4Qa",
-	"vv4N3nub1/kWIo4nvbMWceTKISi8u3DcChBJNTb1mIVizkyYlWjYn65zNGFZBU8UKQtv039oqVW75C8K",
-	"xUMVZ5C4YtwsesoAmoKmLCLshoZZsu6SCy0hjk6fmkwgsGNO/N7ZUzJeZ0ySTEwZRNseSpFCYPhnEXM3",
-	"JPzIJ4oXECUe1/6Qr+JsJpaZ/tUnq1mcMQKRTHi7LoAh4YymNMxYKs8JSyQjJ0dHJIg5eDoKhVFBF2KI",
-	"dTHk5/2zo807FpLt9t2zIMkr6lYBwKNlnMn3Jgx8SVu8jHDTre/NKI+Srbf/Ce8C2bpYIqxY/dFqb+lW",
-	"Mw0TTBQQsA+chEksl2KQ8SEli4jgvtoXV2ytFA5MES6eJof2UAizeI+L9uFnKXj3LV19r4vubk0x0ZZj",
-	"r1boW3VjbubdLOKUyRamE5pMJS02X1y7CGbt9JBqPmTpX6fvwhjtVpA7sr+wdMg3M0Hn3ltTsrn5me8o",
-	"1xl5eH8NJ3nFZcZoBK5jdUtQEB9tX15MYJnH3JzQqhmC9M2ypKyUHW9Typ4/PSlrZP1evU5Gb4r6Z1H1",
-	"2pxHmqv57ivQSCpxYXrFMMkW8sbgDEnIAySJznitKqUFU3wTfX+CGw2F6230sliKw5mRR/jAA0kWqVA2",
-	"K9Phi3MS2CHogp2ETTIillnJo1WTmFVITBsO5XB40+t1hsOb/mQ4vHk2+fC77U6snACNB+pbzR2sIE2Z",
-	"nBXssAVqkKhkRrlp1mBhw1tllduH9nqrLY8yo8a2dmGgtnDj/M4yYfRgCm+rJxGjqdJH6xIuv9NrqRb7",
-	"irGFhPxKcAf7RNn8JFSPY1aNX9EPN3sFihx+Faes+03Mkui9err744+vvv5QkMDx3GBqQXbgwJvG2Ww5",
-	"7oZiDiEXuojtf0E6c5o8Qcacyifq/Wq+rSS6uk3M4+yvLBWOjNeUeofjvyu1NtdG7Uk7LSTvF+F0BKUA",
-	"27CDN+MHDq7yAIeEHvQABG1AdBlPrMsBiweylSL1jvFsb2UqB2lppzTVGg1l8uwq+Hdz6unPxQLEalkH",
-	"1vKsSeLWOvI+bJhUEXyz5KXC7LyskEYlUl3yCaHI6prup1IX0XtaWLKLPFq9S8TUxd6qLe6tVSAbxVeF",
-	"iPKuLt26bLi7LrITQtlVY83YVKRbTXb99hfm9jtY7QYyA+qYRiW3xv6euxLJ9Og20wyO3yfhhOckmNA4",
-	"CUjs6OPIqgIdd5aEEh1v2HDG2p4WgBpozXeceNu95NC7nVEI9bQXbUVKuzBCm0eYe+1uS1g/bUxXv+Sy",
-	"bzLaHMSgoKDR3cWpXYAhajdai0vUVFhMMkHGjFDtKSNiUqeAVjZq3SsvOImjciy+xZtsGTACkZRfixvD",
-	"ViwS8HxZMbeKs1nMFcGj5WK0inkkVqO5DADIAmqFbFZ/xZA6rRlO7RAuMM0g5oWcip2qZXLnSu7LrHlH",
-	"5aldHQoO8lNb91M7d2/u6M2RnJzJ9Mos9k/xVCklsSSMpknM0i55kdD5gkVqy/XIL3/7Oznr9Xrl09GQ",
-	"/lCFedo83H9T9+OY9VlvQIDazb9jwGq25OpUzUhYxxZ8b1edlRUebKe6lDjtnTRX5/vNs9sjBlFAfWoT",
-	"VtxTApTAoZqPJ5iWleNZhIVyn9YIUTsyCYSI2l0ZOxw/3o9N1QBK7UrKw5zwIlLVrmOALJO6/VYCvVG3",
-	"geOO56XFWUq5pKEpIqru0FZ5QoUMuH2ZDeyi5uMIcaqd+cxuPn5TmFjelEpOQTG8LjSjkgRY4oYoTOop",
-	"hGEKtqTyVR2fLbyeBXy0enCmOC/aPyfBYzAI2DVL1yv1c5dcOumVJqV4k8P26cmGYT8cDh///99fdP6M",
-	"GYcf8n92R50Pjx/VTiEV2xX3t+qe8r7QaajwfPP2uCeuhj09B7ct5nV3679MqDvY/vgqeyZLlr0DT9ju",
-	"2LU/qOU8RnNgNx+ZGg8Pm8Q39RaGBeAyB0ayMGWZr1TAlIViymMEeBuvu3fb6T4WyjZgHcBXz9F3HHNE",
-	"MUoofHNrYii8t50BX04MNk/6hZPnF6A8cNiWjAVEysJq1m4eVD++Q/zaKj8TZCaSSJbOqy6VKc+8pICF",
-	"Wl3+FFvPPFFKEy4O/4+CSbJcgImHHBiqpkDVqLWpq1YDvr+l8+Xw6bgt82xrUm5d6m/dBV/TjI71DjDB",
-	"OfmXJIZc34WQ2TQtBK3ySX3NkviapS81CMg+af2hSFOGgKuaJjuqvKAINPooJOMRBExRlYWNjHhLP+ms",
-	"F8GBg0C+FYUd8uOPr77ew0Bv9JVoKqmvuAhwRHDM69ruBN/dKEdkiz0wOYoMCOExSmtUu4cKsdKaxCrk",
-	"3qmiA5VXshjQHugueT6JUhpzn0hFy0isuE+0YZaIVZd8L2SWrDFxqZDSYBO+TbM9eI/ne/ZFOVa4MiY/",
-	"bA7kOdy7FBO2NK4xl9bkX9/98FrDjZHXkPQpIQIJ0E3ZjMUpieJpnEkfXMZIPmSvIo3AfaZvcxLPynzW",
-	"HWg5Cad9ptTLHCO6ktddwormIhvZS+A+BHRbg0eN2Y4Rg6x6HqpzXfjFJmQ610w+pnMpFcus9M6EcjYy",
-	"RQfOdScDs9Qepo5JWa5UFlBZHfCmEnpRHOnYcOVl7WUTgM82oFSqERncqVgCC5qIJBErFpFJKuYtxdOu",
-	"JVG7xxNylraXS/ePqVhJY+XiDo+5QXmdxXwqMRstFPN5nGnQpRYTL4D27a5ypluAwbAe94HMa3ARrq+U",
-	"XdE8PtOYowXZLKOu/pLSJj0hTyTfUuARQbVERWVEtq6revAg6N1Ux9vhAB2ijgVPYg1XnYu0/qikjMwR",
-	"lkvdck6mAlIW1QEisQOIq2xsIxSqnpNSkUx1yRMqM6UhaDh5SdgNncecRecaa/kmcyEX2+wAJlk2ykT9",
-	"90QSKbNf4w3rN2MJahrP5yyCbExJuMgsSmoipq2+3aLGRxO8ea3FtLrUU8YV1609Ni9mlE+ZBvuJIwmL",
-	"BilzgLqdCJlBnqkynGQmUsUMdOCzI65RHd8MFaomsGIyawLkXjn07FnE6pQhFTlruWy4MNsXzYIzXrHF",
-	"Xb5YdrzlNLZjsTOvXS7XNVIKaZa7qtRwkUo/iS2e72JtyR285qWmxq2cOi/ch27LbV1281Xs7hdpaART",
-	"8U8uk0TDc2OwL05lRiAJsDZStb0WtdRkZotjyTXodwtQl0m0Q7T4gIW/2wPO6F/dEnDe6pVpKZ1rw7mv",
-	"Mlkb0N360Tw2UjGPpEAERmUP4RR9QklCxyyp1UNNXLf6Q12jn1YV4lvcdHsEhistgra4YvH+l+b21rHl",
-	"wkcL0eWNEeXz3cPIbt+hLV5lvK/SemjLc3AvGmQHimm5jYxa7YPGQLfV8bZayYV2SC0/2qSSGzfeeA12",
-	"kuPNC0HrQBXt5SWdtpTxd6zUd9o2bYaopRn7d7x1p1hcQzukFlSsU/5dvR94hi2JyWH/EdbVHpzSji1N",
-	"u6o0+BVVI+cWNUzAHuqmnaaJ5bs4yvXSt55Uxe1XOgL1DLIo7Ypi0zn0LmRBUSyXVJqCYlRzjEte+gJA",
-	"QkGt2ajzvShpUVVHBpVXLALEbYT6z+9HB9Rqtm7jydfbvXLs76Bd5ApnjXWuu3LtWxBm96WxbAtvLA57",
-	"M4EFz9hNjdlrBPk9kZJ7B/o3HlPNJ+DlG8nkJB03mNZOhuvmveZmIm9Vpxr3UNN+sG/fOJ2DeDqaI7u/",
-	"EmaHHYH17paKtPfXSvYWg+Xdt0HM1E/JCTO9ZSGL68CRxsvJhKV1YHuvBUDTrWicaa4YZ+fanlB2vGWU",
-	"aLRBKwOw8wEDADuaVZ1LbvyppqxZPRm13jff4/0/0TjbmhNgP5x/xs9nX0dAdVB/9eKfOxQX/BpZ6V9o",
-	"+YKi1h5pkXcAWdhhYO4yVk4h5LnFjGc+ifkkpaMwpXLmkwVL55TDdd070ScWecknpndwtAGt7enJ1mXT",
-	"w/vB9CjNg164oGqLREvdON10NNX4jR+a36chBivMaI+U+/2qTv09s6RETogWh9OQrVRfVRN2p3OLrGib",
-	"LwK8onaOof5Z7tlYx2FLW88M2C/U/dvRbK2z/UbDzOTgIDscnyzWIIiWme/w8FxELGnRuQaeu451q6Ot",
-	"N+vDsj8T2uaCrMuI29Tbou7+bwwnr24VZNkPJNHImNLXclhIRlYzQVaUQ+KEZMz2bWrAQ6zLYtbZW60S",
-	"LfYBVtwdqnCHrKJyFUBjvk9OgfIsag8BJMbvIT92zEGu3Qr6q1vy9Wt9v9BRYrwmcSZZMsGgC00SqO/W",
-	"GRMYdgLgvnp9rdr7udpuJWREnQWlG8qMrnW6hvH1KrEEyTtkzHIRBYhtICg2fbddzAO6BlTCHZVKg0re",
-	"QqrYnh3nZg/y/iGQvFihvjVtPlJFPR5tcWW7TbBbnZ9PjEcKPT3ziIQpqWjIacKYBPSshJoxpaLI2nmW",
-	"O3W3mmvbOMX2yEIePNm8HPoctaHS9/rWrcEDt314q2k31IOUNrxkrWdVX9vR7C+Ls23v+9X81aY7+vb1",
-	"eIt37lMrYlDP20Dqw507+rTdLuztuI3px75tPGgrb/N9a2dWkYnqw1233Wp2TIkBOnC4NNZeXEWYGglT",
-	"cGWX2EDhcBSYoV8QinYfVFzNuU9a+80LvmWH8A7n/NAgmD+7S3nhYPa5n7aoe8YoHEE3zJQUUfd0jr7b",
-	"vBYEtV2LVnHaHWCf7+ysdoIhm7zWTQv26XOzfhVvpStza7bdOhe1uYq1ZYu1ZjQ7u5E3LMchVsI0+/ls",
-	"C/F9rgFUewBPaPXkl9AyoYWJMtK7BDoX6jQJ3ec1EyTAh4MapCDbTKk92GmZTmKZgdqpYyktJCxEEVvd",
-	"W0mQz1B+OJ+0HaGayPvWyvMGldKQkUYRttI1XE1XLGzIDS/XViz5ZojJNknGRWTaNUG3PQHpV8WLbKt8",
-	"IBVsTGHvJTBC2CyFnnMT8d9ZPac4Ly0zyS//879E45aTX/7v/4toTGC4jpKYRb5mQrn40RypCjtv+nzl",
-	"rbt8z7wm3ym+03+s1sloOhlV6/tmcRKV9eStQmufqsBi5vimBnzYlV376bDuI2MLMo+h3c9e2Vq756Fv",
-	"vW1XPBo3qbv6siWHioh2bYszJ51ku86tHnJ1bnlVO4Q9FGyRXgFh84nVJMMvP8GC1inreTpK3htak8qv",
-	"2eaaEo7WbTHCC3u1Os1m/biZZ7DFoQQ7NiT7jML9J1rX3b/ozlC8Sns0XE1as7A2coejuNmKhkrj7IW9",
-	"2cko2dW1I/hI+8G3PfkDv9Q3qhMYtwgwugbpXl5b86DvEMaZamH0Zkx1y/cnG9ysntNFKkAJ08sYUnC/",
-	"1VTvQt9zuCWh8ZxM6bVa3i55pdNqc2/5ZlzMCgN6NeWiNuz+w0qjj+clgOeEhiFbKIGrbMYYH/10xW6v",
-	"+FjcGJy3iilqKvprjoQuPokEZ5ZwkNHidkxf0GxWqEbcqqLugRv2SWu32gB3Aw0NcDdSuj3rqzbmqkK7",
-	"ewPv/Yf913iRCt0sq32ikGtkj9dNor0tFXfiJkqEtq4Rwy6EdVXlrXkS3gtE24uJaQdazstwUGbWvj1I",
-	"dZwr3zsu/rPaoNp3Ns09aTDEWjUY3nIIQZyzg88liV9xydLM1et3KZmvU/rvgmLcgr20cITtr0+30Jlf",
-	"ff159Oxd04JqlOq7KcdWa4UR1e0lC99Xqxj8ZcmWTPcU4a6VBjpezLvkTRrzTA2IXLx78eoVGLKmC6UX",
-	"xjugEb0nnf9ugE2y7dnezMpIE8sx1v5qc5liVyUKORylfm0bG359F8/jrAaaZ0yzcDaCkznSPQRauD3G",
-	"IlqPxsvkagRtVXZ5KtKbfPcnr1k63ukpN3EeH9xhioWHd3gMEO13eIDpvM0RZizmXSJaxT9zeM+dHlSK",
-	"xChii2y2w0jdNhZ7Pxa3je0mscxGidq1O3xrAV3MQW6OJFMGxS4jVSwxHc1EGv9V8LbELHGk8k6t3/XV",
-	"E1SZsF85moXNVUPXmhVqpkjNbJv2Yu0+qzkgjQeust/qGLWb3FvhUruo63tbormTxbyidpwMYSVKhtIi",
-	"Vqtugt7VYhAHRWijCmDus7nTiZi2ik59J9CwYTRbpruWpCVWOmyEwsW7NqGZNdOgHi3P3O8XKOjQyyWD",
-	"Haczzbolem1C282C33Q2pkUE41y0G4zKHeR7I9BgrcwvOGmqiXmSqB8gs1epRAU/YkQz1tHOv9Lodm7I",
-	"cYmvOWwfjlvf+2EMzoxDKvGb29QU257UKO2tHkdNeiLSkG1HKv2OZYSiuxdUyBmVmFunk1kg8w716/qs",
-	"t93Ngs+srbemYTkUWHBH153Z3PNYwJWd0LhdL0J0zWqcCWJcSNjJrdChEPsn6fCSDS7V6sw/rDhL5Sxe",
-	"VDCgllysOLOZpuUmarb7sVbXTVXltbhqCGK9UdJvj5TTctbhjqhsB8hYtSP/5zH/hzzmNRuiWIJZ9R3H",
-	"2YwESro/PQl8EujqykC72GFgmtLgoQdF0j3CP+vCanhD/XFqV79QF9FLkKe47gCfTFLxV8Y1gg/EAnSY",
-	"rEt+0lg3BqAYtgfyINhUoGBEBOCNvYN11ij0Yyhs4bxlYDU9JRF8SoJSU4iAYFbAp+qkURzGt2yRQdbZ",
-	"uZPNUUZ8rhmQq/Nsj4jrMpZRO4SMUtWLbqNdQQlxe3vX4GEUOl236aIN3ygCUDifONAXsMm0HC1YOmJF",
-	"6GmnU/khvtaMLbLvmm8CxMjSdcvVfavudTopi2WG+AygniiOK7en48Azb91HgEunjM5bDuMd3JyPAz13",
-	"IPhavsA+kL/ElDe1e4PWsMzjt5u72e4fbCqhhjdy4boGoxcG6Zw8fPvNC3J2cvrsUZf8gck4guwKmWeA",
-	"xRkJaZrGpqiDhplVB0Mq2QDaSQFaoRIz7GbBwoxF6t80zJY0Uf9CER4F/pAHk1TM1bVMwD0IOQk3WS1L",
-	"CVt1xYJzpCKBt6PjBkRV4JNf/vb3Ia8W+4qoxtR7B+7lc2yoCmgadC5JxEI1Y4Tudq1MtCtHDZ7kHM6s",
-	"LNuUzKKSbSnDYJC1UgNNT8MZWSQ0ZBbcbZUKTHdoFVXSe+Klen+dB8KAVjYE8Gk2KzGMTYUMDTVABaDd",
-	"BwAaCNI6zsiSRwi0V1/KjNJmQy0n8rA5XRO5DEPGIpLQjKU+WXK9w5rbVixNF3BkrqdnZw6rPalv92uD",
-	"ntURqV22ZZUNPmbl6NEpI3SstJhMv6m7HYgdgTJtxNOkHFm4G7u0hfXx8Ti4BK6zCwv7pprhp0/UhnNQ",
-	"TYHjriU3FtEaT9gMsGgYdNudMRqxtFa1tMyuTD7Frp6e9fok5gBkzYh6t4/N4DPH54RZESmds6x2z5Wj",
-	"psBI9FftzBpoZfG3GrBGdNWxmBCD23NOmDrbWijHErNpQXtTB2NFpX6oDr5g9zKzuZYmbTIxF2E9tFOL",
-	"mtxCEQGItrkVYw3JbIZ6r4WueywVqx+i3/GW8us36ZLv3p5SJ8eOIrqWtfTKlfinpy3U93StTMF2jaEw",
-	"R/dQnzbJv4d5320ThetWN590DYhJobVJi0CSMqdbSEQ1lG/g1rpQhPQKX84XpnHn6JdVuaTNn245fFtn",
-	"0OZmk7C9R7CsbbK3M08HbKemlUAaX2uQcJ2JSzNGEDTHdSDk6eZgq2J0nWYMw28syjPSR+CiShlvCrqD",
-	"O1G7+Sw4Wf18TKsJ9S+lQC8afIElnMLKNOF3Aio/6r40I3SxSIqg/1vjZE5buqfNeWdbVP23DHybv7mm",
-	"2XW84y3jbPUbbA/uRo0LXP+46hkoOoVyX5Plw/1eS04M1GSR7a5zCGm7P97Ert11aqEnnJeUISi2CP63",
-	"DGyrVgGAstIOkQ8qyR9fXpIpQBzEWZfoMrU86Vm3FxErLglNmZtWvBFsYmOqoM5qbgCO2OnRdtgP7mN3",
-	"bC7ZuszH/eaBO1IW0R1aDqItwoPzSEtwB+eJfXtlVnEcWn4w3mXL7NdHsyV4g/OdAnBD22cKcA4tHzpA",
-	"i8+7N+jcY9XawS84D3zB2AvOLNrALzg8vRaFobGPaPnB3aNYanh+Hg03KCwPRWrC5o9svRIJdLaT1kkg",
-	"Yz0oi4h/pJKm0jqPduBMpSXO6dKwzvWweL8qxt3ngqrbD6AOaeY6un4bOrjjFqtI3NZ+MTdit7tr5C3K",
-	"DwQ5+XXRM2vGIpdz9nkg2Nx44W77yzRNjDN7IGBbZWlct6vGNLwSk8nWyL++zYaM1etKhtoBwrfWDT/S",
-	"mLRxXbdCgKzAMJySEHpu54Az93C8zHKgUjhd1vnxyM2dqHYo3A2mNPdcOL2QNuArvtWNbo375zpmK/Cl",
-	"Y39Fz/ecnnk0mse81i/jgjI4bxML8A7lYAa6F1+9Q6j+xdXw8m7bPpZCd6BM2HU9juZ2bztkiqcsGiUi",
-	"pImO5O/8msYGGRuTitx7a9cw5667nclXXGaM2vamyJe3gWQeAApz82Hb5qZo8/Sngsj8UEv97BKbCe6w",
-	"KaHVZ2kP9XtHJ9sGic/VDiOjWBe4dSR1j1qo9Wr2vp59K+lxgTdbcJY7twljebPRdiOodCeFDH5dQjZa",
-	"zFrUGZQqzowFKmfxot0YSrmxd+vkY7GkWwIuX+r7LeJyeZuXiFGdXR3V65q3VEbmlzZLad71u9YUadar",
-	"2BlbPJDE1N6QK7b2yZLHf1lCDy0Am9A9tDZ7l9wskf8aDm96vc5weNOfDIc3zyYN+SJuMWg1npLG10rR",
-	"zwHGNBAxut2gOEFgnn8B4WdOOZ2C0EMUlAax56SvOuJUY9UVJKrOqdgFFaiQbrUb34qWKdUbY24zdowf",
-	"xbYQ2N6TMWUZ4yCU5/QmYVuz7oq+da22tdPc9Hc21ADWJXIeBOy6kpa2I7GRIKNPDtSdJ8uN2Yxex6bb",
-	"aanSYPOi1hFAC8ZSDxxWD5hgZeIWPAEA8WkWhJd0+o7VuA727nXT2MfmUr+xCSNtm2yvJNPTMUsApprT",
-	"OeuSb9lakkSIK5LEV4wEGaPzrvopGJBErFjaCalkJGGKt0lfdwgH4wJytmQoUiZ9RJKlJBIZibmMI3aO",
-	"iTcnR0dDHsT8miZxNMroFFKeu5CdN6c37mSc9a4mRG6Jg5YlksPQuODM8DDbJmvP0HB9sdjbb16Q4+Pj",
-	"sy65ABRBHeDh5MfLF0iYeZwksS7/PDfpatiIdqlMOb4mYjKRLEN3jno8XAKuvPtk2yK0z1Z0Vkxw3Y0R",
-	"GbFeZEQNOfSUE30/0DCjV+yc9Eyxnka8BmDjPbPqt3OzvO7F4uVsHHIB58iOGnMl1ImCeFgs+Ccb8KfP",
-	"qa/lzuKK1fT/3Qfkr22EuOyrTqjMRku5Fyp7Y6Htln6kKZvEN/X65phNY4Rw1DYxglr56rSnLBRTHksA",
-	"NRuvm8C9xdVek0lF0gb5UkNeXjG+l41rn/RNkTF8t4h4rQlUgrsrBvDdZStM+0PTPjsE/A5u2M8FvVMM",
-	"0NS4/xgRkyEPPg4hBjv0BkMEEhh6/tCjGVw46h097fT7naOjy97Z4Lg36PX+PPRuIcfefbAINwBvgO77",
-	"8GPEFolYd02KGPwaijRl2tEV4ztSlnT63ZO6188pX9IEflFSrfQr5Wt4p5gMvcH7X/729w+3gWLgxZuS",
-	"pOamCXpAfUIzMhcyI9ksZUpHuVaqTcTYQkniNXqAQQuJpVZExjRCLAYbGgpQQquD+K/vfnhNtGbhJApn",
-	"qK3Y2vSPJTp4A0MFA+U+KJEWEGAXcQh17QWywsb6JKhyaiftU9D6yUOJdwoh7hTg+wncy21ACNAR7VsQ",
-	"49UszhgBZoV+dDS6STijKQ0zjW+coxWMl3ESgSd7JxeBbOUluPU9ycJlGmfrd4oiOnrBaFqXBn9BgAHj",
-	"/o2lzjvqkp8AK5MLAg52fRO7iWUGzSk0JqPAiHUixGJMwysCe2qiyMAZiyThOrgISwMzx2HYQc+ybOHd",
-	"3kKe/0TU+DSWULwK3gw0I/IcWyKuWUoWCY05+dPl5Rv4WR3K7pAP+QV5/Fg99fgxFqouYhYy25Vc2x+Y",
-	"cSomoFKJFR+gbpX3fJkLzNBCxQuTG6B/E/zLV+f9Cn63KFTAuq4YW0hwFUldoLHSZTiR4AyYzApKTMkF",
-	"J48f2zmZwf4sxpgKhj1nlHFASUI505n+Zgsi8KWEDh9YfQuKwJBTAg5jIAnGgyWZYXeRFeNZl7x0uniQ",
-	"VRpnTA1djUVxIDUOXFqIKEObO8TEOycJ7gHQUhciSXBZsLhOkpTRaMjtk4mYwmr8y7/8C3kh+DV6PqS6",
-	"9JgA8AdYL5LTKzZSpmMXgDTwqjGUGm0jn0TLlOJmUA+4v6mH5m5WHeORuhaM5lIZlIS8ivCpH3989bU8",
-	"r99iGjPTIGrjtuEkLnTuQysMNXKtusPk44jQqdqdVNt5R70evEJ93WwImYlUQ4cGr0ypb9aBrJL1AFo3",
-	"qeE+Jo8f/0FEMZPdx4/Jha1hwi6gmg9RErzAxmOdy/WCBeDys/IqoItFEodAryc3ndVq1VGqWmeZJtAp",
-	"l0UBUioIl2lCOlFAJAMqx1KNWC0toRKPGPmRX3GxymmMJj5eg7qcvGhG6uDjRKlnXXJB3vzw7lIjMdvH",
-	"UwZRSSOgwNxRDATLctT3KcdQJLSiAXp9vA0ITeIrpgkEZUfy8WN4W2G6ukrxd0pABuqwYhebk5sbeNPp",
-	"zc05CRQNAlwTYDrqF2RHY7VCmRpEYF4lnwyXvd5xqB5CGkdUzpiEq4r0MBvQCuZK8wj++PKS2IcDUDkI",
-	"BjKNhaebCpz0eiSY00QtDotGMGQggPWLWMoG5+Sk1yfBktNlNlOHK1T7FC4fk2Ai0nEcRYxDVWQqpNTJ",
-	"ZuqG/rGt5R9lQowSmk4Z/HAKH1tyuVxgJdFozqKYjhTPVjccHZEABoIqDTpI4IczEriJ+cE5OVWTMT4A",
-	"GIZI0+UiU7alSPGOYxKMl3KtJylnywxy+SOxgoEvOb2mMeg8wTkeUFg82EUnvbNiiXzMR5Mkns4yTBiB",
-	"wbq/z2MJHWaDLlFC3a4AbHEQ8Sudg2sXZMzWAlumSbPTXoj5ArasYn0sU2fymzr+AQ3cKAlMrh4OinIS",
-	"vLykU7ULkPmiXoGoKIC38GrSAYitgDwUKdDl9+YdXwWPyIwuFkxxPd3V1/wGPg2RqesQ4z/pH+Ufz+f+",
-	"6NzyDCU6MM4P54VFRJfD6eRZddr0pF/lZOx8y9aPH6uDRGEdBuiwmExYmNn+cpp8ik62JfHRCZmJZSrP",
-	"CVWCiWWgj5Epy2TOOLWcVe9Rpx8P/3b++J0VSWo9gjcQIR+AXP7qdUAeWqlhDIHT00c5PjiRYs7QCMiE",
-	"Gbui0rl5FeMh61wglQKlJUziFISv+b6SjIb7fByiFTf0BgRMEZ8MXXtOXf/lb39X1g5nK8XKsVPzkidM",
-	"SiKpkjHZjKWrWOq0rZCm6ZoE38X8akCQ+/zyt78jwzknKUu+wi8MPRRwgfO5wNYK6gRzxiM9bIu/hZIF",
-	"Vb0ZlbDy9oKikMvSwDwHVjxek+Ab9PZ17LvQOPu9NeK/CnRpJew1GJ12JgUalGPMlEohkfgw8xzsi0QC",
-	"hEGGKih5eNI7eaSH/1YkKBQDTBQJQFBJnwSoIwVGSXJ0IZ8EJockANYbKTkDst3CxIA+4JMAFGB7F00S",
-	"q9DkZe7k4s0rdRWZfBJfs7/qfLUnajDrvwbk4YzRJJs98knwZM6yNA5lQB6+SWHTsaWEH6x40A9bWfNR",
-	"iZnbgDzEavmMJmK6BK6hfpCPlDH9RCwYp4u4i0IO32Curek8gcdBB8WEKvhkJGAgua4ngH6PuuS14Cxf",
-	"btDnKW4GtHCTOGQcY9fo9/IuFjScsc5Rt+f53jJNtIIvB0+erFarLoWfuyKdPtHPyiffvXrx8vW7l/BM",
-	"Xijtae+xAzk38K77iNYNE/IG3nG31z3WxcBg4zy57j+B1XqyMJWZuQ7iDd7Xm435LU/s7v03KCy+9ds/",
-	"8ScsQb794HsLIWu6EqB4MJooi8hcQItJyokUZE75mkR0LQmdCh9rfDUXxBahSs8kfKmUJd/pw6f5lRJW",
-	"YsVr4G3UWcME0LzMzhTU20jkOQl0tWKALcY0ugcss5WQryJv4CFl/R0J60iOb9kaqKQV2D+IaK0dCWow",
-	"CM6Y620/6xQNx5tiaz/R/VEqQj3u3Wpzk7aq6FTGJ2I+LYTakOqho17vTkNyC1D7xz2nwNQp7eznhZs9",
-	"tyyzf3S72wwitJ9r0BMgvZdBRhtaAmKZRGQMFjmWzMOgKlK16bP6mXw1M32/HoCODdQ/bClssCXQU7Gc",
-	"z2m6hmpQNVBUvnLILgzfTIVpCDh4712YjL+bjlIOOqBreoOnp6fHT9XFVMkDdaNODVSfyTkD8C+Y9pTV",
-	"nNLXjij2NX4FOJK1YgdRPyX1lJwSXfIOnPFovnB1IomcqZMKdh8IiheKPw9QqTf6uxbJdedLWdeXOMZd",
-	"D9kL9BO34FqADKpP4V32vfaQvy8GaHKHcv+ydzbo9Qa9XrfX6/256LIfKG2kHG4pPXvcG5zYZ7WQyZ1n",
-	"TlDFAQA1wRRvQkenV/92VAwG6K9ibCPPKM3jF16vf/b8NDzpdXq03+s8o8esczY+PeocT/rRc/aUnox7",
-	"z4B2BQ+/em3rc5tHH2qOrsb1UIIX9kHptCrtb9sBhXsOcSjVGPUw6k9g5bD590jkBjBy0HzzwNm5tnbw",
-	"nEKfZyyJAIcc6KiobYMgVJJ3RuVMPaFsmC55xTVbUJxPQ89pY0Grtkp1hWIL0LcHmoPAU6hKW28Rs5ou",
-	"GlkVboB3YYzpc8rclkeveKpaH4cXzixviz57HZ0osan+bqPfnzndgeXUMZj8jl/+9vd9uM5uFI0cklbD",
-	"GbgXQZUEREzbK+mwqoHvfSfCjcXClmuZ+w7BuV7o84XTPLD68OSjWblb5DpKdalR+ZXGzcWKCFNKYX2g",
-	"bxVPgIqTrOIjPgHVoqA7nJCAi2w0EUse1aoNyGMMoygdl5P6eBZuABgViMeud3eyv0Vet5Hs22VGw1gf",
-	"SBJHPrgBijs2VrdpTCh9ZJ20giI3cY/Q1kyFX0V86Q2GXor7ZbT+CaJPyo6E3q0kmNOboBCCm+g2YpxB",
-	"var6h3xkYQwkI25dCZE0i+VkPVBGrQGgBDUb0pbpFLrs6pwF9SrtxYC3Fov+CEDcYd83AytIba0gqu7Y",
-	"R079z6STa/sb3Me6TBLiDF3yE4RlAp3xpB0i+jA8glOaSKGDEhB3dIiAkQwMuCnTJV1yoJkyuWh+vKoe",
-	"Set7HHIlKM7h8Eu6znEgUgav4KgfDDmC8V5Aw7kBydhN9gQCoJpQsDx91/kaS5LEHEFyg29f/udXDyBN",
-	"9UHgk78sRabbn4MT99V/EDljSmN5+R8vX/x4+eqH16NXX/vk21evv0Z62Dk/AI/Tny5ef/3dS59cXF6+",
-	"/P7N5ejV669f/odPvnt58e7l6OWbH178yf7xH29evX35bnRx6ZM3F//53Q8XX5OHOpT0yCevXr/58fJd",
-	"fqXA/MCBbwwnZzPV8kFYvZcuDNPdlKbthwnX9G7qVbH26r0H9m4S8yX03lC733QvKoK/aMQXaJnSN/Vx",
-	"qE/kKou5qmH9Cj93+jvoFCXSttLUdjQoDQ98/7FYHm0rPQxQoFdT/jEwubsuTPP7D2XEEtTsbK2fo+1t",
-	"0BOPzganZ0ZPNLAipbKyXv5LYmByaKjL6+qN23rds3rfsb2vUIrWd4vLvLNxP3o2eXrS6YVHtHPCTsed",
-	"51H/TCmT4Sk7mxyNeyfe/ruk0OcRCVaAjsZLFrpE/2k6weCfjqp7zDrPxke9zrPopN95Tp8ed07ZUXg2",
-	"eTbuhz2lQUNOPj6ms6SAO3l1B6KUqNprVNQx3gn1z0u1Y6aCwCRJ90m3CwqQCYkyC4huAMxz1N4ynnGh",
-	"0Bf8dzm6cr8HOVN5Abylni0ixz+hTFy7EYrFWTmUmWLZVH84399FWOpeY1EnMJYPBo7Zvd0AifQBwCPN",
-	"WmxYGNvo2pbolYryTDmQOSSbzmtNRZ2n1F3NLHRThnLFXE6VSi1c3uahiZDVEjYcjINGYksblG6Z0Ewp",
-	"i7a7uz37mop96OVj6l2d6lTveNIL+9HpUefp+DnrnIT9SeeMPnvWOYpO2PPx00mf9o69Solq7+4n3YE1",
-	"8C7+PAvfcDmd/PjHb/+zfyL5sQwvfn7+/Z/+/V/Tn69WkzkPs0uxPHpOv/8D6NOLJRQ1W+web5IyOfPq",
-	"8LeauZWSiS46xvsPuwkbXVtslZyCsPBcJeWrB22YyoMhV7rMVw+AkTwwCsxXD3Yhz4MhL+g7Xz3oPRhy",
-	"R+f56kE/v2D1nq8eNJHpwZBrleirBx+H6txALmuRMw292wdDjnrSVw8+qj88l5Zly6XW4gceydz8BMg/",
-	"wEwygxMdpTSGdHMIyXPhRk9BJzYLSgK4Vathh3YaVCPu296SP2EeADI0mb8ppPka4IdMkEh07+s8NMpF",
-	"52KioYw3PQ+34p0HcaSAiaU2iWPNY6qsbONG0R4w60fRipeBZ70/tu6PYOH2/V6vR2IOmQ1O3iNkasYZ",
-	"m+v8HKXnBDa1khKt9/hYnGV8usSomVIbrMo8zB3GmHg65JBDqBMuRRpVui2cE4qJfnBIxymjVxLTdSFV",
-	"lYauc4moTyibNGGuHUUlCcxoDJaOmoP9MARzam0q/dQBzaq7GEt50KnYS6itXrmvUMzbAokrbe7c7iDQ",
-	"qkT8FAbUXYmjE05ysHal5yVMGzQ5ULv3Uukl5Ajb50B+AXhFIMkAdBbS77pg8oPK4S/C/3unUX/SC4/G",
-	"Z/S4CDNvCg8MstxJ7yzPEwGkdHC8OOlDUswZHBdIOOJilbv28owamFcH57XPQkbllayW3gC7WLBUs4mN",
-	"R/xexuTNXIlIgcFhmkoB5XqrROg/ffbs2VF/s1CApPPmqPwrl24xJ6tZHM4ISG6pUyFZ5EMvqjBL1oQq",
-	"6UcC+E/gpjrmSTAiiZgEVyCkOPpE6LyaIS+76Xx8Ch35SmOC+KzODMeMZARXM3l1AzIVROiMm2IS3grK",
-	"KoK5SDHTWB36LvgdJctGmbDBysL4AIxJTwf8gVkaz5UmJ1KtxNj6jURMz3Ul0pRpzyqbxlyiN7Ep5eAl",
-	"LsCufF2rGa0zDrbfeCkWcfhNnLR87+V6wdrf/U0iVu3vfrvk7W+23KD9I680b7yk0/YPFdyNh5EUFE14",
-	"DJkMcpfQtnyMiGJr3arpmhvVpoy+0vmvrUBS956cNAacrefiKK+Zy4WM4k8pNd6sk/Hk7GhyfPrs2fj4",
-	"JKJP6XHIzo7Ooh7rsZNnx09zKWGH2s0hwdTa7EupkC4lw3kYopWte+sTcUHI6lx1d6PkaRMlDfGMoNeU",
-	"gD+7phWm2nWKdVmZXEiBOTltLUSxBfL2BJgZVhDtmwFzQDPyznFRiuYzMnRsj2xkp2a+xeCoRr37PBk1",
-	"BbH8BGu7GqXzO8gn7Ug1MXxiQII4sqIMrunYbQB/BBC/VVvMJ4E6EYFDG0w8h6iV2gNYbRR8R2XWAUJ1",
-	"Xn2tiyK0RHxEsEmsLCsAJtjHs3MtPb/q2VHZuvq8jJPFYLdhqL4k80Mxn6vRARzvkGMIsX9KDNaGntmA",
-	"gCQPilE8gkfEFd2YY4Q5R3qba0F9bl+V0OnUFmVlMzbkKSwQvkcIIhOxwheZR8ZrFlRA5GUmFnKACe5h",
-	"InR/I1xV3zp29LsNLQ3SxJDj4LclM/pY/pMJMVJa4kgXBNZG6fC3T65zUK3XQPvYf2oeGzWPBn1iM68D",
-	"6iJ01wFyR74RSSJWXyCXLPQb2ppWjHVnE6A7Jg6HYj6OuSkvfUx59PicSMViaEKCjE4Dt5ZyvpRY3AWl",
-	"XPvmGG9y5tRgyJZTPpSlQbG2G5JvTCc2HS+BCF1bZeA7yrH1PyTcbP44WNBYoZk1fr0Q9GmdS+9iHO5+",
-	"otvR7CrmUdOoIdDijnZLg4Q2PKpgWWweohYasTQBgYeBVT+DR7q6nCOwYd3wbaZjO3I7YAttZvL5ctvv",
-	"lOhtT9l2XdcJynzuhO9aB4/DMGpZsJ87de5TDvirjISUQw2/jn7RjAgeMqiI0Y4iJ48BVEtzZS4Dqwc+",
-	"Qr4NNXJKu4XnM+dKsUv3kCtmrgFBsfW3X8EBqAMBwOpDG5nqksDkEoDqGiZ0vsAi3R755W9/J2e9Xm9D",
-	"sih5GOgcjMAnlGBqjBr6X/K2ZOtHPtZR0wSqFUeI84FddfGKiZfrxDj1ykf+kDcnZ/mkguLnkwCwh0Zi",
-	"mY3EZJSqiQbNae8vnZYDny/csCH3pE02SWPOiAMnbzabNzh12nFN4huM/ZWyS+raSNeh4SHuWzUZZUty",
-	"yOb0hx0z0J3WFa2DHVtUTvPGH771ILrb3+EZnRbvHS69nBO3MUYTryz4w3snz0+fFd3hFs8+d4jbNzwZ",
-	"KzXvCwuV7hWtPM/r3bEAFuInhYjpkOdYPZvDKQQzZX9PMzGPw68AJsDgHCQJwiRwXelDcTA0Qd8AzczL",
-	"sCJfDWPIM1NRqQfu58AqDgaYGhu0AyqHXgGsoriybUKvxVO0VVc32zKfYZO6hnQpqGvb2se2MSwPyHhd",
-	"s+r9xybGK2c0jbxBH0a3+Z6jncJ8Zcp/isKk3AdfjbuWpKcbe1V6yBVbk6F3yeh86JkY0IolCUHUmJrY",
-	"a4Wl7B2APToqBmAzOn0gYUTVgdSFXvXUOhmddtTUdl+XXYKvdt5fYPwVj3Nz1HWjoKkLvG6UNCLMWHbP",
-	"snIudWN247bVx9on43XGoHZB/eMc4ZV++dvfn+gbAttckyhNC+o2AbDR6OAoC8ZUsqcnBnCynPur3biy",
-	"VI1V1ZRb8O5vUjH/AQncot4JCmqsHzcHArZ4cFs8L801T/t6YgBRQCnDFkMPKHhIb0bJNC7DrDV9Ki5+",
-	"qEVRV6nIKZ7OsFKG0TSJWdolL2qtrCZ3k1Gva0dhsJGr6MefTprCQe7kYZs8aVZxEnVgZP1gxzGnMLWa",
-	"fNLftPJuACGRAIbLfDJO+9EN4d42uo3b139OWXYHc3nyWnAGcGP7BgKKC3uMObebn3ktsu9FFE/ig6wp",
-	"BFhbmmMHdF3ZV7eLMX2SqENpNz3RzoDmaMQf1iQoJG3oekk0d5Q1h4GK7RG/7RsziWV2YQb0JSGaVLNa",
-	"rJPFcPI4i2niuR2eN1VulSqjygkgi5Rdx2Ipy1VlGq9EFziZNBG8ulOtjhY+gL7IIlMy1Zhn0qIkrEKk",
-	"foVI+isFItUWihXIcdRMjl6VFoWaFDsxXTa0mUTHFRLp+/cjytEdcWH0QdkeLDBH/LOHClyO+0Dacf3j",
-	"Ml+TvrW7FfUZZtNkdL3kiCQNSpFO4esWAXVdFTPQdfGZsdWo1Ka1XCZZnmGCmfc6LdYgRmJTXURjHXII",
-	"puj76rGTSWDaD+fgn/ViymIBlMSUDnY4ie2BT4ICE8kv6NQ3dSFfaChOhCKooFXBRBuLD0frtAE3Vm8z",
-	"2a1Bgmc7t0iKtG0dkzX9jX9lR9/dCzJomsUTGmY5cGSn3z3p9roZTbvTv+4StqgsnXr2S7CtsNU26t+H",
-	"Svtv0Kebc/1rYhuVVP8NrJNn7CY7sDX0Qr/1rpphKQ54p0ryA8XYKnOs0RneGH8ZuG6AE9Op7B7K4oIA",
-	"tu1GgCCxmSBXuujmH1MHgN6EX7L8/wMC3+msBAwzlxyRULsSM9PhIKGZ7jAaA76tVDoA4puek0DXAwQk",
-	"Y0miNAnbdjzQnlcLjBo4UJqmFbsS+Vm6HkG2BiRlgAoQapUDx/dAEh1SdxI1NmoSUHZzz1UJRcL7kQeh",
-	"28yrkw+x3hgbFe0vvG29A+cM4saYOt0ekOabAm0+RTVlAd+kbD32lYF9qkthCigH/l7gNSsaQ9uDiUhH",
-	"uN9Nisg9QrQxuC+boWA2kcra/Y1bauPW+McAlNk7OWgr9EzVB3JkfSAWkAb2UpxgO1DApTnpVVFpYGTg",
-	"KvkEsDT9UnHXoWBpdL9qfcI2gdNsOo9NiDV4PWF4EEa632oVuiZdcq4dVFXwmiVX12rQa3KCb4ev2QRU",
-	"kz+E81IMNVpiY1sjEXXUfydmvEwZWiGNiORjFuomagVt4l4G33EqObTDpzeAHGZSawBh+3nQyQDELwdv",
-	"1SINSqrOMc4dKE4X5O4EJ9RFZaGhFUAVcrYj4qhrY72x4bK7ydsmFtpuC36t21r8OiZ7ze7eTObSJn+p",
-	"G5Fv2tdwz0HLD/UWU5uGJZN/XBPNFYtfrJlWafaBbQcVQwD+cP/MGQTCeGOI/zntmX0Nl21KUjte9bZI",
-	"iE9ivOyHvGbG9Fpk9a1F4If7LLEX+fY6AF5VMw9JmYX5/GJZyDcA/utCwMnZMpMkgmaoRYFWrqNBp4qp",
-	"pqE8IlMBLcEKvUO1/nkfeRE8ez+8K/txox3YTWmu9zDq8Mf4upSTpeytT3+IOVt90Uc4h8BKl1yaE4EQ",
-	"0Xn5mq9BkzRskZyJVEMkcI1edB9PKGerL/l81uJ173BoC9P/9DpCE+bsZrTXU4P2utO8WPSdhl6rhSrV",
-	"3atNmrauO76HGgdnK6KbbX96VmXi3XfwDmD7jFVKFwsWkZhDt01sI7i5ijRlUizTEGHL8jOMdbABji13",
-	"Nxh0Vc4ebXMevMVp3XUrb80B+GLcCA5MJ67nvfAc4Ar/wzsOtC/2oCkK7zRQxd0OQMlZrN3XO7jEIem3",
-	"tUvc4j3U+cKtHxzzAA7lAM/n1OgA3z15wkB+1Moh+HKewYZE1EIpYml8zSJQsT77EV3pTnaVWqHf/lHF",
-	"3vKdHEP0/lSvvdVgWggXNkF4I6gjNk3HoS4awPcQ/UGkKcO4LuCliRT7EFoQB2yQBC/hAlIE83fpHoXY",
-	"UMg0WoeuOtCrfLpMWfRIf4argUVkvHYy/9Wb8NUALQTVcxq3GvHF1ABIyij8BiXa8Ag6AGZipaY55GKS",
-	"MdPwTAL4mhNl8G33JdDEoR6bGxhWW9vdDtCiVrWIWBJfs/Sl3haAGvV5EyfyJcVs8ZQlSjVRrFMTFYa9",
-	"SMS68/z5Sb8YVrZg0zlGI97btT2D26s2dbRpZVcc7Tbn8XIyYamNIm6YKe60CBbFxvadiD50QwxruiGq",
-	"h9XuKzww6fThgfEx6zxXD5zkDzz1digzLpDoLQtZvMiaZITG6DVA2Pe1u7Ja+fysgV9ALDMZR67hAl3K",
-	"dwSt8Cs2jO13/YWAoeGs2+Cgwcx0//UbCliTwMFBiWkqEIUfR5JJqXgAFvPXFsae9o9a1Ks6A3Hh0JaN",
-	"tbi6cL91KD8Rq3f4yOavV8kAAB8iSZppkd8xiqOD0eFe4Kvd52K2ZSZGKC8sS8YcspGWaw6vrk8uc5dt",
-	"4IWxDX9szDIr5OaYXDKZsYUuoFNCMJoyJ0loS53YVNAEFCv0EKEcnaZ0MRvl+UK9SmLYRjGis8HyCdXn",
-	"enERuQOtnuqBR6eMZ4MwHujLgzmNeQ60wdKRSOMp7E6v1HdLUXe5cCr70My8Zine4oE3A2S9xuEwLba8",
-	"7T2rlouo1Qopgapr1u5UyKZYyPYqNji7n72EbaKZf40IvB8wo03GBfC/QB2IUmvUS43Qhs1I9SYjPdD8",
-	"cfOQQJ9Z3R2BBEPMsBt6OhXa6O+YdudG9IbcwXoiD+37+759ud6YgU+yldCY0GX8vKbyLgMvlzt/tRNs",
-	"k0mwM7BdAbjOANQ1o3ioPfGZjYgN/LeWJ1aY2i78CpbdYods4EUHRYsDKh8qMqletgPMhLr98AgTsJPv",
-	"qF4XteonH7WVtLHz+CXUY4Klrfubmfw0OFpixaUJD/iE3YRsgS218aiaWOFUaP9ADPgrJGVqt8Zik3mu",
-	"D5y6YDEjfXLSPyKB4RSjeSxBXQ8a7He274GbaAyLFgjbRvTWaFkN7dKBcrEkU0BVO4hJxuwewQVS/Br0",
-	"ny3iyNkbfr2NpdHvIA35qxy8E6Diy12onW7R6EuCp/LdYkflk9cG757QjMyFzM7z22I55PgaRPVD5p3N",
-	"GPfxcYSky3bPM63fDHWRE5ya01i7yRjAQgWXPTG+nCvaGmIBFubOFoFpz+L/CqArOYf7bHgrG/jb3XUn",
-	"9bJfNb3CAG3WHaWyfA58yHzIMB46Z+mURUTOaJKIVbIeADeds/lY6Ta6Wo1k0CdeJ7/rUK0Y/8zCzCdK",
-	"vXaRgOWQgyWAAJU6QkvGywxUKnxKFuvgsOUfqY4XRteB6f0Oxl6oL6fY5oSM10P+9psX5Nnx2VOfSKGd",
-	"zGpcKZuLa2iwj1NCJ7Th5752KYFftovRJm1wBNslRQVh2Ce6GnCkA1O7yQ+Y5q8sPvZV6or2MAS7oMmu",
-	"1bgOV9j+xpKlHNYu747SIGvGAqbgXl8+tGp3VzUNsLY1G3uguwpoM4kt7qy3+d5imTUpZ9RaOX98eWnB",
-	"CvG8Yx118GrSgR2pMcl/bw7AV8GjLgmUgg+HxTUN1AWwCP0hDyoav/q17IqAVzgb0WFsoC0oEmBRrmY2",
-	"0bmFLbeJ59ArGJrF6BXp4kuWUr9FCeQAvbVjRpYcUc5BJaAkYVOaIIJwjECdwPRS90ZILDHf65LvNWvN",
-	"W+PoXjeg2qpHaai0Wg2qHk852JAb+JaZXQuWFScw4lE+4lqo9B0YmYFSH9NoBEENpWTZN9egptfCq58c",
-	"PSfBImX24ZE5bE3J+GrGXwiv3OiALDJSqB6qtYu7fe+OrsEDe/0abOv+nn4+x3+3QyWC3QX3jkHrwe1j",
-	"SMeTzhwVunxGuxnYT/D07p5R8KsrrrXuwQu+Ng4509udC0Ts4hH55X/+l1jQhXNCMZIPDSYYtV5EbRaG",
-	"NE1jJkmgNdqgW7UiHdNxyJV+abTfGb1mZMwYz79HMiG65AX+qfRa6vyGYrHZOVhEpVDcHfOT9lI1d1As",
-	"cYS/HrfcHYRpx+6he3JiU6VuAkgUSuhtjphcLlgqWYTJJTkza+cHzGl8q5nR51MOYSytWU81s3c7g9nS",
-	"9tgNlA/yvmjSticAtwskZJKHkBwiUZnRSheoc4+Mh//3MhQL9hVNkoDQBOw7bY6C5y9vP3Qo2E9FqKYe",
-	"f8WJKk3VNmbE888jDUHDFhKUKwxylF2ahjOpe+PG0C/MvL7XgRLogE6J3h/8S23pvdw/uzUF/KwR4UIr",
-	"W0C+2BYcNK1ra8INLjBHW9UK+tEebe/s28sTn8xJ1BgYSm0Pjc/+zvHKlj1p8Qh+zqil43p7IJXZBJ7M",
-	"34YLrqGHFzaLNZ3MkZ+FS5mJeTfI450PnGinzOhaoiGJKSLawX7NtDM6o1eWnyp1ZDevNPScj+y2+ayx",
-	"QXMu0Rh5NjmmEJnDQ6KpZJw3IxlP+S4pgxeliX6KNigteVG/hhcV57wfDzre1hO7yHbuSlGHjg25hPcy",
-	"gxA3QiFZV3D2AFLfPlGEc+/+04SOxTKPd/q5KmEVC0ffIe8Yw/4hlZ7Xgc7RZmSiju7uutHuXZE3aU1f",
-	"Xmfk+9NW+LcUq2o4LvvhTt4PGa99XERgEFr985f/+V8NIemjwbKaxQkjbnqiyXuCBEZUBNAQtbUQMSeB",
-	"TiGEBphlN8fhnL07uBLUgO6zI+Eu2oh1BGDR4DSWGZR7YLc/dXG5gNqGnaDF7qd7Uo3skzoITMrul32m",
-	"4SDrYpXzTWHzur4jBw7ABGLB+Mj4MclDbUuIJc8C6Gi7wymGKf1Wz7GNTOiwtD1x7c9tTp/P7szDsXza",
-	"hLwnmtadLztu8I5l0h4cK1wDkxQIhvUA64eyGeNE8NxtF1KO9Ypj5nj0RarleJdc6AQyksVzpssb9aro",
-	"FqtOtlmckVUaZ3kzbJ0MY4MCmzlF+5OsZ/ni3nv4DyKY7+Shf1sh1Wc/2xfyymZRCr3tqjgFB5TKKVT1",
-	"fqnn21WvtYT2IaMDMNdjpzh5o6z+HGkS9WdXLcZvXgrTxSIV1ywajSHjIKI75H69zUn02Q8rjkUbYmob",
-	"fkqBrMsYvsxzarBjnXN6X84c0PU3euRan6p3lgif/VDBUD6pIQrO00YP7Cu3r3bMtaaYzdiarACWJIrK",
-	"rpY7xpXfwXjaVGyj2/eTFEqrQbiF0vc43BvO4iQqpq1t7RBRCP66KEi2NHefcItzb3jc6zxjJyed5+Nn",
-	"J52nk+OI9p6HR1HvtNDdS5eceIPjvjpmS+40XfTgAuDsD7w55XQKaV42dQ6a1zFTUSOvqvDi24pjj/u2",
-	"OFakVzBlM4TD1MmqXbQ97Azb+PO3e8wzpfH8GVaD5/E3FXX+SYPW2ERmdBwHucQ0sDaB3oL2Fr0Rg401",
-	"q3l0SoeYcuQmm69H5ywyNazREs86s2naFbFexzFjLllqeeZnDVRXjq49ppqmjYe09YF6VZxt+2j1dkmt",
-	"Xni4CtGLKCK0XGbgnKJDKL9sIZ98RKIfqMe4s432U3fUw4dy6BkCkjG2K9Pb67MzpbdLfh/K1rY0B9Al",
-	"ZxAHA6CvrbaFonXBhGjFf2w9lt03dzCFC+nwu1cgtecJv/Z2tpVIB+EIDYVHyL2kzqJmC/JQCy4SzOM0",
-	"FQjYfNTrP1IiCdUiqON9eNTrPeqSnbcUuYDvlD27JBLo0yVY3aPTMyBVHRK/fbLkCZOSBBNhIGfVOn2q",
-	"PSrGUD10iF3apLbuoJG23tc/lIb9aXb2ZxKQb1koUt1gdEUl0WsUQfvzTyo4TZHNHcWlMVUv1evuaskd",
-	"CGfjkk7fsXpLI0mwMywkUby8pFM3H/uB/OwAp3nCK9Lzt5vGo2b25OMVW++qtNXYFBmdPtqgy6kV2odD",
-	"XNLpgbzBNCKCwzjxYN+PJK1LOm1ZUXMgHW5Zi+/UVKua0elIsiw4z9usIOQ7lk0Vg6ZdojiQxduqJELr",
-	"ti6SZVvyoJurV9vDKUl3393zklMgaanAsqVjkGWW9x1AHh/qtL1jGaFtjtpdvcVYhvrlJy3pGJXvIOLY",
-	"2moyE0kkfSLFnAGURqqxnis82HTLJQsqJcMU5EBw6A4qlllAJF1LUHSGfMxCoV4CVVldcsGJwbfWDABO",
-	"L00ReRwbt8ALlYoEGrVBdjbDiTPTo+meFbbr3CtFIWhYuRAxz1hqitsWNM0e1Re/1zEW9fLfahDY0gwq",
-	"HrAinfK1osEEvfvNENP6drOLRkyXqzRjSZf7BB/ZWMCf8/fBqqAKY7a3+8xx4Zl8r+vc1/ac9CezrPcu",
-	"9/MNTW3aCeQw5at0EJ4a87G4aVQAXwKIulgw7qC2U7JgqdSd2jBNyifcRVveEx/5FYylTbQNc0f2guPd",
-	"7NYdi5tv1RNtAm2K6l9MFSa0Yxi813ksukG6Z1B41d4pdFsvn8tTJ0a3czxOH2Z4DmR2jlmhE00KMBsy",
-	"5iGrxsjcIWRxBh1xiliUO+O03yWmBntle0DNnp3PH1VbFVtCmGPs8BE8gPcIk1YzqTnTJcF1POrfEdLE",
-	"JxHN6JhK5mvcsSWPbA07ajWJmPoEmCOqRxNGs2XKYGkqhuv36qN3bhe1iEc55sp1X9cUjrE9jfxLEkNL",
-	"HuxbkIgpzpLroaidPO5F/ckp65xGvbBzEj5nnTN6eqyO2ORo8ow+Dfvqpch+vcHJqe+JJIJ/9299z8xQ",
-	"raRBIM5r0syXIRdBMrXySB1orqD0lREwkdGc3niDfq/X8z0lYEbjZXI1wlZUg/7TZ8+eHfWf6p8i3dfK",
-	"/mycY/DrNUvH5hctntwu/fgTfu6kd1b+Fa4DiDp0B83H5Zc0D9sK7/nTk14Pxh3nmlLNr2rpRhFbZDPn",
-	"nW5XPbycP1D8TUkefCSW2QhoiA+cqosLgMNAxVS7a/Wvpz6qOKOZSOO/Ko1WqgmeHcFXerdWjGlYNs93",
-	"EHx63b5G6m7FsGA/19aDQgOV9JqlXe9gbYIAL8u+mMSuL+0iUgQ7dG+gA/IbuRxbCsknuk8aStDWxaG+",
-	"bVkgOAOGC51sIA6CapTbRInxSHZJoHgDhCEmCc0GgJiGOUuBmxij/jbNafwhD2xZMZhRGZSfYL+qgDyE",
-	"QICUvq1xswnzaoTQPtMn8ipeLCAHIDBtu2IesZugS1BvkbY3lchmLNV1qkNOUwdvsqG4tUVGVvviVVyZ",
-	"MXvhLMp9KWDdTSG0vazaP/KKy0ytntMQYruWmLGbDFektqlgHA3IycmQwx2DfEt2TXvAaMjVthyQj0MP",
-	"V2zoDU5O/GEhWWvoDYaOPjg+6nWeRSf9znP69Lhzyo7Cs8mzcT/sHQ09f2hUyKFO8RrmlfHwHs2C4Faa",
-	"waVKwtQJKoNwj97tcKPe7/pZZy8PvUHvVm3FgjmwtVfiBUGqqQ3ucAI8w+rYImYgi+FcyDhiJEyExK5W",
-	"h6srXpnPuY3WUHbfP32tyD9BVB6AdeoorlKqTS+/Q7JMlOix00wYGtSqP1Em6d/MH/os6qtY9nJ/+eV3",
-	"uAj/ZJV3ZZWnllXCJunqjtO1TPL0PjFJs7/hzrNxP3o2eXrS6YVHtHPCTsed51H/rPOMHoen7GxyNO6d",
-	"OE/BSRh6g74/9OxhgBdBRgFL4d7qyXBv6fThJjwo8EMuYbw7Mmb0AhiYnV+bMwt00gOPvt/sWY2fhcs0",
-	"ztbwzTGjKUu9wfsPt/5HdUBQXa/zuzlmgud7yzTxBt4TOFR6vuUH3sQsxBCD2heIpkRtp1OdiOOjQ8KH",
-	"cDvWXSLUVBEDS1tB6Oestuj6Cd2SOnKfY7iSKy5WBqYFRmFSXiMlWVgiGTQ0dT6BKR7VT/yrGOudBf1O",
-	"ScwJJQnlTAdtKMHdT9AyVax/7rzW6YlaffcL9YipO03ZQqQZBFRf6haW6gKBuixpkhCxUXzebwMmB4UH",
-	"cZLY9pb5902n8Lr2ZowkYqrpXUC9mwH8FOBiSKIsW+mTRPApWYgkkRrAGmSPO1Pc9Q2LVHU/OY+i+6n6",
-	"5KW4Ylz6eWMQBNyqMTKdl6GRefvh9v8LAAD//w==",
+	"7P3rstu2li+Kvwr+6l3lS1OyNC92rFmpVV6OnbhX4rjtmZ3eHblFiIQkZlKAFgFNWct/71ofTu3zvR9i",
+	"vcL5fh4lT3IKYwAgSJESqanpS7IqH+JJ8QIMAOM+fuN9JxKLpeCMK9kZvu+wd3SxTBn8+8+r9OrfxET/",
+	"U64WC5ptOsPOE/KrmBA1p4pkKy47Qeeapiumb6KRSgTvDDsR5RFLO4G+IrLOsKPEFePDKOkEnShjVLF4",
+	"TFVn2DnpnzzsDgbdk8Fl//HwtD/s93v9fv8/O0EnFpx1hifn/aDDeGwe4Ks0DTpTmqQs7gx/0YOPWWfY",
+	"oWnGaLwZK5YtEk71p2OmaJJ2hp0XisypJPASQiXR802ZYnGvE3TYOxat9KjHSdwZdvqDx1+dR6es+2hy",
+	"0u8+is8G3a/ow9PuOTuJHk8fTQZR/6Tz4a0dwjgSK646w0HQmSapYpmmQkr1wDswWUVnneEvHcXoosfp",
+	"gg2XKVVTkS06bz8EnV/FxP/sWb87oIN+99HklHW/mpyfdM+mg/gr9pCeTfoPO0FnmSUiS9TG0iFjVAK9",
+	"5WrJMsliFneCjlRU6QFkK84TPtOjEIqmneHgpN//8CHoPIXVSVn8PBXr4uJezhmhXK5ZRpQgbhnzFV4p",
+	"MZ4mPJHzznBKU8kCs9jjjP11xaTS61L4IaW4Kd5XbYalSJNo43bMmKb6cxXzIpMNGfTOegP42Xypcg89",
+	"cnvoQ9CJBFeZSFOWIaGj5EHGUkYla7ETo1WWMa7GUrFlZ9hJeKL0zolnzK5/YY/WDwi3zSpjdgFnQq9L",
+	"5zUOSU+wE3RmGV3Oxxm7TiQQrh90SnsTNon+12O9SU7zTaKpc5VwfXc+zQVbTFgGB9odnLdBR6yUVJTH",
+	"eovob5hN0v8QdPROlUsa6V0UsyldpXrCXMT+hMWas2wsmdSjHF8xvYp0xrgaRsnQXB4uaMK9FcvGIktm",
+	"iV5auGqneBJ09CqtlpYwZg+/71yzDG/p6NXv6zXVv62k2zMpbHpFZzBDd9I6w447ax+CzmoZU9VggdY0",
+	"MWwGToplFc8smyjxQk4cA0GWKFdRxMxBdKdmkoroKuGzseNJnSC/6HY71xwv6ExW8YypcRJLXKjiMUL6",
+	"OB5Ws3nP8s1bv8lPHg/PH5c3OVWKLZZqnPCYvYOFtr/gfjIDiBmN04QzjyvHLKWb8YorPcOcUXvbfZqK",
+	"NZxD/LM5xw06sL/wMbPB5ZwBs/DZLQxxnLEopcnC26vVG3pJN6mgsV6hbKUXYCbIZJWkMek96PV6etuY",
+	"W8aMRwJPSudXvVg553rfyZjKNuP87wmNrsR0qv+JJFnIzvC8r4/YZqlHME3esVi/fUHfjfXTiRa3J3rD",
+	"5Rx+0Nd/iVnGJGzsnM4LJiWdOaIuI7thg85yNUmTaGwlgNslnaDz15VQ1Iwy31sZW+oR5pTSJzXJtGSj",
+	"SzpJ0kTB4H7pzEQH7tdz9W/3jrBUNGvCT2F442uG4kBPDbecHbb92xPmtYeFpcksgXFu3PNcqDFdLtMk",
+	"opNU35QmUxZtopSNl3PYwx3v1cDH5DxZuudXXF/TRNtBT/uGsVipSAC/gbMvpV7ZfewImK07a1aLKLCc",
+	"12wpMrVTPJtbfVYTJxmLVHLNzAIzn3H9kw/9kw/9kw/9kw/t5UN2QZwyr/fEc1Aet22GJ0SfJ1R/jIJ5",
+	"HIvBsphPr8I/rFLh8SzsutVtEjVnJGOzRKpsQzI2XUkWE31xtYST/+EjmQJfiGLvdtFNtPqHtVq93sJv",
+	"YCMUt7HeHDu0+GiepHGRLmaHNtyERV9DSRQ1XdPSvdFpv/uInZ11v5o8Ous+nJ7GtP9VdBL3z2EdpF5h",
+	"PU0WCa6Z7Skc7pVxd4CU6cAFlQB1F5TTmXMjwGr4xFBUXm0LqN0L0R+eDtxCiOwKpmyHYNfke5CexfUA",
+	"iVp0L2lGbaX8Us07w8FJUfJW73CRxkyqGt1j+7xa74p37GTCI1baxODvutZDVPNMrGbz5QqInbPn4dlJ",
+	"0FknPBZrkL4P+/1+/4Oe749LltF6w7Ko6FFOBNwvMp8eh+h2+iToC1ORjfVisOwgTW/vxm+i05mX/FOt",
+	"+0LVOrOXPoJS1y8qdd4p3KG+LRk4t8bTJJNu7zU/FFUaHV5L2ZiLdaU+l604N8peC30uJ2SFNgcK5qGq",
+	"HDKb1+gJrlLdjJMYVLgvXm2r5Aq/T8VqcJBi5YUEbqBZ9Ws1q59xIzf2luqnJZmKjFDiDl5bt+k/Rdo/",
+	"Rdo/RdofSaQ5RrPbGeFzlyXLcBf+U8L9rl0H3r67gYQ735Jw2qrjcWKFmiHPgvIVTfXbLHf333Wy9S7B",
+	"x9rOFtpOhFXsOMty3xAKToLpzkQB0Pl+xkNfVvfACcUyFlfI2woWphkCX73TrCzOaKKVh3HBFGbvlknG",
+	"ZJ3h76agZQ68NEr0y1Iq1XjOaKYmjKq9pyRNrhlnUo6VSkE4nGpDum5T5pPca/EjETxnCFDEXuVS6XNf",
+	"+Lk7QPrOGY1NVP1JathQzGSUJUuTBKNt+AVTcxFL5EfoBZRilUWMzKkMiODkrH/e07sgmrMFhf2KIk+q",
+	"TO9j/alnl3RW/Xp7WgKScKIlFpOY1AI5PJ1hZ9R5NOp0cjHVGapsxXZ/7kXMFkuhGFevQdptfzrULwnJ",
+	"es444ULNtQGxppLEgjMyYRFdSUYSReY0JhPGuP1hKjJWOdmJECmjHD7/fcKvqmfL2TtFlnTGAkIlCUer",
+	"fv80+u3v/4B/sAuSsfTrUUffNeqEF4ROJOOKGMIzHu+j8/cicrkqxa//PGcZg9dwts7XMAFqt6Htq4xN",
+	"WcZ4xJ4sl2nC4gri6tP+9UtDXv3NpXsIqDwXXKwytnc6r7Xu8WRqspKKH3mD/kBC9c9kPU+iOVGCqGxD",
+	"6IwmvPjuRcKTxWqBaSL4nYQrNmMZnoUlzeiCKXscqj/5ZzZLONHji1S6MV9W80QSds24uiB9kkiY70Tf",
+	"qVmNHgUIhr+uWLYxQkiLFPiCP0LN1OGsJ1w91OJv55CDztNVJkVWvc1CvYPGEdwREjHFNaAzfwdXjQqf",
+	"KBKOvvue8Zmad4bngxMYlf17EFSddGsePXfZZMXx/cjTDVlrZjJhqeAzCasGRLSP1g2v4H2upN1qBb/s",
+	"GNaLb6pJ5t59R5IkdiNYUjWvHUD9sdk/IK33tSeR1gzrqGMNrfbjqKOJfuMucuRfvAklHLOONn9hFaz6",
+	"B3rFJKEkY0umQH3BHZ1IYhQwMqfZImUSNeWTMzIXq0y6QaOcy4ftfbCrv1iz3U/Oz8vbfakV+Uy/879+",
+	"+f91//fbu7+Q7v9+ex/+fe9P/6N6etMfqIrm1RTWcpHcDUHGhQERGQl/foB/3auQuIuVVESqJE3JnF6z",
+	"+hlOu/jRmqk9PKse6UvB2b7RulFFVBsOkJhqclcvyGn/TLPiFGRnIomxDXYNVH/zoNEa1eaSznaeI2DN",
+	"Um8Zd3olWc+FZETRGQkjmmS85ylKIUwJ9hfolXXnzT2i6Kxu6IP+ydl+nvlvYlJ3BH8Vk10n0KTf3uwA",
+	"fk85e6XlX/UQtN57RxL9xZpRmChX/Rj+R8amnWHnXx7kidoP8Ff5QH/9pX4PDkWqZ3rBqujxmsnVgtXL",
+	"3x75cybWkmWSSMZjvQUnG71VF5Kl10xe6CvrhEsirllGQng+rN2beixdGEz3xTd1C3x6UknRZIEWV3EC",
+	"34k1WVC+IYliC6nVuoWQqm5/pfAS/7vWPhie98GPhOoBeJmcsjCoVBZeWivjO5xktXJqbwqMxwGynPHA",
+	"42FIYq2l0zQ1OsWilnharNBl0nUf7jTdD+4JtynclX8HAh1t7EQ/iAMnC0Y5qm7S3+elJeFHmA3qz/VK",
+	"8xCcPmS11EL/JTFhb3LX7BZyfn4PpiiFtsy03QLhVQi0rhM1r10S8+FaafcwqNTArTNjl/G2X1RdONqC",
+	"4WMFVFhHaedEuYmK/Hp1gBaarWr1TxPxb8ddX69qdU6p2PKO1nu1UkFTcsU2AVnx5K8rpvcquP58ha/I",
+	"dd1oDuO7bxRb4tj0KPdJUSBVRLMsYUY2KjpDI/aKbYYgKMMe+YFuyISBqkZdecoyhQoXHFwVXcsCFNhj",
+	"WZKeajbnK2D/NXz7fhCcnD/8MNwmPPDHF/ieQb6zaZbRDXrbNuBdsK60SzqrVD71Mik6uyNxcdLkipHQ",
+	"+ePCHvlGKElops2rTFlTa4esvAKFs37Jykdyn+5wKZZJ1FABUnOmtR79hLxwiwRqp2TaAlZYpRKJxYLK",
+	"pounX7d3+WAu/urR7t/Gb//1bmD+ce/+/9i9iJ6grV/EzZK1I8VmyY5ICT28vYTon31VRYnRqKf/1e8+",
+	"Hve6HmFK1/fSyVOWa+mEjtU6roSuw90aX+50PJT94BicVDRDMip1lfsqieb2eLkRLjMRMSmZRHNjz2A9",
+	"X+hRRg05pnIpuMxrDX/8i3G0K8ZBAzTZs3oaDyCKWCpQ/BWLE6s+am97YIsY9RebjTN/Ahz7FVaFZt1o",
+	"o3GUMJ43OHefdnP/adXnzDMPtvyt8N2nKU0Wsg1F4E54CmOVxVKAxrPHD9dNHj7A4twcBDGm95XQPAJ+",
+	"vh2CgDHxRmUMTS2PJoq9Uw+AO3Wl+z33gSfxkJydjDjcMUSlwITnRjymig7J+1EniUeQrjfqUDXqDEe1",
+	"4YhRJxjluizcakwL+AU4OlzVH8JLmyVzV9yn9S/GBwQ/NgnMwUNWuxtpzW2EWZHwBltXCXfpiY06w/cj",
+	"CA/C716AcNT58GHE9X87nchbW+AJQQqDRwDlAWivTGvZ4LBmiZqzjMgk1ptFIHuBzADnRXyKFGh51m1k",
+	"b99538pBaX7w/Wcqdz9n66Kj1dvmNkqza2fDPYUQy8FHohiu2PWsu+9DwZfbmtl6aa17lqCibPKIi5Dn",
+	"EO3gwh95Nawz+LCtbdOy9tHVz+NrTlBze+2GtlbSl7eX9czab2NXNbx3Gxfq5D/kuAN7nvMKZTDZvv3i",
+	"Bm3Z3RH3BCTQfD5Hyw+adr2o6a63bIdZP/iFH4edUmlKRnavva0tabcW5pHaM6q/fXy16ibnTo+49dn7",
+	"VCSEyp7b19m/p5y1pklqKl920gTKY5rTw9xeSQv9vc9Mcr4U6gcRJ9PKfIhL3zFqfaLS+EuNB1VMwSua",
+	"R8PCgyflF+e0XsumTHu7+qf52tpnvzT16FUmJilb7KDoEu/41yq7FmF+IBIBN49djaBLDp+IeEMeaGtn",
+	"SIxvm6AlQ1LwH2lSDDpBh2WZ0GT45X3+8M4HwC2iXw9ZzAkHH1kHPgVgQInzvHQeXA8eaAEq8wxHTB87",
+	"jwfTfnQyeUxPMdynsg2k1doUU5vCeHZyEnRUosB2xc2PcfpJxugVbnxIPaWRyr1ZlnjyQU6jrqFR461l",
+	"lugbIEqlC+BnyKtlXJF1JviM3H39/Cl5fHb+6F5pg7mcuF0bBW+yqUpdlzi06xkvqwlrWwAm4WMYMwaQ",
+	"oflJdQ9UntMMfoWMLkWvGL8dkXRJZ219SJi2m6fNugzRQvpsMxI4lloZGMAgIiRGJMaRYJyUN7JJcpdo",
+	"ewbusmZ3K914W/Ot4B6oJAV+NefXXpburekqOKLX7kufPaFe4FnhQvn0sSl5+ReQ/SyXjIMJBm5DmFGM",
+	"6ds0fZWJJcswy9kw36V36T34zvYN9BsRrRb61R8sD96KSUcrqcSiFxLKY0IhIqD390asMiLWcOD9GN3J",
+	"V4WAVTHQge/y4hlv//XuL73u2/zPyuDGB99X/wv++tbdJSa/sghm8MSUkgzfl0hRqm8qhpFPTzrboeMg",
+	"x80wZNlFRvPhS33rB7/SYU9mwCpNtfS8TBbMWuYGlKGRb+m5uf+DrYBiS4GJW1th8u35LbXeKVZyvJ84",
+	"3IzTBkq2X2ZLr2zlzvu6Z/J4lV831I5MroSiwZJ8byuBwBuR58m/3x5QVb78+z1bsUi70qaxIw0KsbLK",
+	"UJS/fAXSeJsp3x9b9K5dzR2nJKeMZop8tYC6BuNTcGPQ/1rJJQzCDcZCs9i/83Hh3z6kHeiZ2Wqp52NG",
+	"zWJvXDn93bhkxQl2cVT3jwaLn3O1PBDqpUU32Kal5caPF1+yg8Rv7Ea15DUwO3UFcMbJ5l3JV9NR0Xse",
+	"6/Lyu/PrUN+3/RoH1LOD/peG39kxJzxRCU2ttp9vvo4tJKx825/zasidMqsobZ69w6VMaErumi+T//f/",
+	"IYtVqpJlmrCM/BcxpZOBzZ4jC/ruHhEZgQJLctdWX4I2X5KJrjDTS6UbQBXOdmaRza47HZyfAuZFIcuu",
+	"X8UHzZDHt/2dXxPlUhzM2w09y7UoWG1aOZ6H/eMNKF+gwidOvNfHYoUFmO79g35N3iJfLSb43lwpMW/s",
+	"sHyLAMPBXVq8ipW2b6uO89ZZ/bOpOn3tRFfptFYWofoX8Rja8t/yb3K1YEj/0k9V12QyQxwt/yJdLjNx",
+	"vXU5ommqP1q6rIRIxwYzp/TAPEnjjPHSZSwyL12EwuGtDy41q6wmQioiCiW5C5PHvaQryeLxZDP2UF/y",
+	"i6Zu2r8EcWSD1lvJUmCgL76RFWU58JOxvrTWv4FEECsr9qTo7cwUCzrvujPR1de68ipZdsUSmVnXOVG0",
+	"6IDxpVdPIuuIdiLVwg8bZukVe1dPMr16nuuBRfaFDqQK3cV6gCp+KuI1NUlX9CVeqdwFBuA+VyX6YPwu",
+	"AasF63+CTiFEoIYErfDbZ5fkwfXgQZ61HwYkEotJwlkMma7kPuXx/R7mgfqfGJQ5vytl3uWecQa/0TTt",
+	"Q2ifNX3KwR002HhYgrs3DTfY6WDfzqMvV7Lv8ZjBvaitfDBw37eSgrlIuP3r4FO222avyS2r3KYGFL5k",
+	"Kka7Ikl+cpU56h8cPnzF4fML6JttHgSMry0bWLOMkVSIKxYTqgIHwyc4kyThUbqKMee2gQV4EzMVXS2N",
+	"lHGfo1Uo5EUM+kama45Sv/e7eKeHUt/gTOZgHAfawlaRqLJ5959GPe78LCKe+e79IFnKIqVZ4pxxqHlh",
+	"M8ob7YISu3fFROYYOFp7VHEzzO1bHKXZvKUlDXIgRDwnhVPh7cI6afLGWKJbR7V+Sfc6H0BJYXGj/VZH",
+	"IvuOHeMuWn85bpFUYrkEkiB0R41FjKkbFh6khesvB6XZmSMJr3+F9xY2rsfxz/qPG6SgbxEA3/0dS4vY",
+	"gC30gR85+BnDOeVxytD9GE4Zj1hITN1nYurHi5OHe/aWPjCunsONH4IOfmLfI9/hXbsJ1Zg0r9wS5aZN",
+	"oX1ERchqwiKxYDZ5nZiWCD3PDALVQ/BUn9LC28wfxkNQs9t84IytALa4Ytwq2BkD2G6aQQ4tjVS66ZEn",
+	"xho/OX9o66tg0c6C/uOHZLJRTBIlZgwyK+9KkUG6/a8ClDmXaH8vINruImyxVJtgxLWWJ1bK/BqQ9TxR",
+	"jEDWKrzd4NeQaE4zGmnV8YKwVDJydnJCwoRDILGAaxT2IF+0Sr35avD4ZLcSA8WcB2oukJO8zcYKAJgN",
+	"cwqDZrv84B2e8OUKO+lUn9jmUYXt+s0Uyy8E7AOvIBfRjhjU0UjUaQK9L67YhojMFMAWT5NHe8CxWf6C",
+	"i/b2Vyl47zVd/2AwszxNe2/W+F/0jblL3YOGaaLB1dlPHbcIdu3MkCo+5OhfJVpgjG4ryJaSISod8t3y",
+	"wbv3ABPEoOWUOckLLhWjMTB3fUtYMNWbvrxYFlRvWLiFtKA7HsM93ecA++rhWdn7NehX+7/ou6Kvr+jm",
+	"2l2dm7tU/Veg6lLiwvSKYekyVOPBGZJQXUlSU0e87QAshD2aGk118ZADanIuSOiGYABhUjZVRKxUKXpY",
+	"Ue5WsDVHIzkavev3u6PRu8F0NHr3aPr2X/cHDHMC1B6ovxju4ARpxuS84PM2zht06MW5G7xOdzM1LFsu",
+	"HHe90ZZHmVFhNvl1MXu4cX5nmTBmMIW3VZOI0Uwr1FUFY9+btdSLfcXYUkLVKmRbBERr4iTSj2MFRdBS",
+	"Vy9y+HWSsd7zhKXxL/rp3k8/vfjmbUECJwvbbwQKwIadWaLmq0kvEgvIaKLLxP0fpDOn6QNkzJl8oN+v",
+	"59tIouvbxCJRf2OZ8GS8odQbHP9NqbUbe+dA2hkh+XkRziQo/Q7NBc2vsyRmVeGakg80h0g3mVWSJJws",
+	"U63tGi47F2nMsoBYxVhvHxxRNffP4fObqWyVJkt5cdqqHe3Ct+ZziQChXtbAjTStk/eVIdu3OyZVtFBL",
+	"8UisA1OFjFSRGUAzyDPc3lGHKfQt/fTwUZuK2iYd0u+KUgldV+v+b0ZEedPgfVXd1U0X2UuWaasvKzYT",
+	"2V5finn7U3v7DdwpFm8XIhXjUgDr8BhtiWRmdLtpBsfvVvjwBQmnNElDknjWALKq0LE+SkxmyY4z1vS0",
+	"TE18rBnf8fzVH8Od1JpDtzuj4G5tLliLlPYxyPc5rm189kMJKLxh6KOQpFBnMnpw42Gli/uQ9IUChnnr",
+	"KF9N9ZkSZMIINX46IqZV6u/WRq165RNOkricddngTQ7kDlGMy6/FjeFQqAj43ZyY0wpGwjXB49Vy7Pq/",
+	"hADTCvgvrn58y4w7rwp1Vg3hCSaUJryQMN0KASV37eSe1Ip33DyimsPGN3V+NfPD5x54P/LkJtMvs9jv",
+	"kplWShJJGM3ShGU98jSliyWL9Zbrk9/+/g/yuN/vl09HTaLrNkb87uH+u74fx2zOeg18fDvvkkW63pOI",
+	"v23Ewjo24HttdVZWeLCZ6lLitDfSXL3v18/ugOBQATK+SQLZgRKghCxffzzBsN0OnRcw5f2nDbx8SyaB",
+	"+PLtlbHj8ePD2FQFGn1bUh7nhBdh7tuOAfKJ91vAEOwFtyHP4eJURrnEiHS1jdsorl6odTiU2cAuqj+O",
+	"ECVrzWfaRRgsqFF5U2o5BQCHBtKEShIimApijOunEGQ83FO0se12beBzLeDYV0OPJzkQ4wUJ74NBwK5Z",
+	"tlnrn3vk0qudsvWCu9zFD892DPvuaHT////Lk+5/Ym3J2/yfvXH37f17lVPIxH7F/bW+p7wvTI0ZPF+/",
+	"PT4TV8OBnoMPDeZ1c+u/TKgb2P74KncmaxICGx+75ge1nDFlD+zuI1Ph4WHT5F21heHg5e2BkSzKmAq0",
+	"CpixSMx4gu0LJpvezXZ6gJBMNfiV8NUL9FwnHDG6Uwrf3JuFA+89KC3VPRkUTl5QgGfFYTsylvOO8tWs",
+	"3DyofnyPza+2+ZkAR6wsnVdT6FieeTnF0KjLt7H17BOlgrDi8L8VTJLVElNogQMDPgeoGg2TB/H9DZ0v",
+	"xy+8alhRVVFc5VN/7y74hio6MTvAhgblX9MEst6WQqpZVgiZ5ZP6hqV0c8vBjAB+EOZm6z4xt5f9JPWF",
+	"MJ/Mg/K7jrxUSctvWJpcs+yZQfs9pKo3ElnGsIWXOSgt7SDQDmsdV5LxGGL4aN8Ad0Ng9Z/NrPV2SxSB",
+	"cgsKbOOnn158c4DXptaBZqikv+I3vQBsxkaG1gGeGoSwPQB8tyiVEAe3tEaVjKUQvq/I9UORnl1DRf2V",
+	"LOZYDAnm8wUE+lkFRGpaxmLNA2Ks9VSse+QHIVW6wVy6QpbNVnEKvKcTdNyL8u6TqVhvc7hibNkT6aU0",
+	"BUfjCht6Q/7tzY8vTYcF8hJqviQExQGjXc1ZkpE4mSVKGk4H5DNAnVkMPlVzm5cLWRa+/kDLeWHNk/e+",
+	"0QTK25G1OLGVcaAarPWtffIsb3a4lU9canrIhRq7S8CIoU2bbayINVYxg1peHunBFX5xZWDeNVsF5l3K",
+	"xEqV3plSzsY2Fdy77tV96bEZMIZJwULKd45jhlv1GFUtjrQCFiexyZLYellzPQnafNX0A9Ijsrj2iQTO",
+	"NxVpKtYsJtNMLBqqSm2BGNrHtloUHFUx3G8zsZbW44IHK+G2n9Y84TOJeZmRWCwSpRoXmBTao7Q3f7I9",
+	"jQcQTeuOzBG0sB1IKc+ofny2fX8Dsjn5sP1LRut01rx8dU9ZORRHqC3zBaWJwRKwxROwm6pEChygY1TP",
+	"40msYOYLUwS3tRgZIwuE/de3XJCZgORdfYBI4rUeS2Qui7a9eKXS/CrQN6m0YmL6okrC3tFFwll8Ybra",
+	"vVN+S5cmO4BJpsZKVH9P63tS2c5u5s2IdZQliwWLIS8Z0VxsP6pUzA4pvKlCFjAEr19rMdte6hnjmutW",
+	"Hpunc8pnzEAcJ7GERYPkUehvmAqpIONaG/FSiUwzAxOE72pVusL9tn2k2ZpJVdf6cO3Rs+96A2YMqchZ",
+	"w2XDhdm/aK75yxVb3uSLZSdwTmM3FjfzyuXy7cBSeL3cHryCi2w1Rt4ThSlWtN8gglPoF9zQwfjUf+hD",
+	"uT95O79Zex9dTUfzLV/5Kk0N6pKpOs6kynHfD6j6K3VL3+Pk9J1L7ZIlyiRqYXcfEW5of/ID+vr3JD/s",
+	"9RA2raKuSi14oWRlcsHej+Zxui2rTArs8KLNMJxiQChJ6YSllXqozTHY/qGqY30jXKo9LuMDkhS2et3v",
+	"CQvg/c/s7Y3zHAofLWQ67MxuuGif0uA30N8T4cD7blYwf4z4qt+Rv9E+qE26cDreXuO80Ne/4UfrVHLr",
+	"Up5swE7yPMsRaB2ooj27pLOGMv6G+GDja2Ytx90tsKhi/xNvbRUXrunr34CKVcq/r/ebVoqmOCxvsIpt",
+	"o7wy7MKOLU17W2kItlSNnFtUMAF3qOt2miFW4Pdpq5a+1aQqbr/SEahmkEVpVxSb3qH3gdKKYrmk0hQU",
+	"o4pjXIoYFWDZCmrNTp3vaUmL2nZkUHnFYujoh01V8/vR77Web5pElepAKG6gXezAMrApIfGhpZFuX1rL",
+	"tvDG4rB3E1hwxd5VmL1WkH8mUvLgpJOdx9TwCXj5HjKtuKqqSHPX62p9G3Drrc/OMrFajiebakFkUS1a",
+	"W172rYEdtn3Zzql7uf81XgUv0Xz3MfMLAvZqkrXHp+4ouLfvnM5RnDz1CRYfCSTRjcA5tksgFocrZAdr",
+	"AOWDt0PCVk9pmVJOqy19kGRIxvcV3q/WXt8ZVaz5en9rAWVKS30TKq8WC5pt9m/vEohYiao5XfJX2tlV",
+	"E9mLnr5mEUuqIH8nq+nUIkKXbH8BGPtrmigjdRN1YezVK7ZUThCjUwBa8YIfCQFfZLXz0g+r7oKbabRY",
+	"P+D9P9NE7c1/ch/OPxPks68ioOaGH73M8gaFVL//Cs0vtFBMr9UBCeg3wBlqMTB/E23xAMgoThhXAUn4",
+	"NKPjKKNyHpAlyxaUw3WVLJhYqYA4NOMA3eFrkcU7ENAfnu1dNjO8H1cqEotKzHX7ydBCesmCWUDmNEaf",
+	"vTMdfBQg3BZ6m8crRN6ywL95w5Eco/lt/QhN74ct5npAss9heAXBgRmuIidtA2ZjF6JUG1uRHUMXruWF",
+	"WwLoe2GcyWivcYFd2ddUktjEGPYU2toBBwXEGDeavQgNzw0YbA4r1eJAqsR0ZXDCqcXDCxGztBGE5TIT",
+	"10mM+RN7bzbH73C2ts9lX2W07Oo1XXX/c1bZqVhvFWT4dyQx7ShkYPQKIRlZzwVZUw75TZJBCKIiudt5",
+	"UaoqUEzmbaN8qEPaH7RvKNAiI7RcwVWbq5lToDyLykMARU0HSKSW9SOVW8F8dU+tVWWsBPrOTjaazbN0",
+	"iiyfpimwfZPYhGFawEqsViIMwJvzoVS1P48Y0WdB67pS0Y3JqrKxES1hsP/xhOVCD3DVQWjs+m6zGCH0",
+	"Ft0KD25ViW3l+WSa7blx7o64HB4yzAvNtitXXLsqGKmmHo/3hH5YPGOtUE1vuWuIJr4XwbPlcDWphxjD",
+	"k5pnQb2vVnpk5TxnGV3Ox35goElmUDt05B2RuDzYuHs5zDlqQqUfzK17g21cxO2WuKaWr7ThJWs8q+q6",
+	"vHr/cqL2ve+jxXf0UVotm6zHa7zzkDo/246uSeNNuLNlDGi1jFtym7W26RuMB23/fbEi4/wtMlFzuKu2",
+	"W8WOKTFAr2kNTUzUQxOmQsIUQj8lNlA4HAVmGBSEotsHW6GZPIZj4kyFWIxH+D0QwltC51OEYJYe2qv/",
+	"aYfXas3MsZb7IiNFvFZTX7WeJ6mtogRB7daiUV5Di+ZMNw7ueMHDXVGeugW7/VzGj+Li9mVuxbbb5KI2",
+	"V7H2bLHGjKZ17GHHchxjJWxL8E+2ED/kGsA2mPqUbp/8Es4yNOzVRnqP/KgPn0krolyuWaYtOeO2qai2",
+	"qkDM359xXKKTWClQO03ssUlM7tAom4Vz9z/pYNzryPvayfMaldKSkcaxViSUsFzNuEl3lHDcQsCy1D9m",
+	"QzAqQUD6bSMNN1U+kArb8P1tl6CMrG/mXEf8N07PKc7LyEzy2//5b2Lg58lv//f/RUznHrhuIegDw4Ry",
+	"8WM40nZzuBzJ3vaK9pDsPcD/PU5G2+98O1Q2T9K4rCfvFVqHVHQXY267+lCvQTE3fjosz1JsSRYJ9GE+",
+	"KLuxfd3G3tvaYon5RRDbL1txqCDaG0Fly9fm1sY6t37I17nlVeUQDlCwRXYFhM0nVlE8srqFBa1S1vP0",
+	"LTOcnKpBxTY3lPC0btfJqxRELU+zXj+u5xlseSzBDsf4Uwr3n41ZtcudoXmV8Wj4mrRhYU3kDkdxsxdH",
+	"mybqqbvZy8Bq69oRfGz84Hv76fNLc6M+gUmDgKlvkB7ktbUPBh5hvKkWRm/HVLV83xqxuh1odu/VmhjN",
+	"0/NLGCjXSdwkQuwzvVkDUa7HZbHf5gmv3V6CxILQCUZ6L7DAyXXiSSRZMFXjkVLVmSCw35szvEarXdxZ",
+	"5awq1DUWLF+oICermX3d0r002CZWS1jOMdPS8LhSwak+iOgtwCxPzHUtJZaaFl9VOsO38GA1T09mc1gO",
+	"2CdFMEMMvlA890dAE22PxwEzbtsVbuf21C90vSqq6wy2sueoTRUpSZNizvEeUAz4smtm8pGaT+DY8yYO",
+	"9RHBh/3+/oYLbcEfqzFKWnSg20IsrMEtKcyzlvrldgV5Q178V+3ReZ03mvgyF+6ozSwOXL+94DN7F/E7",
+	"l6C0zceWmQDHg1FdIgohpwq0oYBQvIIMb0avtUrTIy9M6VUeId7dRWBrp3zHaKYmjO7HJtmemH20NnXk",
+	"4DyQG/bh8brr7MmleDHjojJz8Me1aVWVg3NcEBpFbKltbMpjkuCjtwdD8YJPxDsLy13VubIOT8TUZ8eC",
+	"M7dvIPN5STMHurekal7ACdnrlToA5vlW4Q2aSE6goZWcSOnm1k4BNKamD1hn2Pnl7eFrvMzEYqlqii4a",
+	"1GPUJN23QDtoZUBoq7kxjEKi0upYanMzBO8Foh1ktxglJzdfcFC55msPUiVvcHvHbxakN6gJl83y4BkM",
+	"sVIUw1uOYXvn7OBTGd8vuGSZ8l15bfSKKj/fTVreNGAvDWJfh7vQGrjJXnzzaVxrbXOLK/xoN/OHOUcV",
+	"jKhqL31vlPLGCEDYO94Avuxd2Jgt1XxHL12vFyGEPUgCJjy2vDTIWyQSqzSGbKwAADMIZKy17r1cWxi+",
+	"O+MEwSZuVMi3HYRENwXSsmEgeV+WiOf+MGsE+fLQOq19JXB7B0fDaI3ecHmsZp6J1Wy+3O9su8zvrDHt",
+	"/BwNG8rZioRbeeMlTeAW9de5MK66Q3MMUQKH71NJEWdqV1pEf12xFTPnkPshGXDoJrxHXmUJV3pY5Mmb",
+	"py9eQNTqHV0s9Tg7UdICNvoX0v3fNfjW+W7xZD8FQwJKM/U+rxT3DkT2xjiwh2Ty3tC5VQGcInhknee2",
+	"66R7aUwV6xrfX4nmrbvVXeJrjtukbrdB0RgcpC3Uxy1lUpskLzlPls1q+H60tzu+d3xw3pJzMY+BFd2M",
+	"5ZHvAO3d63EpIw60QvmF83kUHmoBfT4NE9Vff82uRVRTgboTE/qJ6dZqMaybpLM2q7LJh1QotKlXSBCg",
+	"a02lq6SBIEuvtcqZV9U44evToJKIyZRFmyhlr+Zl3OfVBNEPTQKEKVl1AkCuJIQ6/HqranGQLJKqQvwJ",
+	"VdF8DKs9Nv2EGyzCRMSb8WSVXo2hxXqbp2Jjw7R/8pplk1ZP+R5kfLDFFAsPt3gMutu2eICZyuIx1tTu",
+	"8FlXZbTnzbZaPfirFHwMel+LkfotrQ9+LGmarZ8mUo1TvWtbfGuZsSnLwC0yliwSPG4zUq1BZOO5yJK/",
+	"Cd6UmKXTX96p1bt++wRtTTjYOpqFzVVB14oVqqdIxWzr9mLlPqs4ILUHbmu/VfFAv/x8i0u18cYenFuQ",
+	"qwz2FZXjZAisW1Krl4ledWugbrsBPEz/nR4ee5+r7k/FrFG+8fcC/daMqlXWFpQrddJhp6aBd+3qLVJP",
+	"g+reNfb+oEBBj14+Gdw4vWlWLdFLawjXW3eA0QcJHoV+grn9ZivyWxhxtW1/Kg27gu+gSjHSP0D1t1Y/",
+	"vjhz58cJxKqO6aPd3bK+2AK9wgRt9Dg6SqciixrgMnzPFKGYwAd+gjmVWC1pypOglhLdp8dpk/3JnbGN",
+	"aVhO7i4kGFad2TyXrNDlbUoN6NpWbHHCtJbtehRgsp1B2iU2QkiWVEpET8lxCuQKtrx5telGUKUz/wig",
+	"GxiUvXkLrDp7tZocBu8Di4hanp4ZoIPbnrZ5R8/6LIivHp41arhy+ygabuIHZIz46k9h7qc4t1bzH/T7",
+	"zer3S84Nz3hbcbHmzDkWPA8DuAZiizRojDqLPngtrmp8eq+0jnRAqXm52rhl05QjVKq7kf9TGPwhhUHF",
+	"hlhJZmNvx8HxadDZpAyQuO0JStSchFrzfHgWBiQ02IehSW6CV5v1hdwoMHJ88fKrgT2FN1Qf4mZoKVX1",
+	"AynKOz8eEZBpJv7GuB/9Mkn5PfKzQaK3rSxhU6J8hK0Mym9MoBFm52g92AuduwsHJ2ez29HQVPAZCUvt",
+	"w0OCNUi31XO9OIy/sKWCGtcLr3as3Bu0YkC+Pr6//saA5oyb4VeXMHYQL2Ybw9uReFAWdBCgcaQaNCMT",
+	"fqMID+194khfkMmM01SOlywbs2KT0nw2R5lPPfL3oWu+C65aZZuGq/ta35svbSZWCtGTQVfSfF7uL/6D",
+	"Z177j4BsyBhdNBzGG7g5Hwd6lUHcNnyBeyB/iQVTavYGo/3bx7eY97FyGUv9ZWu5MJ7eMv6RaWJL7r5+",
+	"/pQ8Pjt/dK9H/sxkEkMtl8zrTRNFIppliYWQoZFypkpEJRuS0PYS0mKGvVuySLFY/5tGakVT/S9UHOIw",
+	"GPFwmomFvqYE3IMNoeAmp9tpEa+vOOjsTKTwdnQqgqgKA/Lb3/8x4ttQiSKucEO8gfj2BVlrQQJY13Qh",
+	"ScwiPWNs8up7QNDnMa4JZefNRsqyTcssKtke0BcGNXIVTYxpNDdgiLb1yjoTWFzVKIJm9sQz/f4q75iN",
+	"+tWkTlM1LzGMXbApNYhDhe57d6ClD0jrRJEVj7ENTjUUo0V3rUWOQx62oBsiV1HEWExSqlgWkBU3O6y+",
+	"wTmql47dnj9+7LHas36/2o2u6kakd9meVbbdq7aOHp0xU/GkzJt6+1v2Yhsrl2xpCxwdGL1b2sL6BHgc",
+	"fAJX2aqFfVMBcR2zGmj02qY7GB2xuuRExBs8YXNAimcAUjtnNK4pVHLMrkw+za4ePu4PSMKhuyUj+t0B",
+	"YanEKlTrD8WE7IwumKrcc+UoMTAS81U3sxpaue4YNXDYBuNQTIlF1b8gTJ9tI5QTibX7oL3pg7Gm0jxU",
+	"Bf7aPl9tYaRJk7rvZVTdeKEBAmABsgRE28KJsZpkAUu9l6LSHXVYfUNpKHsKFF5lq9bGmivFH8d0Iyvp",
+	"lSvxD88bqO/ZRhugVdb4Nv9CRIBjfdpCDRznfR/qKFy1uvmkdyB4Nw39aiO+gUTUQ3kOt1aFyWSn8OV8",
+	"YWp3jnnZNpd0aA0Nh+9QTZrcbOEhDgjkNoWW8ObpIZVX9BfOkmvTwtPU/VPFCOK6+w6EHNwCbFXM/KCK",
+	"YWiYxTn+xRgcYxnjdQkh4Oo2zkXXOqR6PjZdSf9LK9DLGg9kqYvQ1jThdwIqP+q+VBG6XKbFTsB7Y7g5",
+	"JurgYX3Jyx5V/zWbJVKx7KAGujepPkwpZ+1yYG3F4C4s2KCTJteMMykbFTY2dWkfWN24ozoRp79VYF0e",
+	"fdURes3ACf7RgeJvG+39Q+VcOVv/7mYafKIoDFCTxTVZz4cWgB6aRnvDwtGtl5RTU/foaq8ZmMONIkVl",
+	"OwsCqVSSb59dkhlg4CaqRwyOWV4hbNrEizWXhGbML0LdiUa8s7DM1MDWIAu3erQZOLD/2DYmsA1CVxQz",
+	"3wAHyv/mFgqw/WTCk1LuSZNAXRH+t+EgmkIAe480RP/1nrDIv23DTttAvw0/mLTZMjnkb/WSV6PFN0T3",
+	"9b5TqLNq+kwB77fhQzWYv202dDXKb7s3tF61Zvi83gNfMDivN4sm+LweT6+E6YUTtkcY2OTKloFHPbwg",
+	"T66xMN13RWazcO45QCsSmuRJo5NAvVlYFhF/JMyr0jqPW3Cm0hLndKld501zhbLqBUdGzziki8qnaoZy",
+	"WAsUpJnv3Px9KPGeK3RfnkW9L9SP0rZ3h71GAYQZcB+341PFWORq0cIsLY9EPz3G3IM2aXlt2mfVjPnT",
+	"NCbBb3/09B4/nN7uKP7s2qY53gEnUGVJ1QGc0OhKTKd7E2PMbS6jQr+uZBQfIbvBRanGpuGd+0iR26Qb",
+	"E6XW0tjM7QKavtydrFTehwwYkfMN3vNTiwBosODLa9eFLHdw6Zv3NzvaLuPz4mM2VTLo0DRjNN6MJVWJ",
+	"nCY1zsvXcL9zEbTYljY+P25VJdt8Mx8BK2ybdCItUOs6YWuI0hmkw6BjmwpqAsaLhFcTzQOX9t4mluB3",
+	"zkGZodE3epW3Xc3VL95OXGm3KokUaOaPU3Zd3Q9sfxwP6qMyvbQioqnJEWr9mtrG+M39xlVrmMvwduzs",
+	"BZeK0dg1h3SNIHc1+zpCS6/dfGqfN63J07fV6uttJfXVKy9xrMXO9PPN2vbmd8/WDOmSzlqO5pqmq7Iq",
+	"N+ifnO2jGz5XOQxFM/XnVXrVciSIcrU/nzS9ehI5m65VzDdJTQLEvg88xzt3Jgca3oQ9WkJ7X9g4EbC6",
+	"2vxHwBX2vJQltMQ6dcdfGkNIN+HaRWqk/1U96vpTb9c6mlPTSE98gjc74AcQE5jjaKmzc6XM7a/xbm1V",
+	"psksAa65aTaCZ/kDbhSpLbgfL+cNqjJL9fnHAMC4QQts11e1IRTCpbnfASGU2WOJGFUgGdtU317KipEF",
+	"pc1Smnf1rrWIZdUOAMWWdySxlcrkim0CsuLJX1cMobMk+Kd6e53nft7if41G7/r97mj0bjAdjd49mtZk",
+	"MPrIaNsR/iy5ZtwidepBmEacGFWAUk6BVZGFDhcLyukMlCXsAlCjLnllHD7wNbOdUnJNzGT5temK8UaJ",
+	"ZSN2XrFcXupwO2EQrzJqttRClPpg583Et0pcq7IgGQc1cEHfpWxvBnnRxjY2VjMzy3ynSfzds92P0iZ2",
+	"K8W6JbGRIONbb3GbJ35P2JxeJxZGr1TRuXtRqwhg9J7itExoY7sO3ao8e2A5of1FvZ5zSWdvWIVLtHlE",
+	"YKsQdibrvrSzu9A+1W2rHI1OWAoNXjldsB75C9tIkgpxRdLkipFQMbro6Z/CIUnFmmXdiEpGUqa5ogxI",
+	"nMw0L6U8xvxjGYmMSewvTyiJhSIJl0nMLjCJ9OzkZMTDhF/TNInHis6gfKcHmeYL+s6fjLfe28n9e3J6",
+	"yrLMY4VccGa5n5Q3S3O6LMDy7YduzBvlAoESTij0cu9V5Nlb47hZPkGhkKptDptviecvqtx+lSLt9fOn",
+	"5PT09HGPPIGGYybUz8lPl09xJyySNE0MrsiFzTWXkGy+koxoMonpVDKFfnn9eLSChgn+k03RDT4ZmkGx",
+	"OqWlzWM0oCLnrSmAo5yY+4GGil6xC9K3KBCmOS70QD2wJG4/+85LZR3O9s4hF+Dh3agx0VGzEMiMMFbO",
+	"rQz49gviKsWRuGIVcGeH9ANrmitUjlqmVKrxSh7UwLkWwWU3FuwyY9PkXbVqPmGzBLu9GbcT9gII9GnP",
+	"WCRmPJEA4YiFQ1X5AuLqoMlkIm3SJM90x7ti/CA3knsysOg18N0i8KohUKkzVjGVy1+2wrTf1u2zY+AE",
+	"4ob9VDiBP0nm2ui0g7Jo3sHm9jMPP49WIF5LnT0YlVUrUUyaqOyBJaYjHr4fQV7UqDMcIVbYqBOMOlTB",
+	"hZP+ycPuYNA9ObnsPx6e9of9/n+OOh+gVNF/sIgoBm9QYplE8GPMlqnY9GymPfwaiSxjxquf4DsylnYH",
+	"vbOq1y8oX9EUftH6RelXyjfwTjEddYa//Pb3f7z9EGpRWrwpTStummKkLCBUkYWQiqh5xrR6fK216pix",
+	"pdaJNhgpBAU4kUYHntAY4dZcukaIupJmif/25seXxCi1Xr2VQkXZwU+9L9GhM7RUsEimwxJpoW3nMokA",
+	"uqpAVjjit9IXRO+kQ9BIbj2950ZpPa2SboAEIntqKzF+Nwkg4pplWRI3AD55wokNJJrMHKlNBCzItQEo",
+	"kcYsC1zbXa0X5kGpisycbUK7Io7ddRotushkNNHayvggqPf2zdi2q0L2w/JpTWFuuxu1+VaDSpFt2bZb",
+	"9ctMOU3rxqjHxXmuRGL2xaCvjTUsRSlProryJSWutHve1m7ZY6huZvN/Kt3NU0X2gCniOuTnfD1PFCOw",
+	"GphUgu5wEs1pRiNlOm/nqIuTVaIZRVvnvWzkv/8QdCSLVlmiNm80YU0qD6NZVcn0EwL6PnKwRJqChx75",
+	"Gbq4ckEgZcLcxN4lUskA4nrQOU1gqmwqxHJCoysCgnOqycAZiyXhJikRVhhmjsNwg54rtex8+AA14VNR",
+	"EW1YAbwSxBnQTee5ozTz1gw44eS7y8tX8LPWPHojPuJPyP37+qn79xHUaJkwZNR68ax/D6sTxRQ4tVjz",
+	"IZryLppBFgJLQ9DOx6xqbejhvwKt1FzB765lAuhnV4wtJQRxpCnmXxvIhhh6Z6aSrQGOiDzh5P59Nyc7",
+	"2F/FBGtQoFkKCBpK9Ck3VeF5yxSAyiWJCgxSE9idI06xdwqQxEqruVhDOTnjqkeeXbNsYzG71lmimB66",
+	"HotWs/Q4cGkhE1VllEuMxV6QFPcAOEWWIk1xWRCIRQtzGo+4ezIVM1iNf/mXfyFPBb/GyILUl+4TADAF",
+	"Z5nk9IqNIypZDwBB8ar1y9W64gISrzKKm0E/4P+mH1r45TwMu86E44UMeyNOyIsYn/rppxffyIvqLWZa",
+	"u9le77htOEkg52QjVlAahE4/dAAZTxFMPokJnendSY1b8aTfh1for9sNIZXITIe78IWFhVJdTHMeEs3g",
+	"9HDvk/v3/yzihMne/fvkicO7mIh44/gQJeFTweH5y82ShRCMc0p5SJfLNME0swfvuuv1uqulZXeVpYxH",
+	"ImZxiJQKo1WWkm4cEsmAyonUI9ZLS6jEI0Z+4ldcrHMaowsdrwGGQw6wIE0m3hS64JAn5NWPby5Nj3D3",
+	"eMYgRc9q4eBd0wwEIRz09yk3DYD1EQJ6vf8QEpomV8wQCCAq5P378LbCdA2izb9qKyDUh5XB/j979w7e",
+	"dP7u3QUJNQ1CXBNgOvoXZEcTvUJKDyK0r5IPRqt+/zTSDyGNYyrnTMJVTXqYDeiFC21ehd8+uyTu4RDs",
+	"KqNRWocibhNy1u+TcEFTvTgsHsOQgQAu7uAoG16Qs/6AhCtOV2quD1ek9ylcPiXhVGSTJI4ZBwSdTEhp",
+	"qlz0DYNTh/s2VkKMU5rNGPxwDh9bcblaIurEeMHihI41z9Y3nJyQEAaCdhsGIOCHxyT0i7jDC3KuJ2Nd",
+	"zjAMkWWrpRpnLBIZ3nFKwslKbswk5XyloO47FmsY+IrTa5qAwA8v8IDC4sEuOus/LsKpJXw8TZPZXKGd",
+	"AYP1f18kckFVNA97RAt1twKwxUHEr03xn1uQCdsIHqOpbHbaU7FYwpbVrI8pfSafV/EPiJhQEtoiIRwU",
+	"5SR8dklnehcg80W9AtFdAZvvxbQLUOEhuSsyoMuf7Du+Du+ROV0umeZ6poeW/Q1c6ELp65DwejY4yT+e",
+	"z/3ehWejBCbpFc4Li4mBTjFVe/q0mUm/yMnY/Qvb3L+vDxKFdRiif3w6ZRHm1eo/Dfk0na7YUoFP/+SM",
+	"zMUqkxeEasHEFDYhnzElc8Zp5Kx+jz79ePj388fvnUjS6xG+gpzHIcjlr1+G5K6TGtbbcX5+L+9cT6RY",
+	"MNcSw4xdU+nCvkobmd0nSKVQawnTJAPha7+vJaPlPu9HqHiOOkMC/paAjHwVVF//7e//+BAGhLO1ZuXT",
+	"JJOKrHjKpCSSahmj5ixbJ9KUe0Q0yzYk/D7hV0OC3Oe3v/8DGc4FyVj6NX5h1EEBF3qfCx2ujKlsZTw2",
+	"w3Y44ihZUNWbUwkr7y5Ak2+PpYH9Aax4siHhcwwudd270AP1J2elfB0aGB7YazA6Y2+HBsBxwrRKIZH4",
+	"MPMctJzEAoSBQhWU3D3rn90zw38tUhSKIab+hiCoZEBC1JFCqyR5ulBAQmvMh8B6Yy1nQLY7IFPQBwIS",
+	"ggLs7qJp6hSaHBKNPHn1Ql9FJq/trr8ZN8cDyNj+W0juzhlN1fxeQMIHC6ayJJIhufsqg03HVhJ+cOLB",
+	"POxkzXstZj6E5C4iqymaitkKuIb+Qd4LRjx8IJaM02XSQyGHb7DXNnSRwuOgg2JRA3wyFjCQXNcTQL97",
+	"PfJScJYvN+jzFDcDuvHSJGIcs8owzNJ5sqTRnHVPev1O0FllqVHw5fDBg/V63aPwc09kswfmWfng+xdP",
+	"n7188wyeyUG1OiZY6UHnDzvXA2wqCxPqDDunvX7v1ABHgY3z4HrwAFbrwdKi+OQ6SGf4S7X1md/ywO3e",
+	"fwcQqg9B8ye+Q7iqD2+DzlLIing6igeribKYLEQGSG6cSIGR9phuJKEzESAelOGCk421TghfaWXJZCeA",
+	"EDT8SgsrseYVUKj6rGHhWA7JYsHXXKbPBQlN+mkIIJEWCRKW2UnIF3Fn2EHKBi0J60mOv7ANUMkosH8W",
+	"8cZ4S/VgsMlErrf9apInPZexS5RF278EWHTa/2DMTdoI/Ucbn4hKvBR6Q+qHTvr9Gw3JBysanPY9MCIP",
+	"BmiQg/z0fQifwcmHdjOI0X6uQNqDskAGmRFoCUB/zQlY5AivBoPakqp1nzXP5KupzP1mAMZ9Wv2wo7DF",
+	"IURPxWqxoNkGkIP0QFH5ykGlMVtgJjq2PPmXzhNbw/Guq5WDLuianeHD8/PTh/pipuUBJA/jjfozOWcA",
+	"/oUxN1bVg88TxYHBOoS4pVHsIKtGSz0tp0SPvIHYL5ovXJ9IIuf6pILdB4LiqebPQ1Tqrf5uRHLV+dLW",
+	"9SWOse0he4qurQZcCzqcmFN4k31vvHq/FPMB8qjZ4LL/eNjvD/v9Xr/f/8+ic3GotZFydL/07Gl/eOae",
+	"NUImd555jlyvkYmN3XemdHx+9e8nxdiz+SqG0vMaoTxc3ukPHn91Hp31u3066Hcf0VPWfTw5P+meTgfx",
+	"V+whPZv0HwHtCk5J/drG5zYPdlccXYMBqQUv7IPSadXa374DCvcc41DqMZphVJ/ArcMWfEYiN4SRg+ab",
+	"52lcGGsHzyl0w8NSanDIgY6K2jYIQozgyLl+QtswPfKCG7agOZ+BKTfGglFtocXeVEt3vSmGhoPAU6hK",
+	"O28Rc5ouGllb3ADvwpSGTylzGx694qlqfByeerP8UPTemxBsiU0N2o3+cOZ0A5ZTxWDyO377+z8O4Trt",
+	"KBp7JN0OZ+BeBFUSejbA6Ti+ahB0vveaZu7kWva+Y3Cup+Z84TSPrD48eG9X7gNyHa26VKj8WuPmYk2E",
+	"rSt2PlCo0YXya7XlIz4D1aKgO5yRkAs1nooVjyvVBuQxllGUjstZdTwLNwCMCsRjr3NzsmPt8W6y75cZ",
+	"NWO9I0kSB+AGKO7YRN9m8IPNkfWy2IrcxD9CexPjPor4MhsMvRSfl9H6HUSftB25WhIlSLig78JCCA4T",
+	"HyA0dVdk8A95z+GnSUb8mDTBwvXNUBu1ts4Q1GwoKKIz1iMuMUu/yngx4K3FXBECcOhAMwdBT12KCaru",
+	"y0yIqR6iK/Qy9je4jw28CsQZeuRnCMuEJsHWOETMYbgHpzSVwgQlIO7oEQEjGRhw06ZLtuJAM21y0fx4",
+	"bXskne9xxLWguIDDL+kmB6BzvXpBPxhxbNzyJIrYUg2JYu/UAwiAGkLB8gx852siSZpwbKgS/uXZ//r6",
+	"DpSB3AkD8teVUKboE5y4L/6DyDnTGsuz/3j29KfLFz++HL/4JiB/efHyG6SHm/Md8Dh99+TlN98/C8iT",
+	"y8tnP7y6HL94+c2z/wjI98+evHk2fvbqx6ffuT/+49WL18/ejJ9cBuTVk//1/Y9PviF3TSjpXkBevHz1",
+	"0+Wb/EqB+YED3xpO3maq5IOwes98yN6bKU37DxOu6c3Uq2J2zy8dsHfThK+ghyh2P8dW+8XcT5PwCa1f",
+	"B4UsFE9lqco+sT93By10ihJpG2lqLQ1KywN/KfWeczWYFlS+U1GYObS1MX5Ln1/elqESUbNzNSOetrdD",
+	"Tzx5PDx/bPVEi2dYAgro57+kDnzD65VeYdxW657b9526+wrgAgMfLqDzeDKIH00fnnX70QntnrHzSfer",
+	"ePBYK5PROXs8PZn0zzqH7xJXJpETrNBmCC85zETzp+1oi396qu4p6z6anPS7j+KzQfcr+vC0e85OosfT",
+	"R5NB1NcaNNS84WMmFRS4U6fqQJTqIvq1ijrGOwGCZ6V3zEwQmCTpPej1QAGyIVHmmmfZZld5h5dy75sC",
+	"6g347/Ji+0Efshpz4CxHPQc+hX8CvJRxIxTLpnPYa82yqflwvr+LLYz6tTAdwFje2tY9/u0WwXAAyIGZ",
+	"arBhYWzja1c8XyqXt4W69pDsOq8Vte4dre4aZmHaBpZr2XOqbFWp540I6wi5XVyOg/FgEF3poNYtU6q0",
+	"soiVFYqm7uwbKg6gJ7FFMPHwRjqn0340iM9Pug8nX7HuWTSYdh/TR4+6J/EZ+2rycDqg/dPOFuhI/+Yn",
+	"3cuG7Tz5z3n0isvZ9Kdv//K/BmeSn8roya9f/fDd//y37Ner9XTBI3UpVidf0R/+DPr0cgUwNQ40tDPN",
+	"mJx3qoB/67mVlok+qt4vb9sJG4MW45ScgrDo+ErK13eaMJU7I651ma/vACO5YxWYr++0Ic+dES/oO1/f",
+	"6d8ZcU/n+frOIL/g9J6v79SR6c6IG5Xo6zvvR/rcQMJ+kTONOh/ujDjqSV/fea//6Pi0LFsulRY/8Ejm",
+	"5ydA/gFmktmeQjbjE0PyXPjRU9CJ7YKSEG41atixnQbbEfd9b8mfsA8AGerM3wxqGSwKmhIkFr3PdR4G",
+	"8q37ZLoD9cU+D7finUdxpICJpTeJZ81jqqxs4kYxHjDnRzGKl23l8fnYuj+BhTsI+v0+SThkNnh5j5Cp",
+	"mSi2MPk5Ws8JXWolJUbvCbAW2Pp0iVUzpTFYtXmYO4wx8XTEIYfQJFyKLN7qzHdBKCb6wSGdZIxeSUzX",
+	"hVRVGvnOJaI/oW3SlPl2FJUktKOxJRh6Du7DEMyptKnMU0c0q25iLOVBp2K326Z65aFCMW9cK66MufOh",
+	"hUDbJuJtGFA3JY5JOMkbe2k9L2XGoMmbenWeab2EnGCrVcgvAK8IJBmAzkIGPb/x2HDr8BdbxXXO48G0",
+	"H51MHtPTYksyW45jIa3P+o/zPBHoqgWOFy99SIoFg+MCCUdcrHPXXp5RA/Pq4rwOWci4vJLbNU/ALpbM",
+	"1gvtPOKfZUzezpWIDBhcGRCiiUQYPHz06NHJYLdQgKTz+qj8C59uCSfreRLNCUhuaVIhWRxA3+JIpRtC",
+	"tfQjIfwv9FMd8yQYkcZMgisQUhwDIkxezYiX3XQBPoWOfK0xQXzWZIZjRjKCMtu8uiGZCSJMxk0xCW8N",
+	"ZRXhQmSYaawPfQ/8jpKpsRIuWFkYHyCTmumAP1BlyUJrciIzSoyr30jF7MKUW86Y8ayyWcIlehPrUg6e",
+	"4QK05etGzWiccbD/xkuxTCIHWrf/9s2SNb/7eSrWze9+veLNb3bcoPkjLwxvvKSz5g8V3I3HkRQUTXgM",
+	"mQxzl9C+fIyYKlowd53pmhvVFqZmqzd9U4Gk7z07qw04O8/FSV4YnAsZzZ8yar1ZZ5Pp45Pp6fmjR5PT",
+	"s5g+pKcRe3zyOO6zPjt7dPowlxJuqL0cWkavzaGUiuhKMpyHJVrZunc+kQKYTYWr7maUPK+jpCWeFfSG",
+	"EvBnzyIQ612nWZeTyYUUmLPzxkIU2E2DBJg5VhAdmgFzRDPyxnFRiuYzMvRUzDzZaZhvMThqcIw/TUZN",
+	"QSw/wNquWun8BvJJu1JPDJ8YkjCJnSiDayZ2G8IfIcRv9RYLSKhPROjRBhPPIWql9wBWG4XfU6m6QKju",
+	"i29MUYSRiPcIIs/LsgJgg31cXRjp+XXfjcrBuORlnCwBuw1D9SWZH4nFQo8O+oCMOIYQB+fEQjuZmQ0J",
+	"SPKwGMUjeER80Y05RphzZLa5EdQX7lUpnc1cUZaasxHPYIHwPUIQmYo1vsg+MtmwcKt7lVRiKYeY4B6l",
+	"wvTCxVUNnGPHvNvS0gIbjTgOfl8yY4DlP0qIsdYSx6YgsDJKh7/dus5BjV7z4pt/ah77NI8afWI3rwPq",
+	"IjTmEXJHnos0FesvkEsWetPuTSvGujMENMbE4UgsJgm35aX3KY/vXxCpWQxNSajoLPRrKRcricVdUMp1",
+	"aI7xLmdORUOFcsqHtjQo1nZD8o3t2m3iJRCha6oM5J1B9Srs/jhY0FihqWq/Xgj6NM6l99GH25/oZjS7",
+	"SnhcN2oItPij3dOZrQmPKlgWu4dohEYibUDgbujUz/CeqS7nCDlcNXyX6diM3EXcp0aDW2tZaSuxKaTX",
+	"WDmvZbrBoawamwvsT1WLIdqele0H59wBDceF9x8wsM+2IuBG6fGON+23ELxQ1qdOk690i3lstlJwBbkr",
+	"7HPKnH+hSEQ5IB+YmKE+bzxiQX7qQi/7AxRye2UhQ6c930NpB5WF2iaA55V3JS/MvmKbcMQNrqy2DxDK",
+	"NdhCT6iCTsCaTRfP63ltDPSdUUoXSyxt7pPf/v4P8rjf7+9IsSV3Q5O5EgaEEkwo0kP/a974e3MvwOpz",
+	"25UH0VHCIL9iswxMOqF+5b1gxOtT2gKyhS0ckBBg6cZipcZiOs70RMP6YoFnXoO3Txek2ZGx0yQHpzbT",
+	"xutIlfcZO/cwDKfJO4yYlnJycrzu/GVVkLUIzrqdwrMnpWZ30kjLvH2vUWDjENEeRd2+8ce/dCAmPmjx",
+	"jCkm6BwvKZ8Tvw1hHa8sRBH6Z1+dPyoGEVxfpzyM4N7wYKKV4y8swHxQjPciRwnAsmGIOhXizCOeIxzt",
+	"DkIRzC/+E1VikURfA7iCRYdIUwSX4KY+iuJgaIoeFarsyxDHQA9jxJWtQzUDD3I4Gg8eUo8NgPTKAWuA",
+	"+CiubJOAdfEU7bVw7LbMZ1insCFdCoravmY9TczxIzJe3xj95X0d45VzmsWd4QBGt/uek1bB0TLlb6Oc",
+	"K49cbEerS9LTj1hrPeSKbcioc8noYtSxkbM1S1OCWDsVEestlnJw2PrkpBi2VnR2R8KItgdSFbA2U+sq",
+	"OuvqqbVflzYhazfvLzBqjce5Pla9U9BUhat3SxrTUObzETQYuEA3usMsRSmjJRD6rnMse+cuRp8UkSxl",
+	"kbIZf+Y383ikjYCMyyEJMas+RLggdCpD6f41Q6AWHmt2H2Jycn6bkQn6vsDX0ouvWdNEmcoUsEB65ImC",
+	"RA/AIzKoYbnAgXEXyoMuc/e3trC0hIJeF4hmYra01iZnmdb4A/Svm6i7Kf8HcUql7XUkEz5LPcSoiy0n",
+	"APV8AClVBvsIsDhoCmg6KF8d2AYAB/p4G076cQO+YsR2tRfddqf7lJq+7XVnqiw6fnM6X7IoOgN0easg",
+	"D516/NZrIteRqyXLJLR1aszd8jZ9t5FS9auYeBUM4HRFnI5+c6gRPbg3mFhfxXldrxWs+KIZM3qS2ym3",
+	"w2hP+ieH0SIvVx5AufLklHW/mpyfdM/ycuWHnVuilj7av4oJyVZbXp8vuF4ZTk/gcAUgaQyZo9bs9e5o",
+	"KMG2U3D3iq8H73FhP9QGMEID8mdgv3I1f9DvV/tCncKPcc5Ny4LmGbOsrb21qx9EQ/eGi/KGMUBNndIM",
+	"vEDpFWy8pI2Hr71j79/EpFnE8lZiWMUN8UAqsWyv3XzUKdSpQT/7kLtS0Q3+UxvaDl83RxrCG6hEc7fl",
+	"bpW2seAnlMQtxKUZbD301cc6X0osvYN1OwwOdatazrYteyGuoFU/jCNirBEc1wnHHyD0iVhrKq8kMQpb",
+	"Dr5WnUy/4i2Cr/gNgQqi6ShU5ZjQWuxyPNlUuybKEVHbS86EaWualVb2H3PRxxuHivJ18ZrFnZ6dBx2t",
+	"/EPl5eDkQ5BPbWsaUInXGZ6eP2ofWnqKX6+rlEJ9/BguT1i4LzE2tH2SRKSY+syqdqAjl4g3Nq3LOLAC",
+	"MtkoBhak/scFwi//9vd/PDA3hGSWGGh3bQUCrhN0rbHRJvR6TqhkD89s151ybbBJ85IltJbtmFADL+Xz",
+	"TCx+RAI3wEMBwA1nnOe2vMOL35OZUY+JcmimBnCqq4THDmMfBekRsx22GrIUYdjrPpUUP9QA9KUkIZLZ",
+	"HN0LjGZpwrIeeVoZT6xLR7GBpMpR1LfLvz3lAQ5yN0/rzItqtSDUB0ZWD3aScApTq6g3/V2HqWzDCCSA",
+	"5TK35lN876d411tlrcypGwSGpy8FZwBHfmiiYHFhT7Emd/czL4X6QcTJNDnKmkICdsPA4xEFsXv1p7To",
+	"irvpgQl716vEf96QsFDUYfCU0OLXei4mMu7PCN6/MdNEqid2QF8S4ul21YtLJ7CcPFEJTUHdjmsBNXJk",
+	"lxJySrlAZJmx60SsZBl1xuCZGgAU60fFq62wPIzwge4MLLaQKrV1KA0gY7aINNgikvlKgUiVQDIFcpzU",
+	"k6O/TYsCZoWbmIEV2U2i0y0SmfsPI8rJDXFjzUHZnxZnj/gnT4rzOe4d6cb1x2W+JkrS2ob6BHOpM7me",
+	"aQujaHZQSRy0eWDjZT6wiG1ONfSx6UyjEQ9RxMQUvaRBrNZHjMwR30oFNOFFFttOIORHo1dJ6Mzu2jx0",
+	"7avrhJZDDiwJLZPk55XBhwEJCywlv2AK5fSFfNkByggmWG0HwsC+Y2n8eaTuHY6PcIMQ3tMKIhzLqngN",
+	"1fdHcVjiMDEBVetBsK2Pg4uyg2WAhPySOQYG4yPBYzKn6RSbHSF2Z8KJWgtslYfHHto+a2sbEt1WS7xq",
+	"mAkUv0ywgE1YF0iCKWaz5JpxosQFBM2tBB5xU6lfhNqu8+6b4148vXC4of8UuQuZOuigRJ+wwlIYPeIl",
+	"1WO+59hBJPg0TSIVkrsOk8Jywnteri/qKzBx6P3s/e3zGKNbWISmegBMaEGO+GefjI3kLc2bBotvF77S",
+	"dWY/FltBiLLjsBU4ChRqR7NrH6Hr1nmLcb1/+QqJZgJaIzCIA71i/z/f4xUaGF9lXcdUmpw2uUpVXhBr",
+	"VA9E8bANrrB1NGooI76lopD9Gsrnp4CUoYmaOKBxtAFCkyjPCV9PducfRVMjd5AWadu4DMp28f7IGbY3",
+	"x4+imUqmNFJ5n6vuoHfW6/cUzXqzv7WpF9haOv3sl+DqPaZSZlGKatx79dBEFUUFbVgnV+ydOrJz9ql5",
+	"600dVaUCnBsB3x6puGVrjhUujFc2fAeRJODEdCZ7x3IAg+LumidjTzslyJXBCPtjuiSgkOqLty/MmmJU",
+	"t+idgNbk0OTHJa+pZGEkO2KJJYrMBKRMB4XO18ZhNSxWO4Lin1c7jrgtd7TtC0yWcZ6QfEEoftNlHS2p",
+	"1PZNypTEr0MzVayyrPF/VPSRPkS7KDQGJndDcc2yLIlZeO/j6x5Aw8/D75HXEz5EWP3DBH1jdvhNceqf",
+	"oWB9tSo6cImYTm/bIGHvHNRzpVTFth+Cx4kZkfUkDLUq6uH3LJgKiEx4xEBHDZD3y7lYw3nDrFRMropF",
+	"j4QuKGCSOuzbrKPCdSjOycHFOiDJdMT1++QVdhG2/oBgq2NIKiTWMDAZmJ5jCD5skjYMakCihu6jpsDB",
+	"96SG2wYx9tp1hamb0HUtNz13xZQInldeSFMCkj+x3yFivqqvZ2yWSMXw7Ldrz2FWt7Gl8cSUQOaftLSQ",
+	"DJJ3dqNRFLwGx0GmeCJz/cGWMm51ucGxXViMyIwtITWhh30eUihVw7ybSlQItyyFMZvQYyFT5qz/eDtV",
+	"BmqfX+DdfioNzTJMcJdqg012QX97e5SmHYWat8MA6mZUMYNde53EFkx/G/c/W3EOn/uAz2htdI6odfNE",
+	"j7jTCToLzTxMblMCr8JIW/Hl2y0JjGtvPBXZGIvPbcl5qd1FOVg4GPb7vXOAvXfD0hI/H9XPNFEEngZc",
+	"zp4dpY+lVxWGzN9cnMvbrfYGMEDw++VM/IUybYbwy3Xv7nVa6PHLlPJC6cN2/qRh0DLIOe0U8J2Oosy/",
+	"oRuynm+K0smUUZrGE39cfX4K9a5fsDr/Z+y7aeA9EK+hJHoBOjdhsVGModjOuOMJ08KUSoIlKxckNHCk",
+	"IVEsTWWPhEuWLSgHIEJM7HTBy9Dr5IvoEXGPhMgIAPYE0E1A6Y6MKYHjuyOJYRS3q7x/XPVck/Dz0M4j",
+	"qthMwOEH0IREPxbcPFgZCc4Z1rYCcmNzNvi8QJvbqDxsKG/KTVaCg3pn7RJ8n01DLdt2ancnql2kcmlF",
+	"tVtq59b4Y/SzOhhlZ2/nq+0UqxOXYuX6YcFeSlIU4tAW66z/YYeycwtdsQYlbOljdcVaMh7jsQOJsqM3",
+	"1q7zWNcwC6+nDA/C2KifOzToqt5ZK66vVTTPygm+v3vWrj5Z+UM4L81Q41XKsFcrSkSjFbdixquMofOj",
+	"SiuF8oQJi7RYNlZ1jvL9OaJY4FTyzjK3H9AopUr9LkLCxcQ04/ClCvQ7OA3GW5Twi9yuL2SsARa0thdj",
+	"AsodIjjMAFZe64IFE8Q20Zqz1FSUjjiqVwGotKEvOQGZTjL0RaFHJk+MAwA8HI5tb1udKxfkJqV9gJnJ",
+	"G6g9GOuIJ+iGusgJ4D0SCybJZKVcwyL9PHSPYBWU7BFMhNIs2mi3JQA+0MXlXGSKYesJHMV+P1MFdF7i",
+	"l+k6sKt7ATkbnGjdHNn0eJFIgBuoVGTt3sZx36QUwpRBNABxtvLjI8en7dbU7AD82DdKzPuxQLijeanx",
+	"tSw+ZlbeAbByLUuJaxnmF5+h960JmyWSlNGBMEnXzjXI2UfB55koG+uSlp9xkkwr0uMK+XyJzFN0w7Zp",
+	"eVbdCRsn3NmUutqiTMcnCs2OP6nlW2z5bPApWx9f2KGHFvwfPdVN8EJ8dgOeko9yZj2LqTK+BL4bdDxB",
+	"o3R08utdbFYM2lZcYK1wqM25MM+B8soFtbg0SFC2vcTuxNN9iSGvXMnhzZwKdXZiw6CliFYLBlmUHyHP",
+	"qAoLYSeZS5r8s0s626e8wz1HbfFitpjeNCyd/nH90Lkn4MsQjKsaIGzAgsg7x3H2TtnwLK8pBb/IM0gs",
+	"Far15INFHqjFFjgSXQU+Xl477Vj6fCavVv8IqvFNBKPvaWouEd8w5ab4eWqzsEMIJR5uwEeQi56j7ovV",
+	"Yi3ikwXgIVeMLSVIbxDmn1+ABTuDvrLE/xLrvva5bZsdy9dFQtxKOOWwVvR2TC9FDR4h/PA5+xCX+fa6",
+	"1dwtW8z9OytVU/RKS1dxzbIhoYSztU0LDciKx5Ajpi9ir8S9Ah1TqPJ0M2eW+u0nLMy6K1mzwe051fb0",
+	"0pSZVRWQkbu2EM49j0t4r2EJmRncH6aI7OT3UUR2Sa8YJhpSTDX8aEVkZsN0YbXkF3/8Eeak4vSXEIEA",
+	"rRqbj+tTma046Bymz6PRBnrkJ+eeL1S2Qpk8Njj47e//sDQMgxEXGZ5wGRAu8j7mEeWQTQqe/WuWHcRp",
+	"8tzC3CIgd7FQbZFIqXnCPUDtNgFouhyzdxFjMYvdjRUx6nDLuxaM+Ba3aZsuCi987SBCPmX2SVXEGOdr",
+	"PXPn4Gy/Xf7zrU+Q29CRDsvcRFVY1kXHz210vD07N5kSOUxMnivRjmh1mYpYcks/4zAwlAR/Ap5uUm6+",
+	"YGb+HPwhflBXzldKklis+bDkSSy3O8OUPdv0jPLY1gdVlQd9jnYlPPslI4q0MB1Lc/0MS2m+Ta5LgIIT",
+	"Gl3d/iHmbP3F62OoYmUrLu2JQJGbdxkMTBWfqbfAvAM48txU1XyOJ5Sz9ZeN+FOMTJ62Cky+Lk7/9v09",
+	"24h6/mLW6S7nJrOv3bxY/D0IzxqdAze0hZq3TXU/Q9UDXB043NtnVcsvvQr5SdE15BrdmfzYoAAyAnia",
+	"mNnnAEf85DBteto2wvSKcYNS/YTY5OetSuJEkjgTy6XpuTHiHi9yGdOaa5r0R1NXYcJblLO1fn3eWYma",
+	"Agpt0E4Tnsg5i6GFKVkITBahCv+G+molbOVN25iWS/UKSIj5xHoryDF7N6crqTzD00/pBYuzMltM4qjW",
+	"fsZau3gYfuf3nCXWxi9fLlP+9CGy1ysOyhRkBHoohFpp/yjRshzL5QZJJAEGbzOqzyxJODhsN/vCwuRu",
+	"mDEpVlnEIIE0P0wGlgDHlmel5O0p7u3LMXmN07qp4N2Lb/PFZJuENh02NOv5WSSY4Ar/4fNLNBkWX7aH",
+	"4nsGotfjYYgDYvPI5UouTd5zZsp4LcZANE/SOGN8iAZQ3pYdyTJ26CTBfo9FnfPYfT5sKT71CH7XSdYl",
+	"ImOudQuhWiTQ5yFUYVAfP4sajeful+9uvCx3YtlIgg4A0PCNhxG1eQwnOfeiLMaVL7bxk1ka1xajVCOC",
+	"gAGwZJFiMTow8DpPTYtxDFfnOrSkKpHTRKvbBgDF9sTSmrTFKgG4lGH+lOf6yHveoHsEQZKS6ZRBCWfF",
+	"KNtaCsadEhT9MuSujXNXTLit4q9n870xeH+HXMtUggC8pZCwn2YCOgIdC2f1tUfCer7WNv09B/73qwdh",
+	"63klu63A9GGIerRRLZRFRdEgnppDtcDgM3HtQK4AtY6oNf04OYamkPSoeIlvTC+4m22yUqWrbUDXvJ4X",
+	"cgYa1/MaNby6kNcV8SIo4bGqd/M51VbvtkdyROrXuDlN30Tr3UIiGiEWsyy5ZjF48D+5TbXGzo98q4/a",
+	"H9e2spCfNzypaSLzo3qp33nTk3okLNJLOnvDqpuopClijkKZmt5otrWg18jkk2/ZUl8VhaT9A2/WB++v",
+	"2KZtpzRyt7Cuga2YVnR2r5SrpOhsfMU2e+WRXuVDTLlLOjuSFUdj7IxAZ+DF/9xbnl3SGei1n7TM59k1",
+	"48qzNnp6uSVToVfIg55cTAxZZ4nyinjIs1IH9Dm9ZsY97cy+2YzFAVFCIGfB14kpCSOaZLxXsN4MIqTg",
+	"iAsw4gwGWAaucEVJnAi+25iqtoFabHK5tck/8/IgIHBBOrQoEXLM+ghpJMc62m+YIrTluT6e8q71x651",
+	"Ov7u0aJzTA1WOtqJIjFbMnM884OOLljuCuUJuggRCDSHlx7xKm9sQ8g48qXDPetN9FxkT+02+h1npf1c",
+	"mupnmJQGgKRTkWEsobpJ+Y2SPRTLOE27ILw+s77hr83pRNwdSBiA450HWQAMQ4llEqH7VmQZM7kZCZ52",
+	"8KWGBhIuROx3eIlJ2/cCNpJcsSUQe8RPzshcrDJJ7lIICE+T2Spj8T3zGa4HFtsmeliMoN+Erwa5jdDH",
+	"BLCwQ6AuaA0Zo/Cb/h8+gu7luVjraY64mCrGjQUuGVcXPjZBYGhhDpS+h4L+gYqHnopY892RaUuLezVY",
+	"78k1y56ZbQE616fN6s+XFN2dGUu7g95ZJ+hYosKwl6nYdL/66mxQRNwTV+4YwzZx9/ZsukwrMPht2jRi",
+	"GSft5jxZgT8+zrGa62aKOy2GRXGwh15FAOTt6389npyfdE/zvH39sN59hQemOxP9P7xt4XvySPSaRSxZ",
+	"1ib34+ZdU4lRl88yy86sfH7WQKcXKyWT2M+6e56KdUPIN6fWBVs8eQpvqbOSX7K1PvnY3ZlgLVSqjx2g",
+	"4kZiMUm4Qdog9ymP718QqZkGTUmo6Cwk+UHFTn00TZFj7esVXec8wlnvQYn/UfNhmBkOjb2jkYIwVwI8",
+	"i2V1MPHw41gyCWbRFSsirntA6+eDk+2ckWDHQEDL02xWUbWSdd/HXxtD02tqvMFHdn99mwyaQ2QiTetp",
+	"kd9RRsu/CR3AZNXiL+Fx3ZehyKfmgz6Avf/B/V6F57B1m2gNn7SN+EqJMcoLx5Ixa3Fs5JrHq6txd/1l",
+	"G3aixNXu7ATgLcCWWphdqdjStC7XQjCeMQ8/dU+H7pmgKShWGFVCOTrL6HI+zqFU+1uYuTvFiCv/shOq",
+	"hsHlIvYHun2qhx06Y1wNo2RoLg8XmCtoiZyNRZbMYHd2fOzXQdDR1F0tvZ7qGMS6Zhne0oHkNmysAGcT",
+	"QzQ+Bn2dvzrorJZxoxXSAjXH/T+8hbhmIfv7h08RqP8TNw+fGuZfIQLL/sr2bsrbNC6A/4X6QIR+Eygj",
+	"UrWtMccKYdhkpA+aP24eEpozG14Yk3+E4MOjjrH5rf6OiMR+cteIA441Rczqu+79g8C93GzMMICuu2iY",
+	"3fPcD6G2I2qcD8oO3lUumJzIXSYBJQgeru0lwGk2eef3Sniftmq4uUMS6aT3xCc2Inbw30qeuMXU2vAr",
+	"WHbX2WQHLzpSoOxpTuVjeTD0y9B/cdIfNLsdRxEfA10J3kQo7OQbqtdFrfrBe2MlfTC46aatbsksgX5Q",
+	"YGmbhCqLagdHS6y5tNniAWHvIraERF9zVG2h20wY/0CS6UdIxvRuTfYFAWxep1dx0SI5Cqd02IE72Plf",
+	"2FxnNYANmnImk+kY3WW+YdhO1HMLOQDiPeLI2xtBtY2FKXt/Agfz13ndipYA4auMTVk2BN/N1y9D2BYG",
+	"Etrv4aN8KWKczy8Nao0kVJGFkCaH0JBmxPE1LM6Zt4KuaC67mAvVHp2yejNUJdLj1MLcJ1ZnDGAPB589",
+	"Mb5aaNpaYmmSt7cIcACNMu6mLwVnZsO+vRmHO8U9u/v2l0L9IOJkmhyFw2F+wA7+dnPdSb/so8ZxYC1q",
+	"jlJZPpv0UIXlMQuWzVhM5JymqVinmyFwU6xyk7aRD1GA5WLCq6ZyR0x+ZZEKiFavc2WHUDniYAnAkbUF",
+	"O4CdrlUqfEoWWwSt5yJlNlvXHy+MrgvT+1cYe6GVNtwJruARf/38KXl0+vhhQKQwTmY9roxhMR41U0In",
+	"tOXngXEpgV+2h7lsxuAID4BiDyzo/NikvbWTHzDNjyw+DlXqivYwpNLJecfTuI7Xw/uVI0u5yqm8O0qD",
+	"rBgLmIIHffnYqt2xQDA1ce+gG40ZM4ktb6y31aSBoHJGnZXz7bNLEyLW2hi07ISW0eGLafcHg50kMhL+",
+	"yR6Ar8N7PRJqBR8Oi28aAM6btgiDEQ+3NP4QMJeKrgh4hbcRPcYG2oImAfYrM8wmxt4OBQTMGfYXliNu",
+	"VqSHL1lJ8xYtkEP01k4YWXEEqAWVgJKUzWhKsDsSZkgB08v8G6HO0H6vR34wrNXqtSMOADYZqrb6URpp",
+	"rZZhe+9kxsGG3MG37OwasKwkhRGP8xGHwc0YWTDiYJFOaDyGoIZrbajfopKFXq6VGovpONP0CINt61Ub",
+	"tV+RcJkx9/DYHrb6+uOIfSG8cqcDsshIoZ6g0i7uDTo3dA0e2etXY1sPDvTzef67VqXXEfs8GbQZ3CGG",
+	"dDLtLlChy2fUzsB+cGiHoo+uuFYDRfCNdcjZQk8ulKloJ7/9n//OcQugKxFFgy1KGXVeRGMW2t5AodFo",
+	"w962FemZjiOu9Uur/ULy0oQxnn8P8xP97j7ebygW652DxYadmrtj9cNBqmYLxRJH+PG4Zfuirebm6Y0A",
+	"0U0DPxtAotBdsKL9D5lsSM7MmvkBcxofWq16POXQ9PtpyHqa5D2WGUyesrQ3UG6Q5OABa0Ki2wXq88ld",
+	"SA6RqMwYpQvUuXvWw/8nGYkl+5qmaWiaxltzFDx/Li1rXxA9aFqSoQn1DGe4x3mjNdXQFkDg+eex6c7L",
+	"lhKUKwxylF2aljPpe5Pa0C/MvODtcXtDC/RO4Lw/+Jfe0ge5fy43S/aFRISx1qyjxBXjQ2gKui84GFMF",
+	"tKsIN/g9S5uqVvres5O6YGshmGsTn+xJNO1BtdoeWZ/9jeOVsFX3By3xCH7KqKXnersjtdkEnszfhwuu",
+	"UpN5oSRA2ZAJmyU2chFGK6nEohfm8c47XrQTCuPRkMQUkXLFBIAcG36q1ZF2Xmm61Dad2zafNDZozyUa",
+	"I4+mpxQic3hIDJWs82YskxlvkzL4pDTRRibCoCWSTzNeNKjgRcU5H8aDTut4UDXbuSlFPTrW5BJ+lhmE",
+	"uBEKybqCszuQ+nZLEU6jHz3IEZgq1aQ34PnpSj0qc6DpRKzyeGeQqxJOsfD0HfKGMRJ+++ySQD65/83Q",
+	"5GgzMtVHt71uFJCzk8ckVEKMF5Rvxvjaahxy/G2X1rSHqTyZNlQ8vqdSwTcaFs/pc9BcrfGVoIMCWzC0",
+	"N7joN9+4z0UKGuXvKFZVc1ym0Hj/y/RWGB+XRaDS//zt//y3AYcM0GBZz5O0hF9p8p4ggREVATREXS1E",
+	"wkloUgjDoMLNcTxnbwtXgh7Q5+xIOBr6S8ZmiVRQ7jFdSYYQDasl1Da06rr+ebon9chu1UFgU3a/7DMN",
+	"B9kUq1zsCpubmoDbDMCEYsn42PoxLeSrxXod8TanGKb0ez3HLjJhwtLuxDU/tzl9PrkzD8dyuwl5Dwyt",
+	"u1923OANU9IdHCdcQ5sUCIb1sIAJkLvtIsqxXnHCPI++yIwc75Entu2ZShbMlDeaVRnxYg6c1tpLEAgm",
+	"GcYFBQ4BI6iOhMIsn372Hv6jCOYbeehfb5Hqk5/tJ/LKZVEKs+22YWuPKJUPhYT9PM63r14bCe2120+8",
+	"4uSdsvpTpEnUw8D+7qUwXS4zcc3i8QQyDmLaIvfrdU6iT35YLf5r3k76FgXy/8fe1fa4jRv/r0IIf+Cf",
+	"oLJX9np3s86r4Hrt5ZpegiRogJ7vbNqi18LKpCtK8brBAv00/WD9JAVnhhTlh/Xjxt40r5K1LYkiZ34c",
+	"zsNvqIzhaeqp7Tjv6emp6BzM6zeqcpvz97hJOLpSwVAe9SAKztOVHtjXaAKqLDY7iCRLMR+JGZsC6WEc",
+	"z7ta9owrf4DxbFKxjW7fRymUNoPwC6VPONwL3CvVtDUq7N2wdrfaspFKc3cJt3i/HZxHtSvRatVe9K9a",
+	"tcvhecyjF4NmHF0guR1pBJWcBO3zhlGzQnqswQF8YA4TQTsYc8lvIM3Lpc7pYoBtRUEt9G3QDm4Ug0tZ",
+	"/axeN5LwcHHsecMVx6rsFl7ZDuEwdbJGitaHnUGMj14r62VKo/5ZqEF9/Kaizp+ItMYlMqPjuFfumJbW",
+	"pkci6H5Cgth7sGa1jE5RiKkkB3P5enyMTYXM1h4XqOvCpWkvbOvLEDORWmQOM48aqF5QXaemNKcrlXRj",
+	"hXpdfdvNo9Xrd2pzw8NViL6KY8bnyww8LTqE8Ssm+uwLTvr9YQixPTHazdwxFx/KoWcnkPVnENIl8To6",
+	"KL0v5CmUrc3XaNwKMIRyjaSgVHIGcTAg+lp7tjBzXTlCbIQ/rh7Lyc0eR+FKOvz2FUibY8LXFmdXiXQQ",
+	"RFhReITopSmLWkzYM9q4WG+cZJlC4sVm1HhutiQ0i6CO91kzip7X2dYixV7Bc+Y9uyxW6NNlWN1D6RmQ",
+	"qg6J3yErZCq0Bk5J6kBm1umxZFT1oXroEFK6ymzdwiLdWK7fzg37cST7SBvkezFQWYylZlOuGa1RjE0j",
+	"H3PjPCArvZmWp05Ijxb/8bnoXcJrlYX+20vj2ZNovnKmyPnN8wdsuZPjkT+RJK2ToItfXau6JW+8QSDH",
+	"t7WKOl6LfE0e9IH43Uu5+07tfkxq90f0FmMZ6tNPWqIYVegx4rjaajZSaaxDptVYAJWGZWJfwGDXSxta",
+	"aGMKck/JrrG8VZG7Rng878i+GChzE6jKqrNXkll+awIA0F6eYV8jat1tbkjd80pm55IY3nYAPLHCdsq9",
+	"MjP084e3v7CJSmSOTcGhcTjP8ufLi99Xcr5/o0FgN2dQ8YAV6VzOzBwM0bu/mmKafm6lqCuoXGU1l/SX",
+	"ueKLposF/L28H6wKmjBWvP1rzivXlLJOua9b8tufZO7nO565tBPIYSpX6SCYmsi+ultpAP4IJOpqIqTH",
+	"2s7ZRGRaQaE1pUmFTPpsyzvyI7+GsWwSbcPckZ3oeB926/bV3V/MFZsE2sysP5kqTOiE0P6V8lgCJLwN",
+	"LAuvkR2rYN1lennhxei2jseRMsN1sGeXnBWUaFKh2dCJHIjFGJk/hDzJodtFlYtya572fWJqICvrA2pO",
+	"d44fVZtWW0JYNfZwBBXwhDhpCaRSLoVeA1LmN4RPfu9DY7BAxpnNc0lsZzRy+Ex4oUUcsv4M4mBtNlJT",
+	"NuZy5jfLocPLIOWJMXqkmrJnvVhM8lHvechAYJE6CPIT0thAoRoCQcUYHZJ3iZF2rBR1T/COR8R8m3Kd",
+	"s3EiixzTVhPJuGbjYjBCW8385X7XjMIoimwx2gDaMD/r5aNMFTejSZFD54qdkPgNTPi2K34CheaYMQAr",
+	"E7QbzTAwYgEAs5JvG5drWVi+ee1Bjt+Wd65unACrQqkdYOMgo1xuPfDdzNiBB73VDINpImM1habrl1EU",
+	"Rff7gZJZt/WYBOp0dDhKScaWNuc5YAu/Q+PQ2Rfzz/0ZAMf2x0+zRO/Mn8c+gf4pU2NAMiVd4rvtC22w",
+	"tIp5JRsbdG/PCqmZknX2ygPexKIpo7Oc7RtPLK0VNNqGarHQwkzb/04dW6JZrKZym9ijnaNdswTNxQc6",
+	"sRQa+nHjiu3Qe2vxlFJRvF3z4k9G896IXDs9+3+/SNw3MihEiV6XW/D4KA30q3gWo5Lx8YIOSpVbPTyI",
+	"/uF8f6MKuGV2+2momMtuP6iOmZPUaiv700ihLxI2ApJLa0SnSudIKapyNhM5tqhixiJ9aSzrHjZc1F2e",
+	"90IUfXOFkkLbBk3IJ0yNGbtcd9Wwh0VeODAvoJAVkqki70ikjZc7W7n4xps4HPwx8AyHDwY6jQUZ7BMN",
+	"BWerfBGVl9vYKfExGYuVfYloXEr6IGL9IkY6Vo2FJGdzs9LA29ph0IPRVlv1aPx2vi/Tg+45uGKbEdgG",
+	"xOvGUPYp3nkwJ30oQkfm2rRrat3aTWQs7rA/UiUR2/P09JtR7SpuNWov+OV57UI0B9fDq35jEDUhfduq",
+	"+dIc50UXEp6ZyEGkRwJI/vwzG/VrnajBCJhM8W8Y03W/EV8NL1u1aNDktZa46NdexI3r2hU/H1yI62Gz",
+	"H7UslaoeJZOuPZrBPWJ3pvCSRb2TRkU23Ne1xp5uI8CcDY5oIM7HP6NZhHxCh7SxIP64ZbvY35D/NmQx",
+	"z3mfaxESSX0BPZCHJf0hS9VNyGD/xFjaUPC8yHBRFrIc/moeuq/i8knSLQl6PzeIgMoM02jHP9IkF66d",
+	"Z6pu8C0lDcVoaT+KG8MLUbuIo0GtNXghatf84rx2PmwMm8MrfjlomJuirz5oty6s9yNoN+7DwL6hWVLb",
+	"rqrSR1dYwiCthREBnB3oxGnMvC4gT3fM74J2I4qiMDA2SLdfpLfd/iw3N25cXl1dNRuX9FWsBsXYvI39",
+	"2mZSwbefRda335AFM+AT3k/SJE+Exq/wca3oev5b+Bw67oFFXY4rnAtTdfM8BQ/Mi8tWFMG4k9LAXPKt",
+	"Wbou+Ji8eyIw4Y/x4/KC6ndmP8JLEp13YQ7xggvz4QS4UzGKSbl99O1FiPGw7khlyT+N1a7NC1434SnR",
+	"vdvciMM/CD2656jeoLZuG8EUyPNS8jDotpt9Ntv7gRJzpkiu7m7MEh9xXsVmwk4Yb3TRdzOkz8i/h+GW",
+	"jZnEQtffUkkBJztoewxJs4s+bSFjXWc9gw2QszpMed4Gen0scOv5m7f523YyDjuy55ygEHPPgaukyAdq",
+	"LHrsGWSNah06QiTHrmBGCNZryPRtMplAwUivYjf06gyNHcRLcIXnI5ERqVlHGsPZscGuYELboHxvc6Yz",
+	"XJm++MFblFNhO9suevijXdHNL3lN9ovXPXS9aZmLuxxXpFbS4bktKkjiNmu1OhJ+0S5Fsu7c2h1pxLLN",
+	"vnQCXLFO0G61wk7FoOwE7c5GJmUnCDvWWOyQtdgp/fhwH4Ig+CnP4aMFy7OFlif8hqQdfkjyTtd6stwJ",
+	"2tG9EcXKsWCeqXeJAYezZgTcQwLUYaO2GCUSCeiFTmLBBqnS2AL9cCR0U/s4D0eJ7O/0gntV/LRWd+3B",
+	"9OhlCGqQ08wuRPsoKZX1BjzJZN2z5XuQlebDKXQV4ZjauBussmWo6p6Zc2CEmmTic6IKgKqHcJIdDSY9",
+	"xPiOk/vj5NUSnKSU2qUoeXVKKOlLL/y6nxYCvrFyTE/aByW/Mizad5rP7X8i0LjGQbuxVUnVUGrInGvk",
+	"kNak9dCU/wfvjfnT+Vv8Pzxohr5RXCt5uqbkKp/xd3TcEh0vHDqCkNQz8VndrrAfL04JGa18wy838UF6",
+	"V4EmdIJ2I+yUzkeEV/Qvwm8XNcP/Sa0BP0JFgS9K4zvY02bFbDpLV/+1jVY/wPT04NlF1PYGaHsnRs3P",
+	"lawYrAe0USFrCiNymH9GjKUdWXGFPovVQBO61sfx84fR+XgG7Fu7BN/heV94vnTwbKWxPskSlSX5rEvN",
+	"EpdC9eUpQTWIN/wMez6oCR71VRp37duYk755kJj6HzWi6AkZtnDet+ukWayeAnpOKZS0Ci4/2nQXLdhI",
+	"8CzvC6rulypnKZ/YtN1lluSuKQE2vrVJToB93lHj3jSLjx3zP9kg917BWJzf9dFYmuSjh2MxPxA630+d",
+	"oD6h0CwN+uyLU4X7MwjO1W4yTi3qthscvvTxyzmhN1SSaQNQ6RALX+HNILF/qpDJrM0yATEuvYyJy14x",
+	"VUUasxuRh2AS9mBuKHrYq7NfFNSBilRjji5c1JFJ7pWPwiXGPnS1Db13bz98ZP/5179xwnuQvAQgquvs",
+	"jXKxfjDeDMCOONQlqCJnI5GJNtNCsJ65QSb8NevVWTNqQXEpEbCYvU5QIiK20FMsnqv4vnaoHWc8kVTc",
+	"6Zd3+7Hc5TxR5vE/mJEclW3MH6dRuBtlNNBfMwjsRtW0lnU5Jpsi2J/LSdi8dHHzl3uMLKDowmYB4SR5",
+	"d25FDxZsuUShAa16OaPbTdiqtlionTAbj9Mcqxm1lmLHMn05TJ6oQRuABLNLeogDCLV7+qjbTVYheynY",
+	"9/jGqUCG6bkiBChEw4tKqxnAicvyIDwdKXYrHa0E8h/Ggsd19jrXFrogF1OWMDijmDXcDTrLg4tpFRJJ",
+	"lXfLHXZFKvRYfRY4T+tsxE+j2UsaqW0RlPut15ZZaFQN4AvzmN+9EfImH1EyyziR9u8GsLLlIjN3+v3X",
+	"3zuduyiqdTp3jWGnc3c1/O0P/xcsthddNL1ay3ohmnGrIXoB7KwcQiY/8ltRLvn8E9baMzubMWQpkFwe",
+	"mXPlA5+RKFeyVVmafBY6NIdGgwg5zJIuU62THHb8WFmqiJ65QAqtrXnA+DAHen2NJYLu4FRnr7CeIMk7",
+	"klry6zKBW/MkhudAixooGeD+xbQYTAqBSd52wYxYIyFzrtAUeUm+H3i9WNk6ohQKIOEZsOVTMWRH9sTd",
+	"JOWJ7JGGo+dpvEpLjYpgL0QiInKT1xepkjfaDIRLdEh5EYfn29oX9g2dth/SRAiDNJEF1NpSceuvZhuD",
+	"nLrKigbtc8whW5arukXxQuVdDsVygLfbgr8NL3jvQPYgexwJosWUx9/QzkCAdz6sfH0IWlv/V9EjyIeQ",
+	"pM2ayjrwSEGtbhOjZGnMejARPYMB0DGb2CBeOrRCf36SszGfmZ3dbNdYlNSRWhGI4R5JFSNz+wEWQefa",
+	"lsZhOz57bnGQRjHNkoxq9y0eXmnVDn+MwsBbkUmREk/m5ir/R+89di1Y8vV7TzWF4eypo4s1Sw9qqdu+",
+	"nrqmPiDBLBdpqkt7Ct2lFWUZcU3eUrMzun0bygv30BM3u8fXlY114icnEas1YouG2EkmoMif/JCbFb9s",
+	"P9j3YqKypWfWn9SUGZvHg8zMNSy9UQqYKk6yzfMHPrNOL5JcMH333bvNM8SgyJJ8BjLYFzwTmVme+/CL",
+	"ETHMMF92XPMy24MwKLI0aAdnIJY0ovkL3iWCfP/m+dgtngO/sAjpP4Wx5Xlitk1zE+wrh630qz3+6fiH",
+	"PE6Lnv5POFPETGokNFNpKjKymLENNYzC1gDHSgpwEcJRwnsEUtguPuJn1acTicE84CNB/wBt0m6dyCoA",
+	"E7287Y9lmcjivcE/ZfvqZSDNQBiJxC34AYO+U9qSrI+4jFNhj0gCXw4aqyQpdF1jaiq951tpWRYlESxV",
+	"NzTf2YxcLFhMOpkIPIhoOJ/oENVpogBUZUzxPH+NKJ62YpEW6XW8S5FeZ/HKj+pWSB2yTBgtg/Ikd+Sr",
+	"1kV4N8O6iPvf7v8bAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -1,0 +1,59 @@
+-- +goose Up
+
+-- Who has reserved an execution, as JSON; only while it may be claimed by nobody else.
+ALTER TABLE executions ADD COLUMN claim_grant TEXT;
+
+-- What is listed and counted by lane, and by state: what ended well is the rule, and found without an index.
+CREATE INDEX executions_lane_idx ON executions (namespace, lane, created_at, id);
+CREATE INDEX executions_state_idx ON executions (namespace, public_state, created_at, id) WHERE terminal_outcome <> 'success';
+
+-- Every lane that an execution was ever created in. A paused one has its claim buckets paused.
+CREATE TABLE lanes (
+    namespace  TEXT NOT NULL,
+    lane       TEXT NOT NULL,
+    state      TEXT NOT NULL CHECK (state IN ('active', 'paused')),
+    reason     TEXT,
+    actor      TEXT,
+    changed_at INTEGER,
+    revision   INTEGER NOT NULL,
+    PRIMARY KEY (namespace, lane)
+) STRICT, WITHOUT ROWID;
+INSERT INTO lanes (namespace, lane, state, revision) SELECT DISTINCT namespace, lane, 'active', 0 FROM executions;
+
+-- Workers that say they live, until their heartbeat lapses.
+CREATE TABLE workers (
+    namespace          TEXT NOT NULL,
+    worker_instance_id TEXT NOT NULL,
+    worker_id          TEXT NOT NULL,
+    lanes              TEXT NOT NULL,
+    capabilities       TEXT NOT NULL,
+    liveness_ttl_ms    INTEGER NOT NULL,
+    registered_at      INTEGER NOT NULL,
+    last_heartbeat_at  INTEGER NOT NULL,
+    expires_at         INTEGER NOT NULL,
+    draining_since     INTEGER,
+    PRIMARY KEY (namespace, worker_instance_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX workers_expires_idx ON workers (expires_at);
+
+-- Operator actions on many executions, and how far they are: everything up to (cursor_at, cursor_id) is done.
+CREATE TABLE bulk_jobs (
+    id           BLOB NOT NULL PRIMARY KEY,
+    namespace    TEXT NOT NULL,
+    action       TEXT NOT NULL CHECK (action = 'cancel' OR action = 'replay' OR action = 'priority'),
+    filter       TEXT NOT NULL,
+    priority     INTEGER,
+    reason       TEXT,
+    state        TEXT NOT NULL CHECK (state = 'running' OR state = 'stopped' OR state = 'finished'),
+    total        INTEGER NOT NULL,
+    done         INTEGER NOT NULL,
+    failed_count INTEGER NOT NULL,
+    failed       TEXT NOT NULL,
+    actor        TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    ended_at     INTEGER,
+    cursor_at    INTEGER NOT NULL,
+    cursor_id    BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX bulk_jobs_running_idx ON bulk_jobs (created_at) WHERE state = 'running';
+CREATE INDEX bulk_jobs_ended_idx ON bulk_jobs (ended_at) WHERE ended_at IS NOT NULL;
