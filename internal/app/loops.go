@@ -30,6 +30,8 @@ func (a *App) loopsOf(executions *executionrepo.Repo, waits *waitrepo.Repo, flow
 	}
 	return []reconcile.Loop{
 		{Name: executionrepo.Loop, Work: limited(executions.Pass), NextDue: executions.NextDue, Every: safety},
+		{Name: executionrepo.BulkLoop, Work: limited(executions.WorkBulk), NextDue: executions.NextBulk, Every: safety},
+		{Name: "bulk_jobs", Work: limited(executions.ForgetBulk), Every: rare},
 		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},
 		{Name: "external_events", Work: limited(waits.Expire), Every: rare},
 		{Name: "flow_retention", Work: limited(flows.Retain), Every: time.Hour},

@@ -27,8 +27,14 @@ func (e *Execution) DueAt() time.Time {
 	if e.Eligibility == NotEligibleUntilTime {
 		earlier(e.DelayUntil)
 	}
+	if e.Grant != nil {
+		earlier(e.Grant.ExpiresAt)
+	}
 	if e.Lifecycle == Active {
 		earlier(e.AttemptTimeoutAt)
+		if e.Cancellation != nil {
+			earlier(e.Cancellation.DeadlineAt)
+		}
 		if e.Ownership == Leased {
 			earlier(e.Lease.ExpiresAt)
 		}
@@ -37,8 +43,8 @@ func (e *Execution) DueAt() time.Time {
 }
 
 // Pass makes the one change to e that is due, and says whether there was one: the deadline ends it, the timeout of its
-// attempt fails that, a lease that ran out may be taken over, a delay is over. Passing the same time twice is passing it
-// once. reference: executions.md 4.
+// attempt fails that, the grace of its cancellation is over, a lease that ran out may be taken over, a delay is over, a grant
+// has lapsed. Passing the same time twice is passing it once. reference: executions.md 4.
 func (e Execution) Pass(now time.Time) (Change, bool) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
 	switch {
@@ -51,21 +57,35 @@ func (e Execution) Pass(now time.Time) (Change, bool) {
 		return c, true
 	case e.Lifecycle == Active && due(e.AttemptTimeoutAt):
 		return e.failed(Failure{Reason: reasonAttemptTimeout, Category: CategoryTimeout}, nil, OutcomeExpired, now), true
+	case e.cancelling() && due(e.Cancellation.DeadlineAt):
+		c := e.cancelled(*e.Cancellation, now)
+		c.Execution.Lease.Epoch++
+		return c, true
 	case e.Ownership == Leased && due(e.Lease.ExpiresAt):
-		return e.leaseExpired(), true
+		return e.leaseExpired(now), true
 	case e.Eligibility == NotEligibleUntilTime && due(e.DelayUntil):
 		c := Change{Execution: e}
 		n := &c.Execution
 		n.Eligibility, n.Blocking, n.BlockingDetail, n.DelayUntil = EligibleNow, WaitingForWorker, "", time.Time{}
 		n.Revision++
-		c.emit(event.ExecutionEligible, eligibleData{n.Blocking, n.Attempt})
+		c.tellStand()
+		return c, true
+	case e.Grant != nil && due(e.Grant.ExpiresAt):
+		c := Change{Execution: e}
+		c.Execution.Grant = nil
+		c.Execution.Revision++
 		return c, true
 	}
 	return Change{}, false
 }
 
-// leaseExpired lets somebody else take e over. Epoch and ids stay until then.
-func (e Execution) leaseExpired() Change {
+// leaseExpired lets somebody else take e over. Epoch and ids stay until then. What its worker was asked to end has ended.
+func (e Execution) leaseExpired(now time.Time) Change {
+	if e.cancelling() {
+		c := e.cancelled(*e.Cancellation, now)
+		c.Execution.Lease.Epoch++
+		return c
+	}
 	c := Change{Execution: e}
 	n := &c.Execution
 	n.Vector = Vector{Active, LeaseExpired, EligibilityNone, WaitingForWorker, OutcomeNone, AttemptInterrupted}
@@ -89,10 +109,9 @@ func (e Execution) Unpause(now time.Time) (Change, bool) {
 	n.Revision++
 	if n.DelayUntil.After(now) {
 		n.delay(n.DelayUntil, WaitingForDelay, "delayed until "+stamp(n.DelayUntil))
-		c.emit(event.ExecutionDelayed, delayedData{n.DelayUntil, n.Blocking})
-		return c, true
+	} else {
+		n.DelayUntil = time.Time{}
 	}
-	n.DelayUntil = time.Time{}
-	c.emit(event.ExecutionEligible, eligibleData{n.Blocking, n.Attempt})
+	c.tellStand()
 	return c, true
 }

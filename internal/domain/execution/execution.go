@@ -46,6 +46,7 @@ type Execution struct {
 	Reclaims     int
 
 	Lease        Lease
+	Grant        *Grant // who has reserved it
 	Released     *Released
 	Progress     *Progress
 	Failure      *Failure
@@ -98,11 +99,12 @@ type Failure struct {
 	Category string `json:"category,omitempty"`
 }
 
-// Cancellation is who ended an execution, and why.
+// Cancellation is who wants an execution to end, and why. That of an active one is a request to its worker.
 type Cancellation struct {
 	Reason      string    `json:"reason"`
 	Actor       string    `json:"actor"`
 	RequestedAt time.Time `json:"requested_at"`
+	DeadlineAt  time.Time `json:"deadline_at,omitzero"` // when its worker has to have ended it
 }
 
 // Released tells how the last owner gave the execution back itself. It lets the same call be answered again, and it ends
@@ -118,9 +120,12 @@ type Op string
 
 // The calls.
 const (
-	OpComplete Op = "complete"
-	OpFail     Op = "fail"
-	OpRelease  Op = "release"
+	OpComplete     Op = "complete"
+	OpFail         Op = "fail"
+	OpRelease      Op = "release"
+	OpDelay        Op = "delay"
+	OpWaitChildren Op = "wait_children"
+	OpCancel       Op = "cancel"
 )
 
 // Create is what a new execution is made of.
@@ -149,6 +154,7 @@ type Change struct {
 	Execution Execution
 	Attempts  []AttemptChange
 	Events    []event.Event
+	Discard   bool // the result of before
 }
 
 // New returns a new execution: claimable, or delayed, or paused until its flow starts.
@@ -171,7 +177,7 @@ func New(in Create, now time.Time) (Change, error) {
 	}
 	e := Execution{
 		ID: in.ID, Namespace: in.Namespace, Lane: in.Lane, Kind: in.Kind, FlowID: in.FlowID, Key: in.Key,
-		Priority: max(0, min(in.Priority, MaxPriority)),
+		Priority: clamp(in.Priority),
 		Vector:   Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptPendingFirst},
 		Policy:   in.Policy, Required: routed, Tags: in.Tags, Creator: in.Creator,
 		PayloadEncoding: EncodingJSON, CreatedAt: now, AttemptIndex: NoAttempt,
@@ -188,13 +194,12 @@ func New(in Create, now time.Time) (Change, error) {
 	if !e.DeadlineAt.IsZero() && !e.DeadlineAt.After(now) {
 		return Change{}, fault.Invalid(fault.CodeTimerOutOfRange, "/deadline_at", "The deadline must be in the future.")
 	}
-	e.Lease.Epoch = 0
 	delayed := in.DelayUntil.After(now)
 	if delayed {
 		e.delay(in.DelayUntil, WaitingForDelay, "delayed until "+stamp(in.DelayUntil))
 	}
 	if in.Paused {
-		e.Eligibility, e.Blocking, e.BlockingDetail = BlockedByLaneState, PausedByPolicy, "the flow has not been started"
+		e.pause()
 	}
 	c := Change{Execution: e}
 	c.emit(event.ExecutionCreated, struct {
@@ -215,22 +220,55 @@ func (e *Execution) PolicyOf() Policy {
 	return p
 }
 
-// Claimable says whether a worker may have e as it stands.
+// Claimable says whether a worker may have e as it stands. What somebody has reserved is claimed by its grant alone.
 func (e *Execution) Claimable() bool {
-	switch e.Lifecycle {
-	case Runnable:
-		return e.Eligibility == EligibleNow
-	case Active:
-		return e.Ownership == LeaseExpired || e.Ownership == LeaseRevoked
-	default:
-		return false
-	}
+	return e.Grant == nil && (e.eligible() || e.Lost())
+}
+
+func (e *Execution) eligible() bool { return e.Lifecycle == Runnable && e.Eligibility == EligibleNow }
+
+// Lost says whether e's last owner has lost it and nobody has taken it over.
+func (e *Execution) Lost() bool {
+	return e.Lifecycle == Active && (e.Ownership == LeaseExpired || e.Ownership == LeaseRevoked)
+}
+
+// Held says whether somebody owns e now.
+func (e *Execution) Held(now time.Time) bool {
+	return e.Ownership == Leased && e.Lease.ExpiresAt.After(now)
+}
+
+// cancelling says whether e's worker was asked to end it.
+func (e *Execution) cancelling() bool { return e.Lifecycle == Active && e.Cancellation != nil }
+
+// pause makes e wait for the start of its flow.
+func (e *Execution) pause() {
+	e.Eligibility, e.Blocking, e.BlockingDetail = BlockedByLaneState, PausedByPolicy, "the flow has not been started"
 }
 
 // delay makes e wait for a time.
 func (e *Execution) delay(until time.Time, reason Blocking, detail string) {
 	e.Eligibility, e.Blocking, e.BlockingDetail = NotEligibleUntilTime, reason, detail
 	e.DelayUntil = until
+}
+
+// first puts an event about the execution before the others, which it explains.
+func (c *Change) first(t event.Type, data any) {
+	rest := c.Events
+	c.Events = nil
+	c.emit(t, data)
+	c.Events = append(c.Events, rest...)
+}
+
+// tellStand adds the event that tells what a runnable execution waits for.
+func (c *Change) tellStand() {
+	switch e := &c.Execution; e.Eligibility {
+	case EligibleNow:
+		c.emit(event.ExecutionEligible, eligibleData{e.Blocking, e.Attempt})
+	case NotEligibleUntilTime:
+		c.emit(event.ExecutionDelayed, delayedData{e.DelayUntil, e.Blocking})
+	default:
+		c.emit(event.ExecutionBlocked, blockedData{e.Blocking})
+	}
 }
 
 // emit adds an event about the execution as it is after the change.

@@ -23,6 +23,10 @@ type eligibleData struct {
 	Attempt  AttemptState `json:"attempt_state"`
 }
 
+type blockedData struct {
+	Blocking Blocking `json:"blocking_reason"`
+}
+
 type delayedData struct {
 	DelayUntil time.Time `json:"delay_until"`
 	Blocking   Blocking  `json:"blocking_reason"`
@@ -45,6 +49,7 @@ func (e Execution) Complete(f Fence, now time.Time) (c Change, replayed bool, er
 	c.end(StageEndedSuccess, nil, now)
 	c.finish(OutcomeSuccess, nil, "completed", now)
 	c.Execution.Released = &Released{Op: OpComplete}
+	c.reported(f, OpComplete)
 	return c, false, nil
 }
 
@@ -64,6 +69,21 @@ func (e Execution) Fail(f Fence, failure Failure, retryAfter *time.Duration, now
 		released.RetryAt = c.Execution.DelayUntil
 	}
 	c.Execution.Released = released
+	c.reported(f, OpFail)
+	return c, false, nil
+}
+
+// Abandon ends e as cancelled, by its owner. A repeated call by the same owner is answered again and changes nothing. Errors
+// are those of Check. reference: executions.md 2.10.
+func (e Execution) Abandon(f Fence, by Cancellation, now time.Time) (c Change, replayed bool, err error) {
+	if e.replays(OpCancel, f) {
+		return Change{Execution: e}, true, nil
+	}
+	if err := e.Check(f, now); err != nil {
+		return Change{}, false, err
+	}
+	c = e.cancelled(by, now)
+	c.Execution.Released = &Released{Op: OpCancel}
 	return c, false, nil
 }
 
@@ -72,6 +92,10 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 	policy := e.PolicyOf()
 	c := Change{Execution: e}
 	c.end(StageEndedFailure, &failure, now)
+	if e.cancelling() {
+		c.finish(OutcomeCancelled, &failure, reasonOf[OutcomeCancelled], now)
+		return c
+	}
 	if !policy.Retries(failure.Category, e.Retries) {
 		c.finish(outcome, &failure, reasonOf[outcome], now)
 		return c
@@ -88,7 +112,7 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 	n.AttemptTimeoutAt = time.Time{}
 	n.Revision++
 	c.letGo("retry_scheduled", nil)
-	c.emit(event.ExecutionDelayed, delayedData{n.DelayUntil, n.Blocking})
+	c.tellStand()
 	return c
 }
 
@@ -104,14 +128,22 @@ func (e Execution) Cancel(by Cancellation, now time.Time) (Change, error) {
 	case e.Lifecycle == Terminal:
 		return Change{}, fault.New(fault.CodeAlreadyTerminal, "Execution %s has ended as %s.", e.ID, e.Public()).With("status", e.Public())
 	}
-	c := Change{Execution: e}
-	c.end(StageEndedCancelled, nil, now)
-	c.Execution.Cancellation = &by
-	c.finish(OutcomeCancelled, nil, "cancelled", now)
+	c := e.cancelled(by, now)
 	if c.Execution.Lease.Epoch > 0 {
 		c.Execution.Lease.Epoch++
 	}
 	return c, nil
+}
+
+// cancelled ends e as cancelled. Who asked for it first, and why, is kept.
+func (e Execution) cancelled(by Cancellation, now time.Time) Change {
+	c := Change{Execution: e}
+	c.end(StageEndedCancelled, nil, now)
+	if c.Execution.Cancellation == nil {
+		c.Execution.Cancellation = &by
+	}
+	c.finish(OutcomeCancelled, nil, reasonOf[OutcomeCancelled], now)
+	return c
 }
 
 // finish enters the terminal phase: exactly one completion event, and the end of the lease if somebody held it. The attempt
@@ -124,7 +156,7 @@ func (c *Change) finish(outcome Outcome, failure *Failure, reason string, now ti
 		attempt = AttemptTerminal
 	}
 	n.Vector = Vector{Terminal, Unowned, EligibilityNone, BlockingNone, outcome, attempt}
-	n.BlockingDetail, n.CompletedAt = "", now
+	n.BlockingDetail, n.CompletedAt, n.Grant = "", now, nil
 	n.DelayUntil, n.AttemptTimeoutAt = time.Time{}, time.Time{}
 	if failure != nil {
 		n.Failure = failure
@@ -140,6 +172,8 @@ func (c *Change) finish(outcome Outcome, failure *Failure, reason string, now ti
 	}
 	if outcome == OutcomeCancelled {
 		data.Reason = n.Cancellation.Reason
+	} else {
+		n.Cancellation = nil
 	}
 	c.emit(completionTypes[outcome], data)
 	if held {

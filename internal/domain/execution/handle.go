@@ -17,6 +17,7 @@ type Fence struct {
 	AttemptID    uuid.UUID
 	LeaseEpoch   int64
 	AttemptIndex int
+	Override     bool // an operator stands in for the owner, whoever that is
 }
 
 // Fence returns what proves the ownership of e's current holder.

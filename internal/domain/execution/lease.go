@@ -61,6 +61,12 @@ func (e Execution) Claim(by Claimant, now time.Time) (c Change, kind ClaimKind, 
 	if !e.Claimable() {
 		return Change{}, "", fault.New(fault.CodeIllegalTransition, "Execution %s is %s and cannot be claimed.", e.ID, e.Public())
 	}
+	c, kind = e.take(by, now)
+	return c, kind, nil
+}
+
+// take is Claim of an execution that by may have.
+func (e Execution) take(by Claimant, now time.Time) (c Change, kind ClaimKind) {
 	policy := e.PolicyOf()
 	c = Change{Execution: e}
 	n := &c.Execution
@@ -69,7 +75,7 @@ func (e Execution) Claim(by Claimant, now time.Time) (c Change, kind ClaimKind, 
 		c.end(StageInterruptedReclaimed, nil, now)
 		if n.Reclaims >= policy.MaxReclaims() {
 			c.finish(OutcomeFailed, &Failure{Reason: "max_reclaims_exceeded", Category: "infra_crash"}, "failed", now)
-			return c, "", nil
+			return c, ""
 		}
 		n.Reclaims++
 	}
@@ -98,7 +104,7 @@ func (e Execution) Claim(by Claimant, now time.Time) (c Change, kind ClaimKind, 
 		c.open(AttemptInitial, "", now)
 	}
 	n.Vector = Vector{Active, Leased, EligibilityNone, BlockingNone, OutcomeNone, AttemptRunning}
-	n.BlockingDetail, n.Released, n.DelayUntil = "", nil, time.Time{}
+	n.BlockingDetail, n.Released, n.Grant, n.DelayUntil = "", nil, nil, time.Time{}
 	if n.StartedAt.IsZero() {
 		n.StartedAt = now
 	}
@@ -113,7 +119,7 @@ func (e Execution) Claim(by Claimant, now time.Time) (c Change, kind ClaimKind, 
 		t, data.Kind, data.Previous = event.LeaseReclaimed, "", &previous
 	}
 	c.emit(t, data)
-	return c, kind, nil
+	return c, kind
 }
 
 // Check refuses whoever does not own e. It returns CodeExecutionNotActive, CodeLeaseRevoked, CodeLeaseExpired or
@@ -122,17 +128,21 @@ func (e Execution) Claim(by Claimant, now time.Time) (c Change, kind ClaimKind, 
 func (e *Execution) Check(f Fence, now time.Time) error {
 	switch {
 	case e.Lifecycle != Active:
-		return fault.New(fault.CodeExecutionNotActive, "Nobody is working on execution %s: it is %s. Stop, and claim again.", e.ID, e.Public()).
-			With("lifecycle_phase", e.Lifecycle).With("terminal_outcome", e.Outcome).With("lease_epoch", e.Lease.Epoch).With("public_state", e.Public())
+		return e.notActive()
 	case e.Ownership == LeaseRevoked:
 		return fault.New(fault.CodeLeaseRevoked, "The lease on execution %s was revoked. Stop, and claim again.", e.ID).With("lease_epoch", e.Lease.Epoch)
 	case e.Ownership == LeaseExpired || !e.Lease.ExpiresAt.After(now):
 		return fault.New(fault.CodeLeaseExpired, "The lease on execution %s has run out. Stop, and claim again.", e.ID).With("lease_epoch", e.Lease.Epoch)
-	case !f.equal(e.Fence()):
+	case !f.Override && !f.equal(e.Fence()):
 		return fault.New(fault.CodeStaleLease, "Execution %s belongs to another worker now, at epoch %d; this handle is of epoch %d. Stop, and claim again.", e.ID, e.Lease.Epoch, f.LeaseEpoch).
 			With("lease_epoch", e.Lease.Epoch)
 	}
 	return nil
+}
+
+func (e *Execution) notActive() error {
+	return fault.New(fault.CodeExecutionNotActive, "Nobody is working on execution %s: it is %s. Stop, and claim again.", e.ID, e.Public()).
+		With("lifecycle_phase", e.Lifecycle).With("terminal_outcome", e.Outcome).With("lease_epoch", e.Lease.Epoch).With("public_state", e.Public())
 }
 
 // Renew extends the lease from now on; it may shorten it. Errors are those of Check.
@@ -182,27 +192,65 @@ func (e Execution) Report(f Fence, pct *int, message *string, now time.Time) (Ch
 }
 
 // Release gives the lease back without ending the attempt: the next claim resumes it. A repeated release by the same owner
-// is answered again and changes nothing. Errors are those of Check.
+// is answered again and changes nothing; so are Delay and WaitChildren. Errors are those of Check.
 func (e Execution) Release(f Fence, now time.Time) (c Change, replayed bool, err error) {
-	if e.replays(OpRelease, f) {
+	return e.giveBack(OpRelease, f, "released", now, func(*Execution) {})
+}
+
+// Delay gives the lease back until a time. The attempt goes on then, at once if the time has passed.
+func (e Execution) Delay(f Fence, until, now time.Time) (c Change, replayed bool, err error) {
+	return e.giveBack(OpDelay, f, "delayed", now, func(n *Execution) {
+		if until.After(now) {
+			n.delay(until, WaitingForDelay, "delayed until "+stamp(until))
+		}
+	})
+}
+
+// WaitChildren gives the lease back until the executions that e depends on have ended.
+func (e Execution) WaitChildren(f Fence, now time.Time) (c Change, replayed bool, err error) {
+	return e.giveBack(OpWaitChildren, f, "waiting_children", now, func(n *Execution) {
+		n.Eligibility, n.Blocking, n.BlockingDetail = BlockedByDependencies, WaitingForChildren, "waiting for child executions to complete"
+	})
+}
+
+// giveBack ends an ownership and not the attempt. place says what e waits for then, if not for a worker.
+func (e Execution) giveBack(op Op, f Fence, reason string, now time.Time, place func(n *Execution)) (c Change, replayed bool, err error) {
+	if e.replays(op, f) {
 		return Change{Execution: e}, true, nil
 	}
 	if err := e.Check(f, now); err != nil {
 		return Change{}, false, err
 	}
-	released := &Released{Op: OpRelease}
+	if e.cancelling() {
+		c = e.cancelled(*e.Cancellation, now)
+		c.Execution.Released = &Released{Op: op}
+		c.reported(f, op)
+		return c, false, nil
+	}
+	released := &Released{Op: op}
 	if !e.AttemptTimeoutAt.IsZero() {
-		released.AttemptLeft = e.AttemptTimeoutAt.Sub(now)
+		released.AttemptLeft = max(e.AttemptTimeoutAt.Sub(now), time.Millisecond)
 	}
 	c = Change{Execution: e}
 	c.Attempts = append(c.Attempts, AttemptChange{Index: e.AttemptIndex, Stage: StageSuspended})
 	n := &c.Execution
 	n.Vector = Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptInterrupted}
+	place(n)
 	n.AttemptTimeoutAt = time.Time{}
 	n.Revision++
-	c.letGo("released", released)
-	c.emit(event.ExecutionEligible, eligibleData{n.Blocking, n.Attempt})
+	c.letGo(reason, released)
+	c.tellStand()
+	c.reported(f, op)
 	return c, false, nil
+}
+
+// reported tells of an operator who reported in place of the owner.
+func (c *Change) reported(f Fence, op Op) {
+	if f.Override {
+		c.first(event.OperatorReported, struct {
+			Operation Op `json:"operation"`
+		}{op})
+	}
 }
 
 // replays says whether f's owner ended its ownership with this very call.

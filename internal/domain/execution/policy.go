@@ -59,6 +59,7 @@ const (
 	defaultMultiplier   = 2.0
 	defaultFixedDelay   = 1000
 	defaultMaxReclaims  = 100
+	defaultMaxReplays   = 10
 	// DedupWindow is how long a create with the same idempotency_key is recognised.
 	DedupWindow = 24 * time.Hour
 	longest     = int64(365 * 24 * time.Hour / time.Millisecond)
@@ -96,6 +97,9 @@ func (p Policy) MaxReclaims() int {
 	}
 	return or(p.Timeout.MaxReclaimCount, defaultMaxReclaims)
 }
+
+// MaxReplays is how often an ended execution may be replayed.
+func (p Policy) MaxReplays() int { return or(p.MaxReplayCount, defaultMaxReplays) }
 
 // AttemptTimeout is how long one attempt may take, 0 for any time.
 func (p Policy) AttemptTimeout() time.Duration {

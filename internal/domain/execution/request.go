@@ -8,18 +8,20 @@ import (
 
 // Filter selects executions. Empty fields select everything; all tags must match.
 type Filter struct {
-	Lane   string
-	State  Public
-	FlowID uuid.UUID
-	Kind   string
-	Tags   []Tag
-	Worker string
+	Lane          string    `json:"lane,omitempty"`
+	State         Public    `json:"public_state,omitempty"`
+	FlowID        uuid.UUID `json:"flow_id,omitzero"`
+	Kind          string    `json:"kind,omitempty"`
+	Tags          []Tag     `json:"tag,omitempty"`
+	Worker        string    `json:"worker,omitempty"`
+	CreatedAfter  time.Time `json:"created_after,omitzero"` // at it, too
+	CreatedBefore time.Time `json:"created_before,omitzero"`
 }
 
 // Tag is one tag with its value.
 type Tag struct {
-	Key   string
-	Value string
+	Key   string `json:"key"`
+	Value string `json:"value"`
 }
 
 // Created is the answer of a create. Existing means that the id or the idempotency_key was there already: nothing was
@@ -53,11 +55,41 @@ type Claim struct {
 	Kind      ClaimKind
 }
 
+// Claimed is the answer to a claim.
+type Claimed struct {
+	Claims     []Claim // nil when there was nothing to do
+	Directives []Directive
+}
+
 // Report is the answer to a worker's call. Replayed means that the same call had been answered before: nothing was changed.
 type Report struct {
-	Execution Execution
-	Replayed  bool
-	RetryAt   time.Time // when what failed is tried again, zero when it is not
+	Execution  Execution
+	Replayed   bool
+	RetryAt    time.Time // when what failed is tried again, zero when it is not
+	Directives []Directive
+}
+
+// GrantRequest asks for the reservation of an execution.
+type GrantRequest struct {
+	Lane         string
+	WorkerID     string
+	InstanceID   string
+	Capabilities Capabilities
+	TTL          time.Duration
+}
+
+// Leases selects leases. Empty fields select everything.
+type Leases struct {
+	ExpiredAsOf time.Time
+	Lane        string
+	WorkerID    string
+	InstanceID  string
+}
+
+// Counts says how many executions there are, by what they were grouped by.
+type Counts struct {
+	By    map[string]int64
+	Total int64
 }
 
 // Ending is one item of a batch of completions: Failure when the attempt failed.
@@ -67,4 +99,10 @@ type Ending struct {
 	Failure    *Failure
 	RetryAfter *time.Duration
 	Err        error // the item was refused before it came here
+}
+
+// Revoked is the answer to the revocation of a lease. Satisfied says why there was nothing to do.
+type Revoked struct {
+	Execution Execution
+	Satisfied string
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -22,6 +23,7 @@ var facts = map[event.Type]func() fact{
 	event.FlowCancelRequested: func() fact { return &cancelRequested{} },
 	event.FlowCancelled:       func() fact { return &cancelled{} },
 	event.FlowReplaced:        func() fact { return &replaced{} },
+	event.FlowReplayed:        func() fact { return &replayed{} },
 	event.FlowTagSet:          func() fact { return &tagSet{} },
 }
 
@@ -160,6 +162,16 @@ func (x cancelled) apply(f *Flow, by By) {
 		c.Reason = x.Reason
 	}
 	f.Status, f.Wait, f.Cancellation = Cancelled, nil, &c
+}
+
+type replayed struct {
+	ExecutionIDs []uuid.UUID `json:"execution_ids"`
+}
+
+func (replayed) tells() event.Type { return event.FlowReplayed }
+
+func (replayed) apply(f *Flow, _ By) {
+	f.Status, f.Failure, f.CancelRequested, f.Cancellation, f.EndedAt = Running, nil, false, nil, time.Time{}
 }
 
 type replaced struct {

@@ -6,6 +6,7 @@
 //	                    │  └──fail──> failed <┘ │
 //	                    └─finish─> finished     │
 //	created, running, waiting ──cancel──> cancelled
+//	finished, failed ──replay of a member──> running
 //
 // It is pure: time, ids and callers are arguments. A verb decides whether it may happen and states the one fact that it makes
 // true; the fact, which is also the event's data, makes the next flow out of this one. So the events of a flow, folded, are

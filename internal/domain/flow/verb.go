@@ -2,7 +2,6 @@ package flow
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"strings"
 
@@ -183,6 +182,18 @@ func (f Flow) Cancel(policy CancelPolicy, reason string, by By) (Change, error) 
 	return f.record(cancelled{Policy: policy, Reason: reason, WaitID: f.waitID()}, by), nil
 }
 
+// Replay lets a failed or finished flow run again, because members of it do: the one way out of an end. On one that has not
+// ended it changes nothing, and for a cancelled one it returns CodeAlreadyTerminal.
+func (f Flow) Replay(members []uuid.UUID, by By) (Change, error) {
+	switch {
+	case f.Status == Cancelled:
+		return Change{}, f.ended()
+	case !f.Status.Terminal():
+		return Change{Flow: f}, nil
+	}
+	return f.record(replayed{ExecutionIDs: members}, by), nil
+}
+
 // Decided ends the wait of a flow as it was decided. A flow whose cancellation is requested is cancelled, whatever decided
 // its wait. reference: runs-and-taskflows.md B7.
 func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
@@ -234,8 +245,8 @@ func (f Flow) SetTag(key, value string, by By) (Change, error) {
 	if old, ok := f.Tags[key]; ok && old == value {
 		return Change{Flow: f}, nil
 	}
-	if err := tag.CheckKey(key, "key"); err != nil {
-		return Change{}, inPath(err)
+	if err := tag.CheckParameter(key); err != nil {
+		return Change{}, err
 	}
 	if len(value) > tag.MaxValue {
 		return Change{}, fault.Invalid(fault.CodeValidationFailed, "/value", "The value has %d bytes; at most %d are kept.", len(value), tag.MaxValue)
@@ -244,16 +255,6 @@ func (f Flow) SetTag(key, value string, by By) (Change, error) {
 		return Change{}, err
 	}
 	return f.record(tagSet{Key: key, Value: value}, by), nil
-}
-
-// inPath makes a refusal point at a part of the path.
-func inPath(err error) error {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		for i := range f.Fields {
-			f.Fields[i].In = fault.InPath
-		}
-	}
-	return err
 }
 
 // Ended refuses, with CodeNotTerminal, a flow that has not ended.

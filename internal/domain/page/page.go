@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
 // Limits of a page.
@@ -59,9 +57,7 @@ func Parse(s string) (Cursor, error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != size || b[0] != version {
-		f := fault.New(fault.CodeInvalidCursor, "The cursor is not one of this list's. Start again without one.")
-		f.Fields = []fault.Field{{In: fault.InQuery, Pointer: "cursor", Detail: "not a cursor", Code: fault.CodeInvalidCursor}}
-		return Cursor{}, f
+		return Cursor{}, invalid()
 	}
 	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil
 }

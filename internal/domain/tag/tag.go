@@ -2,6 +2,7 @@
 package tag
 
 import (
+	"errors"
 	"regexp"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -24,6 +25,17 @@ func CheckKey(k, pointer string) error {
 		return nil
 	}
 	return fault.Invalid(fault.CodeInvalidTagKey, pointer, "The tag key %q must look like area.name: lower-case letters, digits and underscores, with a dot inside.", fault.Readable(k))
+}
+
+// CheckParameter is CheckKey for a key that stands in the path.
+func CheckParameter(k string) error {
+	err := CheckKey(k, "key")
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		for i := range f.Fields {
+			f.Fields[i].In = fault.InPath
+		}
+	}
+	return err
 }
 
 // Check refuses a set of tags with a bad key, too many tags or a value that is too long. pointer is where the set stands in

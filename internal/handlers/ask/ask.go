@@ -118,6 +118,15 @@ func Next(ctx context.Context, c page.Cursor) (cursor, header *string) {
 	return &next, link(ctx, "cursor", next)
 }
 
+// NextName is Next of a list that is ordered by name.
+func NextName(ctx context.Context, name string) (cursor, header *string) {
+	if name == "" {
+		return nil, nil
+	}
+	next := page.NameCursor(name)
+	return &next, link(ctx, "cursor", next)
+}
+
 // link returns the Link header for the request's own target with one parameter changed.
 func link(ctx context.Context, name, value string) *string {
 	target, err := url.Parse(call.From(ctx).Target)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"time"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -38,7 +39,7 @@ func body(e *execution.Execution) oapi.Execution {
 	}
 	out.Failure = failure(e.Failure)
 	if c := e.Cancellation; c != nil {
-		out.Cancellation = &oapi.ExecutionCancellation{Reason: c.Reason, Actor: c.Actor, RequestedAt: wire.Time(c.RequestedAt)}
+		out.Cancellation = &oapi.ExecutionCancellation{Reason: c.Reason, Actor: c.Actor, RequestedAt: wire.Time(c.RequestedAt), DeadlineAt: wire.TimeOrNull(c.DeadlineAt)}
 	}
 	return out
 }
@@ -94,4 +95,11 @@ func list(c execution.Capabilities) []string {
 		return []string{}
 	}
 	return c
+}
+
+func timeOf(t *oapi.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time()
 }

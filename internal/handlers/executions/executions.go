@@ -26,14 +26,40 @@ type Executions interface {
 	Executions(ctx context.Context, f execution.Filter, after page.Cursor, limit int) (page.Page[execution.Execution], error)
 	Result(ctx context.Context, id uuid.UUID) (v execution.Value, revision int64, err error)
 	Attempts(ctx context.Context, id uuid.UUID, after page.Cursor, limit int) (page.Page[execution.Attempt], error)
-	Claim(ctx context.Context, req execution.ClaimRequest) ([]execution.Claim, error)
+	Claim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error)
 	RetryAfter() *int
 	Renew(ctx context.Context, f execution.Fence, ttl time.Duration) (execution.Report, error)
 	Progress(ctx context.Context, f execution.Fence, pct *int, message *string) (execution.Report, error)
 	Complete(ctx context.Context, f execution.Fence, result *execution.Value) (execution.Report, error)
 	Fail(ctx context.Context, f execution.Fence, failure execution.Failure, retryAfter *time.Duration) (execution.Report, error)
 	Release(ctx context.Context, f execution.Fence) (execution.Report, error)
+	Delay(ctx context.Context, f execution.Fence, until time.Time, delay time.Duration) (execution.Report, error)
+	WaitChildren(ctx context.Context, f execution.Fence) (execution.Report, error)
+	Abandon(ctx context.Context, f execution.Fence, reason string) (execution.Report, error)
 	End(ctx context.Context, items []execution.Ending) ([]execution.Item[execution.Report], error)
+
+	Reserve(ctx context.Context, req execution.GrantRequest) (*execution.Execution, error)
+	ReserveLost(ctx context.Context, id uuid.UUID, req execution.GrantRequest) (execution.Execution, error)
+	ClaimGranted(ctx context.Context, id uuid.UUID, use execution.Use, worker, instance string, ttl time.Duration) (execution.Claimed, error)
+	ClaimByHand(ctx context.Context, id uuid.UUID, ttl time.Duration) (execution.Claimed, error)
+
+	Stop(ctx context.Context, id uuid.UUID, expected *int64, reason string, grace time.Duration) (execution.Execution, error)
+	Prioritise(ctx context.Context, id uuid.UUID, expected *int64, priority int) (execution.Execution, error)
+	Replay(ctx context.Context, id uuid.UUID, expected *int64) (execution.Execution, error)
+	Resume(ctx context.Context, id uuid.UUID, expected *int64, delay time.Duration) (execution.Execution, error)
+	Revoke(ctx context.Context, id uuid.UUID, expected *int64, which execution.Revocation) (execution.Revoked, error)
+	SetTag(ctx context.Context, id uuid.UUID, expected *int64, key, value string) (execution.Execution, error)
+
+	CountByLane(ctx context.Context) (execution.Counts, error)
+	CountByState(ctx context.Context) (execution.Counts, error)
+	Leases(ctx context.Context, f execution.Leases, after page.Cursor, limit int) (page.Page[execution.Execution], error)
+	Explain(ctx context.Context, id uuid.UUID, instance string, capabilities execution.Capabilities, named bool) (execution.Execution, execution.Explanation, error)
+	Lanes(ctx context.Context, after string, limit int) (page.Named[execution.LaneStatus], error)
+	TurnLane(ctx context.Context, name string, expected *int64, state execution.LaneState, reason string) (execution.LaneStatus, error)
+
+	StartBulk(ctx context.Context, in execution.Bulk, dryRun bool) (execution.BulkJob, error)
+	Bulk(ctx context.Context, id uuid.UUID) (execution.BulkJob, error)
+	StopBulk(ctx context.Context, id uuid.UUID) (execution.BulkJob, error)
 }
 
 // Handlers are the operations on executions.
@@ -155,13 +181,9 @@ func (h *Handlers) ListExecutions(ctx context.Context, req oapi.ListExecutionsRe
 		return nil, err
 	}
 	filter := execution.Filter{Lane: ask.Or(p.Lane, ""), State: execution.Public(ask.Or(p.PublicState, "")), FlowID: ask.Or(p.FlowID, uuid.Nil),
-		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, "")}
-	for _, t := range p.Tag {
-		key, value, err := ask.Tag([]string{t})
-		if err != nil {
-			return nil, err
-		}
-		filter.Tags = append(filter.Tags, execution.Tag{Key: key, Value: value})
+		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, ""), CreatedAfter: timeOf(p.CreatedAfter), CreatedBefore: timeOf(p.CreatedBefore)}
+	if filter.Tags, err = tags(p.Tag); err != nil {
+		return nil, err
 	}
 	found, err := h.Executions.Executions(ctx, filter, after, ask.Limit(p.Limit))
 	if err != nil {

@@ -38,13 +38,13 @@ func BenchmarkLifecycle(b *testing.B) {
 			b.Fatal(err)
 		}
 		req.Max = batch
-		claims, err := r.Claim(ctx, req)
+		got, err := r.Claim(ctx, req)
 		if err != nil {
 			b.Fatal(err)
 		}
-		ends := make([]execution.Ending, len(claims))
-		for i := range claims {
-			ends[i] = execution.Ending{Fence: claims[i].Execution.Fence(), Result: &execution.Value{Bytes: []byte(`1`), Encoding: execution.EncodingJSON}}
+		ends := make([]execution.Ending, len(got.Claims))
+		for i := range got.Claims {
+			ends[i] = execution.Ending{Fence: got.Claims[i].Execution.Fence(), Result: &execution.Value{Bytes: []byte(`1`), Encoding: execution.EncodingJSON}}
 		}
 		if _, err := r.End(ctx, ends); err != nil {
 			b.Fatal(err)

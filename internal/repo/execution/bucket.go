@@ -38,8 +38,13 @@ func (b *buckets) of(tx *store.Tx, e *execution.Execution) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	// The lane is locked by whoever makes a bucket of it: pausing it then misses none.
+	lane, err := lockLane(tx, key.namespace, key.lane)
+	if err != nil {
+		return 0, err
+	}
 	id, err = idOf(tx, `SELECT id FROM claim_buckets WHERE namespace = ? AND lane = ? AND capability_set_id = ? AND admission_key = ''`,
-		`INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, state) VALUES (?, ?, ?, '', 'open') ON CONFLICT DO NOTHING`,
+		`INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, state) VALUES (?, ?, ?, '', '`+bucketState(lane.State)+`') ON CONFLICT DO NOTHING`,
 		key.namespace, key.lane, set)
 	if err != nil {
 		return 0, err
@@ -74,14 +79,23 @@ type openBucket struct {
 // maxBuckets bounds how many buckets of its lanes one claim ranks: beyond it the order between buckets is not exact. reference: measured.md F.
 const maxBuckets = 1000
 
-// open returns the buckets of some lanes that a worker may claim from and in which something stands, at most maxBuckets.
-func (*buckets) open(tx *store.Tx, namespace string, lanes []string, worker execution.Capabilities) ([]int64, error) {
+// draining stands for a bucket in what open reads: the worker is draining.
+const draining = 0
+
+// open returns the buckets of some lanes that a worker may claim from and in which something stands, at most maxBuckets. It
+// returns errDraining for a worker that is draining.
+func (*buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities) ([]int64, error) {
 	in, size := store.In(len(lanes))
 	var rows []openBucket
+	args := append([]any{namespace}, store.InArgs(lanes, size)...)
 	err := tx.Select(&rows, `SELECT b.id, c.tokens FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id
-		WHERE b.namespace = ? AND b.lane IN `+in+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)`, append([]any{namespace}, store.InArgs(lanes, size)...)...)
+		WHERE b.namespace = ? AND b.lane IN `+in+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
+		UNION ALL SELECT 0, '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL`, append(args, namespace, instance)...)
 	ids := make([]int64, 0, len(rows))
 	for _, row := range rows {
+		if row.ID == draining {
+			return nil, errDraining
+		}
 		if worker.Cover(execution.ParseCapabilities(row.Tokens)) {
 			ids = append(ids, row.ID)
 		}

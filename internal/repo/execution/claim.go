@@ -22,17 +22,28 @@ const claimPoll = 5 * time.Second
 // errNoWork rolls a claim back that found nothing: an answer without an effect is not kept under its Idempotency-Key.
 var errNoWork = errors.New("no work")
 
+// errDraining rolls a claim back whose worker gets no more work.
+var errDraining = errors.New("the worker is draining")
+
 // Claim gives up to Max claimable executions of some lanes to a worker, the best first: priority, then age, then id. Without
-// work it waits, and returns none when the time is over, the caller is gone, or the server shuts down.
-// reference: executions.md 2.2; model.md "Execution".
-func (r *Repo) Claim(ctx context.Context, req execution.ClaimRequest) ([]execution.Claim, error) {
-	claims, err := r.tryClaim(ctx, req)
-	if err != nil || len(claims) > 0 || req.Wait <= 0 {
-		return claims, err
+// work it waits, and returns none when the time is over, the caller is gone, or the server shuts down. A worker that is
+// draining gets none, and is told. reference: executions.md 2.2; model.md "Execution".
+func (r *Repo) Claim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error) {
+	got, err := r.tryClaim(ctx, req)
+	if err == nil && got.Claims == nil && req.Wait > 0 {
+		got, err = r.waitToClaim(ctx, req)
 	}
-	keys := make([]string, len(req.Lanes))
-	for i, lane := range req.Lanes {
-		keys[i] = waitKey(call.From(ctx).Namespace, lane)
+	if errors.Is(err, errDraining) {
+		return execution.Claimed{Claims: []execution.Claim{}, Directives: []execution.Directive{execution.DirectiveDrain}}, nil
+	}
+	return got, err
+}
+
+func (r *Repo) waitToClaim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error) {
+	namespace := call.From(ctx).Namespace
+	keys := []string{drainKey(namespace, req.InstanceID)}
+	for _, lane := range req.Lanes {
+		keys = append(keys, waitKey(namespace, lane))
 	}
 	waiter := r.store.Hub().Wait(keys, func(need string) bool { return req.Capabilities.Cover(execution.ParseCapabilities(need)) })
 	defer waiter.Stop()
@@ -41,20 +52,21 @@ func (r *Repo) Claim(ctx context.Context, req execution.ClaimRequest) ([]executi
 	poll := time.NewTicker(claimPoll)
 	defer poll.Stop()
 	for { // armed before looking: whatever comes later wakes us
-		if claims, err = r.tryClaim(ctx, req); err != nil || len(claims) > 0 {
-			waiter.Stop(kindsOf(claims)...)
-			return claims, err
+		got, err := r.tryClaim(ctx, req)
+		if err != nil || got.Claims != nil {
+			waiter.Stop(kindsOf(got.Claims)...)
+			return got, err
 		}
 		select {
 		case _, open := <-waiter.C():
 			if !open {
-				return nil, nil
+				return execution.Claimed{}, nil
 			}
 		case <-poll.C:
 		case <-deadline.C:
-			return nil, nil
+			return execution.Claimed{}, nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return execution.Claimed{}, ctx.Err()
 		}
 		waiter.Rearm()
 	}
@@ -71,25 +83,25 @@ func kindsOf(claims []execution.Claim) []hub.Kind {
 }
 
 // tryClaim claims what is there now.
-func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) ([]execution.Claim, error) {
-	claims, err := store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Claim) error {
+func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error) {
+	got, err := store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Claimed) error {
 		taken, cause := 0, error(nil)
-		*out, taken, cause = r.claim(tx, req)
+		out.Claims, taken, cause = r.claim(tx, req)
 		if cause == nil && taken == 0 {
 			cause = errNoWork
 		}
-		tx.Refer(claimRefs(*out))
+		tx.Refer(claimRefs(out.Claims))
 		return cause
 	}, store.Reload(r.reloadClaims))
 	if errors.Is(err, errNoWork) {
-		return nil, nil
+		return execution.Claimed{}, nil
 	}
-	return claims, err
+	return got, err
 }
 
 // claim takes the best executions. taken also counts those that ended because they were taken over too often.
 func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []execution.Claim, taken int, err error) {
-	open, err := r.buckets.open(tx, tx.Call.Namespace, req.Lanes, req.Capabilities)
+	open, err := r.buckets.open(tx, tx.Call.Namespace, req.Lanes, req.InstanceID, req.Capabilities)
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim buckets: %w", err)
 	}
@@ -107,11 +119,10 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 		}
 		taken += shelved
 		if len(found)+shelved == 0 { // others are taking what is in these: there are more
-			open = slices.DeleteFunc(open, func(id int64) bool { return slices.Contains(ranked, id) })
+			open = without(open, ranked)
 		}
 		for i := range found {
-			c, kind, err := found[i].Claim(execution.Claimant{WorkerID: req.WorkerID, InstanceID: req.InstanceID, TTL: req.TTL,
-				LeaseID: uuid.New(), AttemptID: uuid.New()}, tx.Now())
+			c, kind, err := found[i].Claim(claimant(req.WorkerID, req.InstanceID, req.TTL), tx.Now())
 			if err != nil {
 				return nil, 0, err
 			}
@@ -125,6 +136,16 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 		}
 	}
 	return claims, taken, nil
+}
+
+// without returns the buckets that are not among others.
+func without(ids, others []int64) []int64 {
+	return slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(others, id) })
+}
+
+// claimant is a worker with the ids of a new lease.
+func claimant(worker, instance string, ttl time.Duration) execution.Claimant {
+	return execution.Claimant{WorkerID: worker, InstanceID: instance, TTL: ttl, LeaseID: uuid.New(), AttemptID: uuid.New()}
 }
 
 // best locks and returns the n best executions of some buckets that nobody else is taking. It puts aside those that cannot be
@@ -207,22 +228,22 @@ func claimRefs(claims []execution.Claim) []claimRef {
 }
 
 // reloadClaims returns those of earlier claims whose handles are still good: none, but not nil, when all are over.
-func (r *Repo) reloadClaims(ctx context.Context, ref []byte) ([]execution.Claim, error) {
+func (r *Repo) reloadClaims(ctx context.Context, ref []byte) (execution.Claimed, error) {
 	var refs []claimRef
 	if err := json.Unmarshal(ref, &refs); err != nil {
-		return nil, store.Corrupt("idempotency key", "", err)
+		return execution.Claimed{}, store.Corrupt("idempotency key", "", err)
 	}
 	claims := make([]execution.Claim, 0, len(refs))
 	for _, old := range refs {
 		e, err := r.Execution(ctx, old.ID)
 		if err != nil && !refusal(err) {
-			return nil, err
+			return execution.Claimed{}, err
 		}
 		if err == nil && e.Lease.Epoch == old.Epoch && e.Ownership == execution.Leased && e.Lease.ExpiresAt.After(r.store.Now()) {
 			claims = append(claims, execution.Claim{Execution: e, Kind: old.Kind})
 		}
 	}
-	return claims, nil
+	return execution.Claimed{Claims: claims}, nil
 }
 
 // RetryAfter says in how many seconds a worker without work may ask again: nil for when it likes.

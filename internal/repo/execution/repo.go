@@ -35,6 +35,9 @@ type Flows interface {
 	Join(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
 	// Lock locks flows, in one order, before a batch joins several.
 	Lock(tx *store.Tx, flowIDs []uuid.UUID) error
+	// Reopen lets a failed or finished flow run again, of which a member does, and says whether the flow has been started. It
+	// returns CodeAlreadyTerminal for a cancelled one.
+	Reopen(tx *store.Tx, flowID, member uuid.UUID) (started bool, err error)
 	// Leave takes back a Join of this transaction, whose execution was not made.
 	Leave(tx *store.Tx, flowID uuid.UUID) error
 }
@@ -70,37 +73,6 @@ func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (execut
 		return execution.Execution{}, fmt.Errorf("read execution %s: %w", id, err)
 	}
 	return found.execution()
-}
-
-// Executions lists the executions of the caller's namespace, newest first.
-func (r *Repo) Executions(ctx context.Context, f execution.Filter, after page.Cursor, limit int) (page.Page[execution.Execution], error) {
-	var list []execution.Execution
-	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
-		and := func(condition string, present bool, values ...any) {
-			if present {
-				where += " AND " + condition
-				args = append(args, values...)
-			}
-		}
-		and("lane = ?", f.Lane != "", f.Lane)
-		and("public_state = ?", f.State != "", string(f.State))
-		and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
-		and("kind = ?", f.Kind != "", f.Kind)
-		for _, t := range f.Tags {
-			and(q.Tag("tags")+" = ?", true, t.Key, t.Value)
-		}
-		and("worker_id = ? AND ownership_state = 'leased'", f.Worker != "", f.Worker)
-		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
-		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
-		if err != nil {
-			return fmt.Errorf("list executions: %w", err)
-		}
-		list, err = executionsOf(rows)
-		return err
-	})
-	return page.Of(list, limit, func(e execution.Execution) page.Cursor { return page.After(e.CreatedAt, e.ID) }), err
 }
 
 type resultRow struct {

@@ -63,7 +63,9 @@ type row struct {
 	Failure          store.JSON   `db:"failure"`
 	Cancellation     store.JSON   `db:"cancellation"`
 	Released         store.JSON   `db:"released"`
+	Grant            store.JSON   `db:"claim_grant"`
 	ClaimBucket      *int64       `db:"claim_bucket"`
+	Draining         bool         `db:"draining"` // only in what selectHeld reads
 }
 
 var (
@@ -73,13 +75,17 @@ var (
 		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
 		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
 		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
-		"cancellation", "released", "claim_bucket"}
+		"cancellation", "released", "claim_grant", "claim_bucket"}
 
 	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
 	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
 	updateRow  = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
 	endRow     = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ?, result = ?, result_encoding = ? WHERE id = ?"
 	selectByID = "SELECT " + columns + " FROM executions WHERE id = ?"
+
+	// selectHeld also tells whether the worker that holds the execution is draining.
+	selectHeld = "SELECT " + columns + `, EXISTS (SELECT 1 FROM workers w WHERE w.namespace = executions.namespace
+		AND w.worker_instance_id = executions.worker_instance_id AND w.draining_since IS NOT NULL) AS draining FROM executions`
 )
 
 func (r *row) fixedValues() []any {
@@ -90,7 +96,7 @@ func (r *row) movingValues() []any {
 	return []any{r.Priority, r.Revision, r.Lifecycle, r.Ownership, r.Eligibility, r.Blocking, r.Outcome, r.Attempt, r.Public, r.BlockingDetail,
 		r.Tags, r.InstanceTag, r.StartedAt, r.CompletedAt, r.DelayUntil, r.DeadlineAt, r.AttemptTimeoutAt, r.DueAt, r.AttemptIndex, r.Attempts,
 		r.Retries, r.Replays, r.Reclaims, r.LeaseID, r.LeaseEpoch, r.AttemptID, r.WorkerID, r.InstanceID, r.LeaseAcquiredAt, r.LeaseExpiresAt,
-		r.Progress, r.Failure, r.Cancellation, r.Released, r.ClaimBucket}
+		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.ClaimBucket}
 }
 
 // rowOf returns the stored form of e.
@@ -123,6 +129,7 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 	keep(e.Failure, e.Failure != nil, &r.Failure)
 	keep(e.Cancellation, e.Cancellation != nil, &r.Cancellation)
 	keep(e.Released, e.Released != nil, &r.Released)
+	keep(e.Grant, e.Grant != nil, &r.Grant)
 	return r, err
 }
 
@@ -161,6 +168,7 @@ func (r *row) execution() (execution.Execution, error) {
 	read(r.Failure, &e.Failure)
 	read(r.Cancellation, &e.Cancellation)
 	read(r.Released, &e.Released)
+	read(r.Grant, &e.Grant)
 	if err == nil && (!e.Legal() || string(e.Public()) != r.Public) {
 		err = errIllegal
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -19,8 +20,11 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 		return err
 	}
 	statement, args := updateRow, stored.movingValues()
-	if result != nil {
+	switch {
+	case result != nil:
 		statement, args = endRow, append(args, result.Bytes, string(result.Encoding))
+	case c.Discard:
+		statement, args = endRow, append(args, nil, nil)
 	}
 	if err := tx.ExecOne(statement, append(args, stored.ID)...); err != nil {
 		return fmt.Errorf("update execution %s: %w", before.ID, err)
@@ -51,9 +55,14 @@ func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, err
 	return rowOf(e, bucket)
 }
 
+// emit writes the events of a change. What an operator did causes the rest.
 func emit(tx *store.Tx, c execution.Change) {
-	for _, e := range c.Events {
-		tx.Emit(e)
+	for i, e := range c.Events {
+		ref := tx.Emit(e)
+		if i == 0 && e.Type.Topic() == event.TopicOperator {
+			tx.Because(ref)
+			defer tx.Because(0)
+		}
 	}
 }
 

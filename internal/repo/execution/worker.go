@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -21,11 +22,11 @@ type transition func(e execution.Execution, now time.Time) (c execution.Change, 
 // report runs one worker's call.
 func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *execution.Value) (execution.Report, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Report) error {
-		e, err := find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+		e, draining, err := held(tx, id)
 		if err != nil {
 			return err
 		}
-		*out, err = r.apply(tx, e, do, result)
+		*out, err = r.apply(tx, e, draining, do, result)
 		tx.Refer(reportRef{out.Replayed, out.RetryAt})
 		return err
 	}, store.Reload(func(ctx context.Context, ref []byte) (execution.Report, error) {
@@ -44,13 +45,26 @@ type reportRef struct {
 	RetryAt  time.Time `json:"retry_at,omitzero"`
 }
 
+// held reads and locks an execution of the caller's namespace, and says whether its worker is draining.
+func held(tx *store.Tx, id uuid.UUID) (e execution.Execution, draining bool, err error) {
+	var found row
+	if err := tx.Get(&found, selectHeld+" WHERE id = ?"+tx.ForUpdate(), store.ID(id)); err != nil && !store.NotFound(err) {
+		return e, false, fmt.Errorf("read execution %s: %w", id, err)
+	}
+	if found.Namespace != tx.Call.Namespace {
+		return e, false, fault.NotFound("execution", id)
+	}
+	e, err = found.execution()
+	return e, found.Draining, err
+}
+
 // apply makes one transition of an execution that this transaction has read.
-func (r *Repo) apply(tx *store.Tx, e execution.Execution, do transition, result *execution.Value) (execution.Report, error) {
+func (r *Repo) apply(tx *store.Tx, e execution.Execution, draining bool, do transition, result *execution.Value) (execution.Report, error) {
 	c, replayed, err := do(e, tx.Now())
 	if err != nil {
 		return execution.Report{}, err
 	}
-	report := execution.Report{Execution: c.Execution, Replayed: replayed}
+	report := execution.Report{Execution: c.Execution, Replayed: replayed, Directives: c.Execution.Directives(draining)}
 	if c.Execution.Released != nil {
 		report.RetryAt = c.Execution.Released.RetryAt
 	}
@@ -87,6 +101,31 @@ func (r *Repo) Fail(ctx context.Context, f execution.Fence, failure execution.Fa
 func (r *Repo) Release(ctx context.Context, f execution.Fence) (execution.Report, error) {
 	return r.report(ctx, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
 		return e.Release(f, now)
+	}, nil)
+}
+
+// Delay gives a lease back until a time, or for a while from now. Errors are those of Renew.
+func (r *Repo) Delay(ctx context.Context, f execution.Fence, until time.Time, delay time.Duration) (execution.Report, error) {
+	return r.report(ctx, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
+		if until.IsZero() {
+			return e.Delay(f, now.Add(delay), now)
+		}
+		return e.Delay(f, until, now)
+	}, nil)
+}
+
+// WaitChildren gives a lease back until child executions have ended. Errors are those of Renew.
+func (r *Repo) WaitChildren(ctx context.Context, f execution.Fence) (execution.Report, error) {
+	return r.report(ctx, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
+		return e.WaitChildren(f, now)
+	}, nil)
+}
+
+// Abandon cancels an execution for its owner. Errors are those of Renew.
+func (r *Repo) Abandon(ctx context.Context, f execution.Fence, reason string) (execution.Report, error) {
+	by := call.From(ctx).Actor
+	return r.report(ctx, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
+		return e.Abandon(f, execution.Cancellation{Reason: reason, Actor: by, RequestedAt: now}, now)
 	}, nil)
 }
 
@@ -129,9 +168,9 @@ func (r *Repo) End(ctx context.Context, items []execution.Ending) ([]execution.I
 	}))
 }
 
-func (r *Repo) end(tx *store.Tx, item execution.Ending, found map[uuid.UUID]execution.Execution) (execution.Report, error) {
+func (r *Repo) end(tx *store.Tx, item execution.Ending, found map[uuid.UUID]holding) (execution.Report, error) {
 	id := item.Fence.ExecutionID
-	e, ok := found[id]
+	h, ok := found[id]
 	if !ok {
 		return execution.Report{}, fault.NotFound("execution", id)
 	}
@@ -139,22 +178,29 @@ func (r *Repo) end(tx *store.Tx, item execution.Ending, found map[uuid.UUID]exec
 	if item.Failure != nil {
 		do = failing(item.Fence, *item.Failure, item.RetryAfter)
 	}
-	report, err := r.apply(tx, e, do, item.Result)
+	report, err := r.apply(tx, h.Execution, h.draining, do, item.Result)
 	if err == nil {
-		found[id] = report.Execution // the same execution may come twice
+		h.Execution = report.Execution
+		found[id] = h // the same execution may come twice
 	}
 	return report, err
 }
 
+// holding is an execution, and whether its worker is draining.
+type holding struct {
+	execution.Execution
+	draining bool
+}
+
 // lockAll reads the executions of a batch, in the order of their ids, so that two batches cannot lock each other out.
-func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]execution.Execution, error) {
+func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]holding, error) {
 	ids := make([]store.ID, 0, len(items))
 	for _, item := range items {
 		if item.Err == nil {
 			ids = append(ids, store.ID(item.Fence.ExecutionID))
 		}
 	}
-	found := make(map[uuid.UUID]execution.Execution, len(ids))
+	found := make(map[uuid.UUID]holding, len(ids))
 	slices.SortFunc(ids, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
 	ids = slices.Compact(ids)
 	if len(ids) == 0 {
@@ -162,14 +208,14 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]execution.Ex
 	}
 	in, size := store.In(len(ids))
 	var rows []row
-	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(ids, size)...)
+	err := tx.Select(&rows, selectHeld+" WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(ids, size)...)
 	if err != nil {
 		return nil, fmt.Errorf("read a batch of executions: %w", err)
 	}
 	list, err := executionsOf(rows)
-	for _, e := range list {
+	for i, e := range list {
 		if e.Namespace == tx.Call.Namespace { // here and not in the query, whose planner would choose the namespace's index
-			found[e.ID] = e
+			found[e.ID] = holding{e, rows[i].Draining}
 		}
 	}
 	return found, err

@@ -29,6 +29,21 @@ func (r *Repo) Join(tx *store.Tx, id uuid.UUID) (started bool, err error) {
 	return flow.Status(status) != flow.Created, nil
 }
 
+// Reopen lets a flow run again of which an ended member runs again, and says whether the flow has been started. It returns
+// CodeAlreadyTerminal for a cancelled flow.
+func (r *Repo) Reopen(tx *store.Tx, id, member uuid.UUID) (started bool, err error) {
+	f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+	if err != nil {
+		return false, err
+	}
+	c, err := f.Replay([]uuid.UUID{member}, by(tx))
+	if err != nil {
+		return false, err
+	}
+	_, err = r.save(tx, &f, c)
+	return c.Flow.Status != flow.Created, err
+}
+
 // Lock locks some flows in the order of their ids, so that two batches which join the same ones cannot lock each other out.
 func (*Repo) Lock(tx *store.Tx, ids []uuid.UUID) error {
 	if len(ids) == 0 {

@@ -1,0 +1,159 @@
+package execution
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// condition is a WHERE clause under construction.
+type condition struct {
+	text string
+	args []any
+}
+
+func (c *condition) and(text string, present bool, args ...any) {
+	if present {
+		c.text += " AND " + text
+		c.args = append(c.args, args...)
+	}
+}
+
+// where returns the condition that f means, within a namespace.
+func where(q *store.Queries, namespace string, f execution.Filter) condition {
+	c := condition{"namespace = ?", []any{namespace}}
+	c.and("lane = ?", f.Lane != "", f.Lane)
+	c.and("public_state = ?", f.State != "", string(f.State))
+	c.and("terminal_outcome <> 'success'", f.State != "" && f.State != execution.PublicCompleted) // what executions_state_idx holds
+	c.and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
+	c.and("kind = ?", f.Kind != "", f.Kind)
+	for _, t := range f.Tags {
+		c.and(q.Tag("tags")+" = ?", true, t.Key, t.Value)
+	}
+	c.and("worker_id = ? AND ownership_state = 'leased' AND public_state = 'active' AND terminal_outcome <> 'success'", f.Worker != "", f.Worker)
+	c.and("created_at >= ?", !f.CreatedAfter.IsZero(), store.Millis(f.CreatedAfter))
+	c.and("created_at < ?", !f.CreatedBefore.IsZero(), store.Millis(f.CreatedBefore))
+	return c
+}
+
+// Executions lists the executions of the caller's namespace, newest first.
+func (r *Repo) Executions(ctx context.Context, f execution.Filter, after page.Cursor, limit int) (page.Page[execution.Execution], error) {
+	var list []execution.Execution
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		c := where(q, call.From(ctx).Namespace, f)
+		c.and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		var rows []row
+		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+c.text+" ORDER BY created_at DESC, id DESC LIMIT ?", append(c.args, limit+1)...)
+		if err != nil {
+			return fmt.Errorf("list executions: %w", err)
+		}
+		list, err = executionsOf(rows)
+		return err
+	})
+	return page.Of(list, limit, func(e execution.Execution) page.Cursor { return page.After(e.CreatedAt, e.ID) }), err
+}
+
+// Leases lists who holds what in the caller's namespace, and what was lost: by when it ends, the lost ones first.
+func (r *Repo) Leases(ctx context.Context, f execution.Leases, after page.Cursor, limit int) (page.Page[execution.Execution], error) {
+	var list []execution.Execution
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		const ends = "coalesce(lease_expires_at, 0)"
+		c := condition{"namespace = ? AND public_state = 'active' AND terminal_outcome <> 'success'", []any{call.From(ctx).Namespace}}
+		c.and(ends+" <= ?", !f.ExpiredAsOf.IsZero(), store.Millis(f.ExpiredAsOf))
+		c.and("lane = ?", f.Lane != "", f.Lane)
+		c.and("worker_id = ?", f.WorkerID != "", f.WorkerID)
+		c.and("worker_instance_id = ?", f.InstanceID != "", f.InstanceID)
+		c.and("("+ends+", id) > (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		var rows []row
+		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+c.text+" ORDER BY "+ends+", id LIMIT ?", append(c.args, limit+1)...)
+		if err != nil {
+			return fmt.Errorf("list leases: %w", err)
+		}
+		list, err = executionsOf(rows)
+		return err
+	})
+	return page.Of(list, limit, func(e execution.Execution) page.Cursor {
+		if e.Lease.ExpiresAt.IsZero() {
+			return page.Cursor{ID: e.ID}
+		}
+		return page.After(e.Lease.ExpiresAt, e.ID)
+	}), err
+}
+
+type countRow struct {
+	Name string `db:"name"`
+	N    int64  `db:"n"`
+}
+
+// CountByLane says how many executions the caller's namespace has in each lane.
+func (r *Repo) CountByLane(ctx context.Context) (execution.Counts, error) {
+	return r.count(ctx, "SELECT lane AS name, count(*) AS n FROM executions WHERE namespace = ? GROUP BY lane", false)
+}
+
+// CountByState says how many executions the caller's namespace has in each public state. What ended well is what is left.
+func (r *Repo) CountByState(ctx context.Context) (execution.Counts, error) {
+	return r.count(ctx, "SELECT public_state AS name, count(*) AS n FROM executions WHERE namespace = ? AND terminal_outcome <> 'success' GROUP BY public_state", true)
+}
+
+func (r *Repo) count(ctx context.Context, query string, rest bool) (execution.Counts, error) {
+	counts := execution.Counts{By: map[string]int64{}}
+	namespace := call.From(ctx).Namespace
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		var rows []countRow
+		if err := q.Select(&rows, query, namespace); err != nil {
+			return fmt.Errorf("count executions: %w", err)
+		}
+		for _, row := range rows {
+			counts.By[row.Name] = row.N
+			counts.Total += row.N
+		}
+		if !rest {
+			return nil
+		}
+		var all int64
+		if err := q.Get(&all, "SELECT count(*) FROM executions WHERE namespace = ?", namespace); err != nil {
+			return fmt.Errorf("count executions: %w", err)
+		}
+		if all > counts.Total {
+			counts.By[string(execution.PublicCompleted)] = all - counts.Total
+		}
+		counts.Total = all
+		return nil
+	})
+	return counts, err
+}
+
+// Explain says whether a claim gets an execution now, and why or why not. It returns CodeNotFound, and CodeWorkerNotRegistered
+// for an instance that is not.
+func (r *Repo) Explain(ctx context.Context, id uuid.UUID, instance string, capabilities execution.Capabilities, named bool) (execution.Execution, execution.Explanation, error) {
+	var e execution.Execution
+	var x execution.Explanation
+	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
+		namespace := call.From(ctx).Namespace
+		if e, err = find(q, namespace, id, ""); err != nil {
+			return err
+		}
+		now := q.Now().Truncate(time.Millisecond)
+		by := execution.Asker{Named: named, Capabilities: capabilities}
+		if instance != "" {
+			if by, err = asker(q, namespace, instance, now); err != nil {
+				return err
+			}
+		}
+		lane, err := findLane(q, namespace, e.Lane, "")
+		if err != nil {
+			return err
+		}
+		capable, err := capableWorkers(q, &e, now)
+		x = e.Explain(lane, by, capable, now)
+		return err
+	})
+	return e, x, err
+}
