@@ -173,7 +173,7 @@ func (r *Repo) WorkBulk(ctx context.Context, limit int) (int, error) {
 			return err
 		}
 		return tx.ExecOne(`UPDATE bulk_jobs SET state = ?, done = ?, failed_count = ?, failed = ?, ended_at = ?, cursor_at = ?, cursor_id = ? WHERE id = ?`,
-			string(j.State), j.Done, j.FailedCount, store.JSON(failed), store.Millis(j.EndedAt), found.CursorAt, found.CursorID, found.ID)
+			string(j.State), j.Done, j.FailedCount, store.JSON(failed), store.Millis(j.EndedAt), found.CursorAt, found.CursorID[:], found.ID) // the cursor may still be at the beginning
 	}, store.Background())
 }
 
