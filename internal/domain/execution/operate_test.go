@@ -195,6 +195,12 @@ func TestTransitions_operators(t *testing.T) {
 			attempts: cancelledAttempt(40), events: cancelEvents(),
 		},
 		{
+			name: "the deadline of what is to end", public: execution.PublicCancelled, vector: cancelledRow, do: pass(50),
+			from:     func(tb testing.TB) execution.Execution { return must(tb)(stop(withDeadline(active)(tb), 5*time.Minute, after(10))) },
+			change:   func(e *execution.Execution) { unheld(e); e.CompletedAt, e.Lease.Epoch = after(50), 2 },
+			attempts: cancelledAttempt(50), events: cancelEvents(),
+		},
+		{
 			name: "the lease runs out of what is to end", public: execution.PublicCancelled, vector: cancelledRow, do: pass(61),
 			from:     func(tb testing.TB) execution.Execution { return must(tb)(stop(active(tb), 5*time.Minute, after(10))) },
 			change:   func(e *execution.Execution) { unheld(e); e.CompletedAt, e.Lease.Epoch = after(61), 2 },
