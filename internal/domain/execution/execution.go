@@ -111,7 +111,7 @@ type Cancellation struct {
 // of the execution, and it ends with the next acquisition. reference: executions.md 2.12.
 type Released struct {
 	Op          Op            `json:"op"`
-	Epoch       int64         `json:"lease_epoch"` // of that owner
+	Epoch       int64         `json:"lease_epoch"`       // of that owner
 	RetryAt     time.Time     `json:"retry_at,omitzero"` // of a failed attempt that is followed by another
 	AttemptLeft time.Duration `json:"attempt_left,omitempty"`
 }

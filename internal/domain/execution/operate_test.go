@@ -196,7 +196,9 @@ func TestTransitions_operators(t *testing.T) {
 		},
 		{
 			name: "the deadline of what is to end", public: execution.PublicCancelled, vector: cancelledRow, do: pass(50),
-			from:     func(tb testing.TB) execution.Execution { return must(tb)(stop(withDeadline(active)(tb), 5*time.Minute, after(10))) },
+			from: func(tb testing.TB) execution.Execution {
+				return must(tb)(stop(withDeadline(active)(tb), 5*time.Minute, after(10)))
+			},
 			change:   func(e *execution.Execution) { unheld(e); e.CompletedAt, e.Lease.Epoch = after(50), 2 },
 			attempts: cancelledAttempt(50), events: cancelEvents(),
 		},
