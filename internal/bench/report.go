@@ -33,6 +33,19 @@ type Row struct {
 	P99     float64 `json:"p99_ms,omitempty"`
 }
 
+// value renders what was measured: shares and ratios are small numbers.
+func (r Row) value() string {
+	if r.Unit == unitRatio || r.Unit == unitShare {
+		return strconv.FormatFloat(r.Value, 'f', 2, 64)
+	}
+	return thousands(r.Value)
+}
+
+const (
+	unitRatio = "x"
+	unitShare = "%"
+)
+
 const unknown = -1 // executions stored in a server that was not started here
 
 func (r *Report) add(row Row) { r.Rows = append(r.Rows, row) }
@@ -55,7 +68,7 @@ func (r Report) Table(w io.Writer) error {
 		if row.P99 > 0 {
 			p50, p99 = fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t  %s\n", stored, thousands(row.Value), row.Unit, p50, p99, row.Measure)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t  %s\n", stored, row.value(), row.Unit, p50, p99, row.Measure)
 	}
 	return t.Flush()
 }
@@ -78,6 +91,17 @@ func (t timing) quantile(q float64) time.Duration {
 	}
 	return t.sorted[max(0, int(math.Ceil(q*float64(len(t.sorted))))-1)]
 }
+
+// mean returns what a call took on average.
+func (t timing) mean() time.Duration {
+	var sum time.Duration
+	for _, d := range t.sorted {
+		sum += d
+	}
+	return sum / time.Duration(max(1, len(t.sorted)))
+}
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
