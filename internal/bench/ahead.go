@@ -35,15 +35,11 @@ func (r *run) ahead(ctx context.Context) error {
 		r.compare(before, "claim, 1 connection", behind, each)
 
 		before = stored(srv, api)
-		each, used, err := r.claimsInBlocks(ctx, srv, api, lanes)
+		each, err = r.claimsInBlocks(ctx, srv, api, lanes)
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("claim, %d connections", r.cfg.Connections)
-		r.compare(before, name, behind, each)
-		if used[0] > 0 && used[1] > 0 {
-			r.ratio(before, name+", server CPU", behind, each, used)
-		}
+		r.compare(before, fmt.Sprintf("claim, %d connections", r.cfg.Connections), behind, each)
 		return nil
 	})
 }
@@ -68,7 +64,7 @@ func farAway(i int) int64 { return (30 * 24 * time.Hour).Milliseconds() + int64(
 
 // claimsInTurn claims from one connection, one after the other: each execution is created, claimed and completed, and the
 // claim is timed.
-func (r *run) claimsInTurn(ctx context.Context, api *client, lanes [2]string) (timings [2]timing, err error) {
+func (r *run) claimsInTurn(ctx context.Context, api *client, lanes [2]string) (all [2]timing, err error) {
 	n := max(1, r.cfg.N/10)
 	var each [2][]time.Duration
 	for i := range n {
@@ -76,95 +72,85 @@ func (r *run) claimsInTurn(ctx context.Context, api *client, lanes [2]string) (t
 			which := (i + j) % 2
 			id, err := api.create(ctx, lanes[which])
 			if err != nil {
-				return timings, err
+				return all, err
 			}
 			begin := time.Now()
 			held, err := api.claim(ctx, lanes[which], 1)
 			if err != nil {
-				return timings, err
+				return all, err
 			}
 			each[which] = append(each[which], time.Since(begin))
 			if err := errors.Join(same([]string{id}, idsOf(held)), api.complete(ctx, held[0])); err != nil {
-				return timings, err
+				return all, err
 			}
 		}
 	}
 	api.stored += len(lanes) * n
-	return timingsOf(each), nil
+	return [2]timing{newTiming(0, each[0]), newTiming(0, each[1])}, nil
 }
 
-// claimsInBlocks claims from all connections: blocks of executions are created, claimed and completed. It also returns the
-// processor time that the server has used during the claims, whose clock is too coarse for smaller blocks.
-func (r *run) claimsInBlocks(ctx context.Context, srv *server, api *client, lanes [2]string) (timings [2]timing, used [2]time.Duration, err error) {
-	const batches = 10
-	n := batches * r.cfg.Batch
-	var each [2][]time.Duration
+// claimsInBlocks claims from all connections: blocks of executions are created, claimed and completed. A block is long enough
+// for the coarse clock of the server's processor time.
+func (r *run) claimsInBlocks(ctx context.Context, srv *server, api *client, lanes [2]string) (all [2]timing, err error) {
+	n := 10 * r.cfg.Batch
 	for block := range max(1, r.cfg.N/2/n) {
 		for j := range lanes {
 			which := (block + j) % 2
-			t, cpu, err := r.claimBlock(ctx, srv, api, lanes[which], batches)
+			t, err := r.claimBlock(ctx, srv, api, lanes[which], n)
 			if err != nil {
-				return timings, used, err
+				return all, err
 			}
-			each[which] = append(each[which], t.sorted...)
-			used[which] += cpu
+			all[which] = all[which].with(t)
 		}
 	}
-	return timingsOf(each), used, nil
+	return all, nil
 }
 
-func (r *run) claimBlock(ctx context.Context, srv *server, api *client, lane string, batches int) (t timing, cpu time.Duration, err error) {
+// claimBlock times the claims of n executions.
+func (r *run) claimBlock(ctx context.Context, srv *server, api *client, lane string, n int) (timing, error) {
 	var created []string
-	for range batches {
+	for len(created) < n {
 		ids, err := api.createBatch(ctx, lane, r.cfg.Batch)
 		if err != nil {
-			return t, 0, err
+			return timing{}, err
 		}
 		created = append(created, ids...)
 	}
 	api.stored += len(created)
 	held := make([]claim, len(created))
-	before := srv.cpu()
-	t, err = parallel(ctx, len(held), r.cfg.Connections, func(ctx context.Context, i int) error {
+	t, err := r.parallel(ctx, srv, len(held), func(ctx context.Context, i int) error {
 		got, err := api.claim(ctx, lane, 1)
 		if err == nil {
 			held[i] = got[0]
 		}
 		return err
 	})
-	cpu = srv.cpu() - before
 	if err := errors.Join(err, same(created, idsOf(held))); err != nil {
-		return t, 0, err
+		return t, err
 	}
 	for some := range slices.Chunk(held, r.cfg.Batch) {
 		if err := api.completeBatch(ctx, some); err != nil {
-			return t, 0, err
+			return t, err
 		}
 	}
-	return t, cpu, nil
-}
-
-func timingsOf(each [2][]time.Duration) [2]timing {
-	return [2]timing{newTiming(0, each[0]), newTiming(0, each[1])}
+	return t, nil
 }
 
 // compare reports what a call takes in an empty lane and behind others.
 func (r *run) compare(stored int, name, behind string, each [2]timing) {
+	var rows [2]Row
 	for i, t := range each {
-		r.report.add(Row{
-			Measure: name + ", " + [...]string{"empty lane", behind}[i] + ": mean", Stored: stored,
-			Value: us(t.mean()), Unit: "us", P50: ms(t.quantile(0.50)), P99: ms(t.quantile(0.99)),
-		})
+		rows[i] = Row{
+			Measure: name + ", " + [...]string{"empty lane", behind}[i] + ": mean", Stored: stored, Value: us(t.mean()), Unit: "us",
+			P50: ms(t.quantile(0.50)), P99: ms(t.quantile(0.99)), CPU: us(t.cpu) / float64(len(t.sorted)),
+		}
+		r.report.add(rows[i])
 	}
-	r.report.add(Row{Measure: name + ", " + behind + ": mean, to an empty lane's", Stored: stored, Value: float64(each[1].mean()) / float64(each[0].mean()), Unit: unitRatio})
-}
-
-// ratio reports what the server uses for a call.
-func (r *run) ratio(stored int, name, behind string, each [2]timing, used [2]time.Duration) {
-	var perCall [2]float64
-	for i := range used {
-		perCall[i] = us(used[i]) / float64(len(each[i].sorted))
-		r.report.add(Row{Measure: name + ", " + [...]string{"empty lane", behind}[i], Stored: stored, Value: perCall[i], Unit: "us"})
+	add := func(what string, value float64) {
+		r.report.add(Row{Measure: name + ", " + behind + ": " + what + ", to an empty lane's", Stored: stored, Value: value, Unit: unitRatio})
 	}
-	r.report.add(Row{Measure: name + ", " + behind + ": to an empty lane's", Stored: stored, Value: perCall[1] / perCall[0], Unit: unitRatio})
+	add("mean", rows[1].Value/rows[0].Value)
+	if rows[0].CPU > 0 {
+		add("server CPU", rows[1].CPU/rows[0].CPU)
+	}
 }

@@ -128,11 +128,11 @@ func (r *run) speed(ctx context.Context) error {
 			return fmt.Errorf("warm up: %w", err)
 		}
 		if srv == nil {
-			return r.rates(ctx, api, unknown)
+			return r.rates(ctx, srv, api, unknown)
 		}
 		r.report.add(Row{Measure: "start to first answer", Value: ms(srv.started), Unit: "ms"})
 		size, stored := srv.disk(ctx), api.stored
-		if err := r.rates(ctx, api, 0); err != nil {
+		if err := r.rates(ctx, srv, api, 0); err != nil {
 			return err
 		}
 		r.report.add(Row{Measure: "resident memory", Value: mb(srv.memory()), Unit: "MB"})
@@ -143,7 +143,7 @@ func (r *run) speed(ctx context.Context) error {
 		if err := r.fill(ctx, api); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
-		if err := r.rates(ctx, api, r.cfg.Large); err != nil {
+		if err := r.rates(ctx, srv, api, r.cfg.Large); err != nil {
 			return err
 		}
 		r.report.add(Row{Measure: "resident memory", Stored: r.cfg.Large, Value: mb(srv.memory()), Unit: "MB"})
@@ -152,14 +152,14 @@ func (r *run) speed(ctx context.Context) error {
 }
 
 // rates measures the wanted parts at so many stored executions.
-func (r *run) rates(ctx context.Context, api *client, stored int) error {
+func (r *run) rates(ctx context.Context, srv *server, api *client, stored int) error {
 	if r.wants(PartOne) {
-		if err := r.oneByOne(ctx, api, stored); err != nil {
+		if err := r.oneByOne(ctx, srv, api, stored); err != nil {
 			return err
 		}
 	}
 	if r.wants(PartBatch) {
-		return r.inBatches(ctx, api, stored)
+		return r.inBatches(ctx, srv, api, stored)
 	}
 	return nil
 }
