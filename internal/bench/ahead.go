@@ -92,7 +92,7 @@ func (r *run) claimsInTurn(ctx context.Context, api *client, lanes [2]string) (a
 // claimsInBlocks claims from all connections: blocks of executions are created, claimed and completed. A block is long enough
 // for the coarse clock of the server's processor time.
 func (r *run) claimsInBlocks(ctx context.Context, srv *server, api *client, lanes [2]string) (all [2]timing, err error) {
-	n := 10 * r.cfg.Batch
+	n := 5 * r.cfg.Batch
 	for block := range max(1, r.cfg.N/2/n) {
 		for j := range lanes {
 			which := (block + j) % 2
