@@ -128,7 +128,10 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
 	}, a.loopsOf(executionRepo, waitRepo, flowRepo)...)
 
-	feed, completions, leases := a.tail(events.Feed(a.store)), a.tail(events.Completions(a.store)), a.tail(events.Leases(a.store))
+	streams := &events.Handlers{
+		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
+		Leases: a.tail(events.Leases(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
+	}
 	spec, err := oapi.GetSpec()
 	if err != nil {
 		return nil, fmt.Errorf("read the contract: %w", err)
@@ -142,7 +145,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
 			&workers.Handlers{},
-			&events.Handlers{Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: feed, Completions: completions, Leases: leases},
+			streams,
 			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},
 	})
