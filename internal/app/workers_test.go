@@ -203,6 +203,31 @@ func TestWorkers(t *testing.T) {
 			w.told(registered("", "", 60000), strings.ReplaceAll(registered("", "", 60000), "b-1", "b-2"), `worker.drained local {"reason":"kernel update",`+me+`}`,
 				registered(`"ci"`, "", 60000), `worker.removed local {"reason":"dead at last",`+me+`}`, registered("", "", 60000))
 		}},
+		{"a drain ends the claims that wait as the instance, and no others", func(w *workersTest) {
+			w.register("b/1", "")
+			w.register("b-2", "")
+			wait := func(instance string) <-chan liveAnswer {
+				return live{w.server}.ask(w.t, http.MethodPost, "/v1/claims", `{"lane":"idle","worker_id":"builder","worker_instance_id":"`+instance+`"}`,
+					"Prefer: wait=30", "Flowapi-Namespace: "+w.namespace)
+			}
+			first, second, other := wait("b/1"), wait("b/1"), wait("b-2")
+			w.drain("b/1", "")
+			for _, answers := range []<-chan liveAnswer{first, second} { // one that has come too late is answered the same
+				if got := liveWithin(w.t, answers, livePrompt); got.status != http.StatusOK || strings.TrimSpace(string(got.body)) != `{"claims":[],"directives":["drain"]}` {
+					w.t.Errorf("%d %s", got.status, got.body)
+				}
+			}
+			x := &executionTest{Client: w.Client, t: w.t, server: w.server, lane: "idle"}
+			select {
+			case got := <-other:
+				w.t.Fatalf("another instance is answered %d %s", got.status, got.body)
+			default:
+			}
+			e := x.create("")
+			if got := liveWithin(w.t, other, livePrompt); !strings.Contains(string(got.body), e.ID.String()) {
+				w.t.Errorf("%d %s", got.status, got.body)
+			}
+		}},
 		{"who is off the register keeps what it holds", func(w *workersTest) {
 			w.register("b-1", "")
 			x := &executionTest{Client: w.Client, t: w.t, server: w.server, lane: "ci"}
