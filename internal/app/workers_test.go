@@ -528,6 +528,17 @@ func TestWorkers_List(t *testing.T) {
 			w.lists("?limit=2&cursor="+next, "B-1", "Z")
 			w.in(w.namespace + "-b").lists("?cursor=" + next)
 		}},
+		{"the longest names fit into a cursor", func(w *workersTest) {
+			names := []string{strings.Repeat("\U0001F41D", 255) + "a", strings.Repeat("\U0001F41D", 255) + "b"}
+			for _, name := range names {
+				w.register(name, "")
+			}
+			first := w.list("?limit=1")
+			if diff := cmp.Diff(names[:1], workersNames(first)); diff != "" {
+				w.t.Errorf("(-want +got):\n%s", diff)
+			}
+			w.lists("?limit=1&cursor="+*first.NextCursor, names[1])
+		}},
 		{"of a worker, of a lane", func(w *workersTest) {
 			w.register("all", "")
 			w.register("ci", `"lanes":["ci"]`)
