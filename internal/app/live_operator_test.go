@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,6 +170,33 @@ func TestLive_instance_tags(t *testing.T) {
 			"execution_id=" + theirs: func(operatorSeen) bool { return false }, "flow_id=" + flow.String(): func(e operatorSeen) bool { return e.Data["flow_id"] != nil },
 		})
 		operatorEnds(t, s, append(open, follower, neighbour)...)
+	})
+}
+
+// The same through the API: who sets a tag or a priority is followed.
+func TestLive_operator_requests(t *testing.T) {
+	t.Parallel()
+	liveDatabases(t, func(t *testing.T, s live) {
+		acts, tags := s.Stream("/v1/subscriptions/operator"), s.Stream("/v1/subscriptions/instance-tags")
+		id := s.create("a")
+		put := func(key, value string) {
+			s.Do(http.MethodPut, "/v1/executions/"+id+"/tags/"+key, `{"value":"`+value+`"}`).Want(http.StatusOK)
+		}
+		put("cairn.instance_id", "blue")
+		put("area.other", "green")
+		put("cairn.instance_id", "green")
+		put("cairn.instance_id", "green") // changes nothing
+		s.Do(http.MethodPut, "/v1/executions/"+id+"/priority", `{"priority":7}`).Want(http.StatusOK)
+		s.Post("/v1/executions/"+id+"/operator-cancel", `{"reason":"enough"}`).Want(http.StatusOK)
+		operatorRead(t, tags,
+			operatorSeen{"execution.tag_set", shape{"execution_id": id, "flow_id": nil, "namespace": "default", "instance_tag": "blue", "previous": nil}},
+			operatorSeen{"execution.tag_set", shape{"execution_id": id, "flow_id": nil, "namespace": "default", "instance_tag": "green", "previous": "blue"}})
+		operatorRead(t, acts,
+			operatorSeen{"operator.priority_changed", shape{"execution_id": id, "flow_id": nil, "namespace": "default", "actor": "local", "old_priority": 0.0, "new_priority": 7.0}},
+			operatorSeen{"operator.cancelled", shape{"execution_id": id, "flow_id": nil, "namespace": "default", "actor": "local", "reason": "enough"}})
+		operatorRead(t, s.Stream("/v1/subscriptions/instance-tags?after=0&instance_tag=blue"),
+			operatorSeen{"execution.tag_set", shape{"execution_id": id, "flow_id": nil, "namespace": "default", "instance_tag": "blue", "previous": nil}})
+		operatorEnds(t, s, acts, tags)
 	})
 }
 
