@@ -32,6 +32,7 @@ type dialect struct {
 	lockKey         func(tx *Tx, namespace, token, key string) error
 	wrap            func(err error) error // gives a driver's error its code
 	tag             func(column string) string
+	among           func(column string) string
 	spell           func(query string) string // last changes to a statement's text
 
 	texts   sync.Map // SQL as written -> SQL as sent

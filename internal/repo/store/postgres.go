@@ -51,6 +51,9 @@ func newPostgres() *dialect {
 		wrap:            wrapPostgres,
 		spell:           func(query string) string { return query },
 		tag:             func(column string) string { return "(" + column + ")::json ->> ?" },
+		among: func(column string) string {
+			return "EXISTS (SELECT 1 FROM json_array_elements_text((" + column + ")::json) AS e (value) WHERE value = ?)"
+		},
 	}
 }
 

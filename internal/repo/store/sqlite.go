@@ -38,6 +38,7 @@ func newSQLite() *dialect {
 		wrap:            wrapSQLite,
 		spell:           spellSQLite,
 		tag:             func(column string) string { return "json_extract(" + column + `, '$."' || ? || '"')` },
+		among:           func(column string) string { return "EXISTS (SELECT 1 FROM json_each(" + column + ") WHERE value = ?)" },
 	}
 }
 
