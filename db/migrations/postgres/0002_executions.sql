@@ -23,7 +23,7 @@ INSERT INTO lanes (namespace, lane, state, revision) SELECT DISTINCT namespace, 
 -- Workers that say they live, until their heartbeat lapses.
 CREATE TABLE workers (
     namespace          TEXT NOT NULL,
-    worker_instance_id TEXT COLLATE "C" NOT NULL, -- listed byte by byte, whatever the locale of the database
+    worker_instance_id TEXT NOT NULL,
     worker_id          TEXT NOT NULL,
     lanes              TEXT NOT NULL,
     capabilities       TEXT NOT NULL,

@@ -17,6 +17,8 @@ type dialect struct {
 	bind       int    // of sqlx
 	forUpdate  string // locking clauses of SELECT
 	skipLocked string
+	bytes      string // makes a text be compared byte by byte
+	alone      bool   // no other process uses the database
 	localID    string // column of events with the number that Emit drew
 	outbox     string // table that Emit writes to
 	outboxID   string // its key

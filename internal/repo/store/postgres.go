@@ -32,6 +32,7 @@ const (
 func newPostgres() *dialect {
 	return &dialect{
 		name:       "postgres",
+		bytes:      ` COLLATE "C"`,
 		bind:       sqlx.DOLLAR,
 		forUpdate:  " FOR UPDATE",
 		skipLocked: " FOR UPDATE SKIP LOCKED",

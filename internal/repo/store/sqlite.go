@@ -21,6 +21,7 @@ import (
 func newSQLite() *dialect {
 	return &dialect{
 		name:     "sqlite",
+		alone:    true,
 		bind:     sqlx.QUESTION,
 		localID:  "id",
 		outbox:   "events",

@@ -79,7 +79,8 @@ func (r *Repo) change(ctx context.Context, instance string, transition func(w wo
 func (r *Repo) Workers(ctx context.Context, f worker.Filter, after string, limit int) (page.Named[worker.Worker], error) {
 	var list []worker.Worker
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ? AND worker_instance_id > ? AND expires_at > ?", []any{call.From(ctx).Namespace, after, store.Millis(q.Now())}
+		name := q.Bytes("worker_instance_id")
+		where, args := "namespace = ? AND "+name+" > ? AND expires_at > ?", []any{call.From(ctx).Namespace, after, store.Millis(q.Now())}
 		if f.WorkerID != "" {
 			where, args = where+" AND worker_id = ?", append(args, f.WorkerID)
 		}
@@ -87,7 +88,7 @@ func (r *Repo) Workers(ctx context.Context, f worker.Filter, after string, limit
 			where, args = where+" AND "+serves(q), append(args, f.Lane)
 		}
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM workers WHERE "+where+" ORDER BY worker_instance_id LIMIT ?", append(args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM workers WHERE "+where+" ORDER BY "+name+" LIMIT ?", append(args, limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list workers: %w", err)
 		}
