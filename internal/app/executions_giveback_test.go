@@ -240,7 +240,9 @@ func TestExecutions_Override(t *testing.T) {
 						x.t.Errorf("%s by %s because of %v", event.Type, event.Actor, event.Cause)
 					}
 				}
-				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, "renew", "") }, e.ID)
+				for _, call := range workerCalls { // the holder has not done it: it is no replay
+					x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, e.ID)
+				}
 				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return by.by(e.ID, o.op, executionMembers(o.members, override)) }, e.ID)
 				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
 			}

@@ -124,6 +124,7 @@ type operatorPhase struct {
 	attempted bool // it has an attempt
 	owned     bool // somebody has a lease on it, good or lost
 	make      func(x *executionTest) (uuid.UUID, oapi.Claim)
+	gave      string // the call by which its last owner gave it back
 }
 
 // operatorPhases are all the places where an execution that has not ended can stand, with the last claim of it.
@@ -144,40 +145,40 @@ func operatorPhases() []operatorPhase {
 		return claimed(func(x *executionTest, c oapi.Claim) { x.report(c, op, members).Want(http.StatusOK) })
 	}
 	return []operatorPhase{
-		{"waiting", atWaiting, false, false, created("")},
-		{"delayed", atDelayed, false, false, created(`"delay_ms":3600000`)},
+		{"waiting", atWaiting, false, false, created(""), ""},
+		{"delayed", atDelayed, false, false, created(`"delay_ms":3600000`), ""},
 		{"reserved", atWaiting, false, false, func(x *executionTest) (uuid.UUID, oapi.Claim) {
 			x.t.Helper()
 			e := x.create("")
 			x.reserve("").Want(http.StatusOK)
 			return e.ID, oapi.Claim{}
-		}},
+		}, ""},
 		{"paused by its flow", atPaused, false, false, func(x *executionTest) (uuid.UUID, oapi.Claim) {
 			x.t.Helper()
 			f := x.Post("/v1/flows", `{"goal":"x"}`).Want(http.StatusCreated).Str("id")
 			return x.create(`"flow_id":"` + f + `"`).ID, oapi.Claim{}
-		}},
-		{"active", atActive, true, true, claimed(func(*executionTest, oapi.Claim) {})},
-		{"lost", atLost, true, true, claimed(func(x *executionTest, _ oapi.Claim) { x.advance(time.Minute) })},
+		}, ""},
+		{"active", atActive, true, true, claimed(func(*executionTest, oapi.Claim) {}), ""},
+		{"lost", atLost, true, true, claimed(func(x *executionTest, _ oapi.Claim) { x.advance(time.Minute) }), ""},
 		{"revoked", atRevoked, true, true, claimed(func(x *executionTest, c oapi.Claim) {
 			x.operator(c.Execution.ID, "revoke-lease", "").Want(http.StatusOK)
-		})},
-		{"given back", atReleased, true, false, reported("release", "")},
-		{"put off", atPutOff, true, false, reported("delay", `"delay_ms":3600000`)},
-		{"waiting for its children", atChildren, true, false, reported("wait-children", "")},
-		{"to be retried later", atBackoff, true, false, reported("fail", `"reason":"boom"`)},
-		{"to be retried", atRetry, true, false, reported("fail", `"reason":"boom","retry_after_ms":0`)},
+		}), ""},
+		{"given back", atReleased, true, false, reported("release", ""), "release"},
+		{"put off", atPutOff, true, false, reported("delay", `"delay_ms":3600000`), "delay"},
+		{"waiting for its children", atChildren, true, false, reported("wait-children", ""), "wait-children"},
+		{"to be retried later", atBackoff, true, false, reported("fail", `"reason":"boom"`), "fail"},
+		{"to be retried", atRetry, true, false, reported("fail", `"reason":"boom","retry_after_ms":0`), "fail"},
 		{"suspended", atSuspended, true, false, func(x *executionTest) (uuid.UUID, oapi.Claim) {
 			x.t.Helper()
 			e, c := x.suspended("")
 			return e.ID, c
-		}},
+		}, "release"},
 		{"resumed, later", atResumeDelay, true, false, func(x *executionTest) (uuid.UUID, oapi.Claim) {
 			x.t.Helper()
 			e, c := x.suspended("")
 			x.operated(e.ID, "resume", `"resume_delay_ms":3600000`)
 			return e.ID, c
-		}},
+		}, "release"},
 	}
 }
 

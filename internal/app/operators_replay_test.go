@@ -44,6 +44,12 @@ func TestOperators_Replay(t *testing.T) {
 				if diff := cmp.Diff(attempts, x.attempts(e.ID)); diff != "" {
 					x.t.Errorf("the attempts of before (-want +got):\n%s", diff)
 				}
+				if outcome == "completed" { // its end is answered again until somebody claims it
+					answer := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, "complete", "") }, e.ID)
+					if answer.Get("replayed") != true {
+						x.t.Errorf("%s", answer.Body)
+					}
+				}
 				again := x.claim(`"worker_id":"w2",` + lasting)
 				if again.Execution.ID != e.ID || again.Kind != "replay" || again.Fence.AttemptIndex != 1 || again.Fence.LeaseEpoch <= c.Fence.LeaseEpoch ||
 					again.Fence.AttemptID == c.Fence.AttemptID || !again.Execution.StartedAt.Equal(*e.StartedAt) {

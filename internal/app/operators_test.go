@@ -218,7 +218,14 @@ func TestOperators_Cancel(t *testing.T) {
 					x.t.Errorf("the attempt of a holder %s", attempts[0].State)
 				}
 				if p.attempted {
-					for _, call := range workerCalls { // the epoch has grown: the late worker does not even replay
+					for _, call := range workerCalls { // the epoch has grown: what is late is refused, and told why
+						if call.op == p.gave { // what had been done before is answered again
+							again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, call.op, call.members) }, id)
+							if again.Get("replayed") != true || again.Str("execution.public_state") != "cancelled" {
+								x.t.Errorf("%s", again.Body)
+							}
+							continue
+						}
 						answer := x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, id)
 						if answer.Int("lease_epoch") <= c.Fence.LeaseEpoch || answer.Str("terminal_outcome") != "cancelled" {
 							x.t.Errorf("%s", answer.Body)
@@ -450,6 +457,11 @@ func TestOperators_Grace(t *testing.T) {
 		}},
 		{"the attempt takes too long", func(x *executionTest) {
 			c, n := cancelling(x, `"policy":{"timeout_policy":{"attempt_timeout_ms":120000},"retry_policy":{"max_retries":3}}`, lasting)
+			x.advance(2 * time.Minute)
+			over(x, c, n)
+		}},
+		{"its deadline comes", func(x *executionTest) {
+			c, n := cancelling(x, `"deadline_at":`+spelled(x.server.Clock.Now().Add(2*time.Minute)), lasting)
 			x.advance(2 * time.Minute)
 			over(x, c, n)
 		}},
