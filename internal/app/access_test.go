@@ -126,6 +126,41 @@ var accessRows = []accessRow{
 	}},
 	{"getExecutionPayload", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/payload"), nil) }},
 	{"getExecutionContext", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/context"), nil) }},
+	{"countExecutions", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/executions/counts", nil) }},
+	{"startBulk", operators, "", func(*accessTest) accessCall {
+		return asked(http.MethodPost, "/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`)
+	}},
+	{"getBulk", readers, "bulk job", func(a *accessTest) accessCall { return asked(http.MethodGet, a.bulk(""), nil) }},
+	{"stopBulk", operators, "bulk job", func(a *accessTest) accessCall { return asked(http.MethodPost, a.bulk("/stop"), nil) }},
+	{"operatorCancelExecution", operators, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodPost, a.execution("/operator-cancel"), `{"reason":"x"}`)
+	}},
+	{"revokeLease", operators, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodPost, "/v1/executions/"+a.claimed().Execution.ID.String()+"/revoke-lease", nil)
+	}},
+	{"setExecutionPriority", operators, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodPut, a.execution("/priority"), `{"priority":1}`)
+	}},
+	{"replayExecution", operators, "execution", func(a *accessTest) accessCall {
+		c := a.claimed()
+		a.workers("busy").report(c, "complete", "").Want(http.StatusOK)
+		return asked(http.MethodPost, "/v1/executions/"+c.Execution.ID.String()+"/replay", nil)
+	}},
+	{"resumeExecution", operators, "execution", func(a *accessTest) accessCall {
+		c := a.claimed()
+		a.workers("busy").report(c, "wait-children", "").Want(http.StatusOK)
+		return asked(http.MethodPost, "/v1/executions/"+c.Execution.ID.String()+"/resume", nil)
+	}},
+	{"operatorClaimExecution", operators, "execution", func(a *accessTest) accessCall { return asked(http.MethodPost, a.execution("/operator-claim"), nil) }},
+	{"explainExecution", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/explain"), nil) }},
+	{"listExecutionTags", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/tags"), nil) }},
+	{"getExecutionTag", everybody, "execution", func(a *accessTest) accessCall {
+		e := a.workers("idle").create(`"tags":{"a.b":"c"}`)
+		return asked(http.MethodGet, "/v1/executions/"+e.ID.String()+"/tags/a.b", nil)
+	}},
+	{"setExecutionTag", operators, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodPut, a.execution("/tags/a.b"), `{"value":"c"}`)
+	}},
 	{"listAttempts", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/attempts"), nil) }},
 	{"claimExecutions", workers, "", func(*accessTest) accessCall {
 		return asked(http.MethodPost, "/v1/claims", `{"lane":"nothing","worker_id":"w"}`)
@@ -135,6 +170,29 @@ var accessRows = []accessRow{
 	{"completeExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("complete", "") }},
 	{"failExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("fail", `,"reason":"x"`) }},
 	{"releaseExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("release", "") }},
+	{"delayExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("delay", `,"delay_ms":3600000`) }},
+	{"waitForChildren", workers, "execution", func(a *accessTest) accessCall { return a.report("wait-children", "") }},
+	{"cancelHeldExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("cancel", "") }},
+	{"grantClaim", workers, "", func(*accessTest) accessCall {
+		return asked(http.MethodPost, "/v1/workers/w/claim-grants", `{"lane":"nothing","worker_instance_id":"w","grant_ttl_ms":1000}`)
+	}},
+	{"claimGranted", workers, "execution", func(a *accessTest) accessCall {
+		w := a.workers("granted")
+		w.create("")
+		return a.use(w.reserved(`"grant_ttl_ms":60000`), "claim")
+	}},
+	{"grantReclaim", workers, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodPost, a.revoked()+"/reclaim-grants", `{"worker_id":"w1","worker_instance_id":"w1","grant_ttl_ms":60000}`)
+	}},
+	{"reclaimGranted", workers, "execution", func(a *accessTest) accessCall {
+		path := a.revoked()
+		answer := a.Post(path+"/reclaim-grants", `{"worker_id":"w1","worker_instance_id":"w1","grant_ttl_ms":60000}`).Want(http.StatusOK)
+		return a.use(answerAs[oapi.Grant](answer), "reclaim")
+	}},
+	{"listLeases", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/leases", nil) }},
+	{"listLanes", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/lanes", nil) }},
+	{"pauseLane", operators, "", func(*accessTest) accessCall { return asked(http.MethodPost, "/v1/lanes/never/pause", nil) }},
+	{"resumeLane", operators, "", func(*accessTest) accessCall { return asked(http.MethodPost, "/v1/lanes/never/resume", nil) }},
 	{"completeExecutions", workers, "", func(a *accessTest) accessCall {
 		c := a.claimed()
 		return asked(http.MethodPost, "/v1/completions", `{"items":[{"execution_id":"`+c.Execution.ID.String()+`","handle":"`+c.Handle+`"}]}`)
@@ -199,6 +257,28 @@ func (a *accessTest) claimed() oapi.Claim {
 	w := a.workers("busy")
 	w.create("")
 	return w.claim("")
+}
+
+// revoked is the path of a new execution whose owner has lost it.
+func (a *accessTest) revoked() string {
+	a.t.Helper()
+	path := "/v1/executions/" + a.claimed().Execution.ID.String()
+	a.Post(path+"/revoke-lease", nil).Want(http.StatusOK)
+	return path
+}
+
+// use is the use of a grant.
+func (a *accessTest) use(g oapi.Grant, op string) accessCall {
+	a.t.Helper()
+	return asked(http.MethodPost, operatorPath(g.ExecutionID, op), `{"grant_id":"`+g.GrantID.String()+`","worker_id":"w1","worker_instance_id":"w1"}`)
+}
+
+// bulk is the path of a new bulk job, or of what belongs to it.
+func (a *accessTest) bulk(part string) string {
+	a.t.Helper()
+	path := a.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`).Want(http.StatusAccepted).Header.Get("Location")
+	a.server.Advance(0) // it has ended
+	return path + part
 }
 
 func (a *accessTest) report(verb, more string) accessCall {

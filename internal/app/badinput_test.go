@@ -92,9 +92,12 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	e.create("")
 	mine, other := e.claim(`"lease_ttl_ms":86400000`), e.claim(`"lease_ttl_ms":86400000`)
 	e.create("")
+	job := x.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`).Want(http.StatusAccepted).Str("job_id")
+	s.Advance(0) // it has ended
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
 		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
+		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a",
 	}}
 }
 
@@ -557,9 +560,10 @@ func (w *badWorld) written() []badCase {
 		{operation: "completeExecution", name: "bytes without a handle", method: "POST", path: execution + "/complete", body: "x", headers: []string{"Content-Type: application/octet-stream"}, code: fault.CodeValidationFailed},
 		{operation: "completeExecution", name: "bytes with a handle that is none", method: "POST", path: execution + "/complete", body: "x", headers: []string{"Content-Type: application/octet-stream", "Flowapi-Handle: x"}, code: fault.CodeInvalidHandle},
 	}
-	for _, verb := range []string{"renew", "progress", "complete", "fail", "release"} {
-		id := map[string]string{"renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution"}[verb]
-		reason := map[bool]string{true: `,"reason":"x"`}[verb == "fail"]
+	all = append(all, w.ofOperators(execution)...)
+	for verb, id := range map[string]string{"renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution",
+		"delay": "delayExecution", "wait-children": "waitForChildren", "cancel": "cancelHeldExecution"} {
+		reason := map[string]string{"fail": `,"reason":"x"`, "delay": `,"delay_ms":1`}[verb]
 		fence, _ := json.Marshal(w.mine.Fence)
 		for name, tt := range map[string]struct {
 			members string
@@ -579,6 +583,38 @@ func (w *badWorld) written() []badCase {
 				all[len(all)-1].in = "" // which of the two it points at is left open
 			}
 		}
+	}
+	return all
+}
+
+// ofOperators are the cases that no schema knows of what operators ask for, of grants and of lists.
+func (w *badWorld) ofOperators(execution string) []badCase {
+	handle := `"handle":"` + w.mine.Handle + `"`
+	all := []badCase{
+		{operation: "delayExecution", name: "no time", method: "POST", path: execution + "/delay", body: "{" + handle + "}", code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/delay_ms"},
+		{operation: "delayExecution", name: "two times", method: "POST", path: execution + "/delay", body: "{" + handle + `,"delay_ms":1,"delay_until":"2099-01-01T00:00:00Z"}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/delay_ms"},
+		{operation: "startBulk", name: "no filter", method: "POST", path: "/v1/executions/bulk", body: `{"action":"cancel","filter":{}}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/filter"},
+		{operation: "startBulk", name: "a tag without a value", method: "POST", path: "/v1/executions/bulk", body: `{"action":"cancel","filter":{"tag":["x"]}}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/filter/tag/0"},
+		{operation: "startBulk", name: "no priority", method: "POST", path: "/v1/executions/bulk", body: `{"action":"priority","filter":{"lane":"x"}}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/priority"},
+		{operation: "startBulk", name: "a priority of nothing", method: "POST", path: "/v1/executions/bulk", body: `{"action":"replay","priority":1,"filter":{"lane":"x"}}`, code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/priority"},
+		{operation: "setExecutionTag", name: "a key that is none", method: "PUT", path: execution + "/tags/Team", body: `{"value":"x"}`, code: fault.CodeInvalidTagKey, in: fault.InPath, pointer: "key"},
+		{operation: "getExecutionTag", name: "a key that is none", method: "GET", path: execution + "/tags/Team", code: fault.CodeInvalidTagKey, in: fault.InPath, pointer: "key"},
+		{operation: "explainExecution", name: "two workers", method: "GET", path: execution + "/explain?worker_instance_id=w&capability=go", code: fault.CodeValidationFailed, in: fault.InQuery, pointer: "capability"},
+		{operation: "explainExecution", name: "a capability with a comma", method: "GET", path: execution + "/explain?capability=a%2Cb", code: fault.CodeInvalidCapabilities, in: fault.InQuery, pointer: "capability"},
+		{operation: "grantClaim", name: "capabilities with a comma", method: "POST", path: "/v1/workers/w1/claim-grants", body: `{"lane":"bad","worker_instance_id":"w","grant_ttl_ms":1,"capabilities":["a,b"]}`, code: fault.CodeInvalidCapabilities, in: fault.InBody, pointer: "/capabilities"},
+		{operation: "grantClaim", name: "a worker with a space", method: "POST", path: "/v1/workers/a%20b/claim-grants", body: `{"lane":"bad","worker_instance_id":"w","grant_ttl_ms":1}`, code: fault.CodeInvalidParameter, in: fault.InPath, pointer: "worker_id"},
+		{operation: "grantReclaim", name: "capabilities with a comma", method: "POST", path: execution + "/reclaim-grants", body: `{"worker_id":"w","worker_instance_id":"w","grant_ttl_ms":1,"capabilities":["a,b"]}`, code: fault.CodeInvalidCapabilities, in: fault.InBody, pointer: "/capabilities"},
+		{operation: "pauseLane", name: "a lane that is not ASCII", method: "POST", path: "/v1/lanes/%C3%BC/pause", code: fault.CodeInvalidParameter, in: fault.InPath, pointer: "lane"},
+		{operation: "pauseLane", name: "a lane that is too long", method: "POST", path: "/v1/lanes/" + strings.Repeat("x", 65) + "/pause", code: fault.CodeValidationFailed, in: fault.InPath, pointer: "lane"},
+		{operation: "listExecutions", name: "created after no time", method: "GET", path: "/v1/executions?created_after=yesterday", code: fault.CodeInvalidParameter, in: fault.InQuery, pointer: "created_after"},
+		{operation: "listLeases", name: "expired as of no time", method: "GET", path: "/v1/leases?expired_as_of=2026-11-22T09%3A30%3A00", code: fault.CodeInvalidParameter, in: fault.InQuery, pointer: "expired_as_of"},
+	}
+	for _, op := range []string{"completeExecution complete", "failExecution fail", "delayExecution delay", "waitForChildren wait-children"} {
+		id, verb, _ := strings.Cut(op, " ")
+		more := map[string]string{"fail": `,"reason":"x"`, "delay": `,"delay_ms":1`}[verb]
+		all = append(all,
+			badCase{operation: id, name: "override beside a handle", method: "POST", path: execution + "/" + verb, body: "{" + handle + `,"override":true` + more + "}", code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/override"},
+			badCase{operation: id, name: "no override and no handle", method: "POST", path: execution + "/" + verb, body: `{"override":false` + more + "}", code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/handle"})
 	}
 	return all
 }

@@ -446,6 +446,32 @@ func TestBulk(t *testing.T) {
 			}
 			x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Post("/v1/executions/bulk", `{"action":"cancel"}`) })
 		}},
+		{"with a key it is started once", func(x *executionTest) {
+			x.createMany(30, func(int) string { return "" })
+			key, body := "Idempotency-Key: bulk "+x.lane, executionJSON(`"action":"cancel"`, x.bulkFilter(""))
+			var first *apitest.Response
+			for _, answer := range atOnce(5, func(int) *apitest.Response { return x.Post("/v1/executions/bulk", body, key) }) {
+				if answer.Status == http.StatusConflict {
+					answer.Problem(fault.CodeIdempotencyInFlight)
+					continue
+				}
+				if first == nil {
+					first = answer
+				}
+				if answer.Want(http.StatusAccepted); string(answer.Body) != string(first.Body) || answer.Header.Get("Location") != first.Header.Get("Location") {
+					x.t.Errorf("%s\n%s", first.Body, answer.Body)
+				}
+			}
+			x.advance(0)
+			again := x.unchanged(http.StatusAccepted, func() *apitest.Response { return x.Post("/v1/executions/bulk", body, key) })
+			if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" || again.Int("matched") != 30 {
+				x.t.Errorf("%v %s", again.Header, again.Body)
+			}
+			x.refused(fault.CodeIdempotencyMismatch, func() *apitest.Response { return x.Post("/v1/executions/bulk", body+" ", key) })
+			if diff := cmp.Diff(map[string]int{"cancelled": 30}, x.counted()); diff != "" {
+				x.t.Errorf("(-want +got):\n%s", diff)
+			}
+		}},
 		{"a job is of its namespace, and so is what it does", func(x *executionTest) {
 			ours, theirs := x.in("ours-"+x.lane), x.in("theirs-"+x.lane)
 			e, kept := ours.create(""), theirs.create("")

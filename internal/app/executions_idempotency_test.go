@@ -38,7 +38,63 @@ func (x *executionTest) posts() map[string]func() executionPost {
 			return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/" + op, body: executionJSON(members, `"handle":"`+c.Handle+`"`), id: c.Execution.ID}
 		}
 	}
+	alone := func() *executionTest { return x.on(uuid.NewString()[:8]) }
+	acted := func(op, members, phase string) func() executionPost {
+		return func() executionPost {
+			x.t.Helper()
+			id := operatorAct{phase: phase}.ready(alone())
+			return executionPost{path: operatorPath(id, op), body: executionJSON(members), id: id}
+		}
+	}
 	return map[string]func() executionPost{
+		"operator-cancel":                    acted("operator-cancel", `"reason":"no"`, "waiting"),
+		"operator-cancel of a cancelled one": acted("operator-cancel", `"reason":"no"`, "cancelled"),
+		"operator-cancel with grace":         acted("operator-cancel", `"reason":"no","grace_ms":3600000`, "active"),
+		"revoke-lease":                       acted("revoke-lease", `"reason":"no"`, "active"),
+		"revoke-lease of a lost one":         acted("revoke-lease", "", "lost"),
+		"replay":                             acted("replay", "", "completed"),
+		"resume":                             acted("resume", `"resume_delay_ms":3600000`, "waiting for its children"),
+		"operator-claim":                     acted("operator-claim", lasting, "waiting"),
+		"complete by override":               acted("complete", `"override":true,"result":1`, "active"),
+		"delay":                              held("delay", `"delay_ms":3600000`),
+		"wait-children":                      held("wait-children", ""),
+		"cancel":                             held("cancel", `"reason":"no"`),
+		"pause a lane": func() executionPost {
+			return executionPost{path: "/v1/lanes/" + alone().lane + "/pause", body: `{"reason":"no"}`}
+		},
+		"resume a lane": func() executionPost {
+			x.t.Helper()
+			path := "/v1/lanes/" + alone().lane
+			x.Post(path+"/pause", nil).Want(http.StatusOK)
+			return executionPost{path: path + "/resume", body: "{}"}
+		},
+		"stop a bulk job": func() executionPost {
+			x.t.Helper()
+			job := alone().bulked(`"action":"cancel"`)
+			return executionPost{path: "/v1/executions/bulk/" + job.JobID.String() + "/stop", body: "{}"}
+		},
+		"reserve": func() executionPost {
+			y := alone()
+			return executionPost{path: "/v1/workers/w1/claim-grants", body: y.sent(`"worker_instance_id":"w1","grant_ttl_ms":60000`), id: y.create("").ID}
+		},
+		"claim what is reserved": func() executionPost {
+			x.t.Helper()
+			y := alone()
+			e := y.create("")
+			g := y.reserved("")
+			return executionPost{path: operatorPath(e.ID, "claim"), body: `{"grant_id":"` + g.GrantID.String() + `","worker_id":"w1","worker_instance_id":"w1"}`, id: e.ID}
+		},
+		"reserve what is lost": func() executionPost {
+			x.t.Helper()
+			id := operatorAct{phase: "revoked"}.ready(alone())
+			return executionPost{path: operatorPath(id, "reclaim-grants"), body: `{"worker_id":"w1","worker_instance_id":"w1","grant_ttl_ms":60000}`, id: id}
+		},
+		"take over what is reserved": func() executionPost {
+			x.t.Helper()
+			id := operatorAct{phase: "revoked"}.ready(alone())
+			g := x.reservedLost(id, "")
+			return executionPost{path: operatorPath(id, "reclaim"), body: `{"grant_id":"` + g.GrantID.String() + `","worker_id":"w1","worker_instance_id":"w1"}`, id: id}
+		},
 		"create": func() executionPost { return executionPost{path: "/v1/executions", body: x.sent(`"payload":[1, 2]`)} },
 		"create with octets": func() executionPost {
 			return executionPost{path: "/v1/executions/octets?lane=" + x.lane, body: "\x00\xff", headers: []string{octets}}

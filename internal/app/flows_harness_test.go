@@ -402,7 +402,7 @@ var counts = func() string {
 		`SELECT 'flow_steps' AS name, count(*) AS n FROM flow_steps WHERE flow_id IN (SELECT id FROM flows WHERE %s)`,
 		`SELECT 'attempts' AS name, count(*) AS n FROM attempts WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
 	}
-	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "external_events", "executions", "execution_keys"} {
+	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "external_events", "executions", "execution_keys", "lanes", "workers", "bulk_jobs"} {
 		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE %s`)
 	}
 	return strings.Join(queries, " UNION ALL ")
