@@ -526,3 +526,17 @@ func TestBulk_Restart(t *testing.T) {
 		}
 	})
 }
+
+// TestBulk_Forgotten: an ended job can be looked at for thirty days. It goes so far ahead that old events are trimmed, so it has a
+// server of its own.
+func TestBulk_Forgotten(t *testing.T) {
+	t.Parallel()
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		x := executionsOn(t, s, "ci")
+		job := x.bulked(`"action":"cancel"`)
+		x.advance(29 * 24 * time.Hour)
+		x.bulkJob(job.JobID)
+		x.advance(25 * time.Hour)
+		x.Get("/v1/executions/bulk/" + job.JobID.String()).Problem(fault.CodeNotFound)
+	})
+}

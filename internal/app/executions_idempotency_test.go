@@ -362,6 +362,63 @@ func TestExecutions_Idempotency(t *testing.T) {
 				}
 			}
 		}},
+		{"an answer over 64 KiB is rendered again: what operators do", func(x *executionTest) {
+			for i, act := range []operatorAct{
+				{op: "operator-cancel", members: `"reason":"no"`, phase: "waiting"}, {op: "operator-cancel", members: `"reason":"no","grace_ms":60000`, phase: "active"},
+				{op: "revoke-lease", phase: "active"}, {op: "replay", phase: "completed"}, {op: "resume", phase: "waiting for its children"},
+				{op: "operator-claim", members: lasting, phase: "waiting"}, {op: "delay", members: `"override":true,"delay_ms":60000`, phase: "active"},
+			} {
+				y := x.on(fmt.Sprint(i))
+				id := act.ready(y)
+				y.tamper(`UPDATE executions SET payload = ? WHERE id = ?`, []byte(`"`+strings.Repeat("x", 70000)+`"`), rowID(id))
+				key := fmt.Sprintf("Idempotency-Key: large %s %d", x.lane, i)
+				first := y.operator(id, act.op, act.members, key).Want(http.StatusOK)
+				again := y.unchanged(http.StatusOK, func() *apitest.Response { return y.operator(id, act.op, act.members, key) }, id)
+				if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" || again.Header.Get("ETag") != first.Header.Get("ETag") || (len(first.Body) < 64<<10) != (act.op == "revoke-lease") {
+					x.t.Errorf("%s: %v (-first +again):\n%.2000s", act.op, again.Header, cmp.Diff(first.JSON(), again.JSON()))
+				}
+			}
+		}},
+		{"an answer over 64 KiB is rendered again: grants that are used", func(x *executionTest) {
+			for _, op := range []string{"claim", "reclaim"} {
+				y := x.on(op)
+				e := y.create(large(y))
+				g := oapi.Grant{}
+				if op == "claim" {
+					g = y.reserved("")
+				} else {
+					y.claim(lasting)
+					y.operator(e.ID, "revoke-lease", "").Want(http.StatusOK)
+					g = y.reservedLost(e.ID, "")
+				}
+				key := "Idempotency-Key: grant " + y.lane
+				first := y.use(g, op, lasting, key).Want(http.StatusOK)
+				again := y.unchanged(http.StatusOK, func() *apitest.Response { return y.use(g, op, lasting, key) }, e.ID)
+				if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replay") != "true" || len(first.Body) < 64<<10 {
+					x.t.Errorf("%s: %v (-first +again):\n%.2000s", op, again.Header, cmp.Diff(first.JSON(), again.JSON()))
+				}
+				y.report(answerAs[oapi.Claims](first).Claims[0], "complete", "").Want(http.StatusOK)
+				if over := y.use(g, op, lasting, key).Want(http.StatusOK); over.Len("claims") != 0 {
+					x.t.Errorf("%.500s", over.Body)
+				}
+			}
+		}},
+		{"an answer over 64 KiB is rendered again: a failure of what was to be cancelled", func(x *executionTest) {
+			e := x.create(retryPolicy(1) + "," + large(x))
+			c := x.claim(lasting)
+			x.operator(e.ID, "operator-cancel", `"reason":"no","grace_ms":60000`).Want(http.StatusOK)
+			key := "Idempotency-Key: cancelling " + x.lane
+			first := x.report(c, "fail", `"reason":"boom"`, key).Want(http.StatusOK)
+			again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, "fail", `"reason":"boom"`, key) }, e.ID)
+			if string(again.Body) != string(first.Body) || again.Str("outcome") != "cancelled" {
+				x.t.Errorf("%.500s\n%.500s", first.Body, again.Body)
+			}
+			x.operator(e.ID, "replay", "").Want(http.StatusOK)
+			x.claim(lasting)
+			if later := x.report(c, "fail", `"reason":"boom"`, key).Want(http.StatusOK); later.Str("outcome") != "cancelled" {
+				x.t.Errorf("%s", later.Str("outcome"))
+			}
+		}},
 		{"an answer over 64 KiB is rendered again: many completions", func(x *executionTest) {
 			x.create(large(x))
 			x.create("")

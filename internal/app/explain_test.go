@@ -220,6 +220,62 @@ func TestExplain(t *testing.T) {
 			x.Get(operatorPath(e.ID, "explain") + "?capability=a,b").Problem(fault.CodeInvalidCapabilities)
 			x.Get(operatorPath(e.ID, "explain") + "?capability=go&worker_instance_id=w").Problem(fault.CodeValidationFailed)
 		}},
+		{"worker: as one that is registered sees it", func(x *executionTest) {
+			e := x.create(`"required_capabilities":["go"]`)
+			able, unable := "able-"+x.lane, "unable-"+x.lane
+			register := func(instance, capabilities string) {
+				x.t.Helper()
+				x.Do(http.MethodPut, "/v1/workers/"+instance, `{"worker_id":"w1","lanes":["`+x.lane+`"],"capabilities":[`+capabilities+`],"liveness_ttl_ms":60000}`).Want(http.StatusCreated)
+			}
+			registered := func(want float64) {
+				x.t.Helper()
+				_, gates := x.explain(e.ID, "")
+				if got := fromDocument[map[string]any](x.t, string(gates["capabilities"].Evidence))["registered_workers"]; got != want {
+					x.t.Errorf("%v registered workers, want %v", got, want)
+				}
+			}
+			// asks compares what is said to a worker with what its claim gets.
+			asks := func(instance, capabilities string, want ...string) {
+				x.t.Helper()
+				got, _ := x.explain(e.ID, "?worker_instance_id="+instance)
+				if diff := cmp.Diff(want, unmet(got)); diff != "" {
+					x.t.Errorf("%s (-want +got):\n%s", instance, diff)
+				}
+				claims := x.claims(`"worker_instance_id":"` + instance + `","capabilities":[` + capabilities + `]`)
+				if (len(claims) == 1) != got.Claimable {
+					x.t.Errorf("%s: it says %v, and %d are claimed", instance, got.Claimable, len(claims))
+				}
+				for _, c := range claims {
+					x.report(c, "release", "").Want(http.StatusOK)
+				}
+			}
+			registered(0)
+			register(able, `"go","linux"`)
+			register(unable, `"linux"`)
+			registered(1)
+			asks(able, `"go","linux"`)
+			asks(unable, `"linux"`, "capabilities")
+			drained := x.Post("/v1/workers/"+able+"/drain", nil).Want(http.StatusOK)
+			_, gates := x.explain(e.ID, "?worker_instance_id="+able)
+			g := gates["worker"]
+			if g.Since == nil || g.Since.String() != drained.Str("draining_since") || fromDocument[map[string]any](x.t, string(g.Evidence))["worker_instance_id"] != able {
+				x.t.Errorf("%+v %s", g, g.Evidence)
+			}
+			asks(able, `"go","linux"`, "worker")
+			x.advance(time.Minute) // nobody says any more that it lives
+			registered(0)
+			x.Get(operatorPath(e.ID, "explain") + "?worker_instance_id=" + able).Problem(fault.CodeWorkerNotRegistered)
+			x.Get(operatorPath(e.ID, "explain") + "?worker_instance_id=nobody").Problem(fault.CodeWorkerNotRegistered)
+		}},
+		{"one that was lost too often: a claim only ends it", func(x *executionTest) {
+			e, _ := x.lost(`"policy":{"max_reclaim_count":0}`)
+			got, gates := x.explain(e.ID, "")
+			if evidence := fromDocument[map[string]any](x.t, string(gates["phase"].Evidence)); !slices.Equal(unmet(got), []string{"phase"}) || evidence["lease_reclaim_count"] != 0.0 {
+				x.t.Errorf("%+v %v", got, evidence)
+			}
+			x.none("")
+			x.stands(e.ID, atFailed)
+		}},
 		{"several at once, each for itself", func(x *executionTest) {
 			e := x.create(`"required_capabilities":["go"],"delay_ms":3600000`)
 			x.turned("pause", "")

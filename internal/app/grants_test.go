@@ -167,6 +167,51 @@ func TestGrants_Claim(t *testing.T) {
 			}
 			x.none("")
 		}},
+		{"polls and reservations at once never share one", func(x *executionTest) {
+			const n = 24
+			x.createMany(n, func(int) string { return "" })
+			got := make([][]uuid.UUID, 8)
+			atOnce(len(got), func(i int) *apitest.Response {
+				for range n / 4 {
+					if i%2 == 0 {
+						for _, c := range x.claims(lasting) {
+							got[i] = append(got[i], c.Execution.ID)
+						}
+						continue
+					}
+					if answer := x.reserve(`"grant_ttl_ms":60000`); answer.Status == http.StatusOK {
+						got[i] = append(got[i], x.used(answerAs[oapi.Grant](answer), "claim", lasting).Execution.ID)
+					}
+				}
+				return nil
+			})
+			taken := map[uuid.UUID]int{}
+			for _, ids := range got {
+				for _, id := range ids {
+					taken[id]++
+				}
+			}
+			for id, times := range taken {
+				if e := x.get(id); times != 1 || e.TotalAttemptCount != 1 {
+					x.t.Errorf("%s was taken %d times", id, times)
+				}
+			}
+			if len(taken) != n {
+				x.t.Errorf("%d of %d are taken", len(taken), n)
+			}
+		}},
+		{"a tag, a priority and a paused lane leave it as it is", func(x *executionTest) {
+			e := x.create("")
+			g := x.reserved("")
+			x.tag(e.ID, "a.b", "c").Want(http.StatusOK)
+			x.operated(e.ID, "priority", `"priority":9`)
+			x.turn("pause", "").Want(http.StatusOK)
+			x.turn("resume", "").Want(http.StatusOK)
+			x.none("")
+			if c := x.used(g, "claim", ""); c.Execution.Priority != 9 || c.Execution.Tags["a.b"] != "c" {
+				x.t.Errorf("%+v", c.Execution)
+			}
+		}},
 		{"unused, it lapses, and anybody can have it again (5/20)", func(x *executionTest) {
 			e := x.create("")
 			g := x.reserved(`"grant_ttl_ms":60000`)

@@ -295,6 +295,17 @@ func TestOperators_ReplayMember(t *testing.T) {
 			w.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return w.operator(e.ID, "replay", "") }, e.ID)
 			x.stands(f.ID, "cancelled", f.Revision+1)
 		}},
+		{"a member that is to be cancelled, whose flow is cancelled, ends at once, and as it was asked to", func(x *flowTest, w *executionTest) {
+			f := x.running("")
+			e := w.create(of(f.ID))
+			c := w.claim(lasting)
+			w.operated(e.ID, "operator-cancel", `"reason":"first","grace_ms":600000`)
+			x.do(f.ID, "cancel", `{"reason":"second"}`)
+			if got := w.stands(e.ID, atCancelled); got.Cancellation.Reason != "first" {
+				x.t.Errorf("%+v", got.Cancellation)
+			}
+			w.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return w.report(c, "complete", "") }, e.ID)
+		}},
 		{"a member of a flow that has not started waits for its start", func(x *flowTest, w *executionTest) {
 			f := x.create("")
 			e := w.create(of(f.ID))
