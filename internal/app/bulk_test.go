@@ -269,6 +269,22 @@ func TestBulk(t *testing.T) {
 				x.t.Errorf("(-before +after):\n%s", diff)
 			}
 		}},
+		{"one that cannot be read stands in nobody's way", func(x *executionTest) {
+			first, broken, last := x.create(""), x.create(""), x.create("")
+			x.tamper(`UPDATE executions SET progress = '{' WHERE id = ?`, rowID(broken.ID))
+			started := x.bulk(`"action":"cancel"`)
+			if err := x.server.App.Settle(x.t.Context()); err != nil {
+				x.t.Errorf("the work goes wrong: %v", err)
+			}
+			job := x.bulkJob(*started.JobID)
+			x.tamper(`DELETE FROM executions WHERE id = ?`, rowID(broken.ID))
+			x.advance(0)
+			if job.State != "finished" || job.Done != 3 || job.FailedCount != 1 || len(job.Failed) != 1 || job.Failed[0].ExecutionID != broken.ID || job.Failed[0].Code != "corrupt_record" {
+				x.t.Errorf("%+v", job)
+			}
+			x.stands(first.ID, atCancelledIdle)
+			x.stands(last.ID, atCancelledIdle)
+		}},
 		{"the first hundred failures are named, all are counted", func(x *executionTest) {
 			ids := x.createMany(120, func(int) string { return `"policy":{"max_replay_count":0}` })
 			x.bulked(`"action":"cancel"`)

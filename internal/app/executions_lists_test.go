@@ -52,12 +52,9 @@ func TestExecutions_Lists(t *testing.T) {
 				"created_after=" + at(2, 0) + "&public_state=waiting":                             {3, 2},
 				"created_after=2001-01-01T00%3A00%3A00%2B01%3A00":                                 {3, 2, 1, 0},
 				"created_before=" + at(3, 0) + "&limit=2":                                         {2, 1, 0},
-				"created_after=" + at(1, 0) + "&created_before=" + at(3, 0) + "&limit=1&kind=":    {2, 1},
+				"created_after=" + at(1, 0) + "&created_before=" + at(3, 0) + "&limit=1":          {2, 1},
 				"created_after=" + at(0, -time.Hour) + "&created_before=" + at(3, 0) + "&limit=1": {2, 1, 0},
 			} {
-				if query[len(query)-5:] == "kind=" {
-					query = query[:len(query)-6]
-				}
 				got, _ := x.pages("/v1/executions?lane="+x.lane+"&"+query, nil)
 				var ids []uuid.UUID
 				for _, i := range want {
@@ -82,11 +79,8 @@ func TestExecutions_Lists(t *testing.T) {
 			}
 			var want []uuid.UUID
 			for range 5 {
-				x.tamper(`UPDATE executions SET namespace = ? WHERE id = ?`, "suspended-"+x.lane, rowID(func() uuid.UUID {
-					e, _ := x.suspended("")
-					want = append(want, e.ID)
-					return e.ID
-				}()))
+				e, _ := y.suspended("")
+				want = append(want, e.ID)
 			}
 			y.create("")
 			slices.Reverse(want)

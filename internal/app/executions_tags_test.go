@@ -206,7 +206,8 @@ func TestExecutions_Whole(t *testing.T) {
 			x.stands(e.ID, atLost)
 			c = x.used(x.reservedLost(e.ID, `"capabilities":["go"]`), "reclaim", lasting) // attempt 1, epoch 5
 			x.operator(e.ID, "revoke-lease", "").Want(http.StatusOK)                      // epoch 6
-			c = x.claim(`"capabilities":["go"],` + lasting)                               // attempt 2, epoch 7
+			x.refused(fault.CodeLeaseRevoked, func() *apitest.Response { return x.report(c, "complete", "") }, e.ID)
+			c = x.claim(`"capabilities":["go"],` + lasting) // attempt 2, epoch 7
 			x.report(c, "fail", `"reason":"boom"`).Want(http.StatusOK)
 			x.advance(retryDelay)
 			c = x.claim(`"capabilities":["go"],` + lasting) // attempt 3, epoch 8

@@ -138,13 +138,13 @@ func TestLanes(t *testing.T) {
 			}
 			first := x.create(`"required_capabilities":["go"]`)
 			x.advance(time.Second)
-			second := x.create("")
+			x.create("")
 			x.create(`"delay_ms":3600000`)
 			depth(2, &first.CreatedAt)
 			x.reserved("")
 			depth(1, &first.CreatedAt) // what is reserved no other can have
 			x.advance(10 * time.Second)
-			c := x.claim(`"worker_id":"w2","lease_ttl_ms":1000`)
+			x.claim(`"worker_id":"w2","lease_ttl_ms":1000`)
 			depth(1, &first.CreatedAt)
 			x.advance(time.Second)
 			depth(2, &first.CreatedAt) // the lost one counts
@@ -164,7 +164,6 @@ func TestLanes(t *testing.T) {
 			if now := x.laneOf(x.lane).Throughput; now.Completed != 0 {
 				x.t.Errorf("%+v", now)
 			}
-			_, _ = c, second
 		}},
 		{"paused: nothing can be claimed, what is held runs on, no state changes", func(x *executionTest) {
 			held, waiting, lost := x.create(`"priority":9`), x.create(`"priority":5`), x.create(`"priority":7`)
@@ -180,14 +179,13 @@ func TestLanes(t *testing.T) {
 			if diff := cmp.Diff(before.Records, x.snapshot(held.ID, waiting.ID, lost.ID, needs.ID).Records); diff != "" {
 				x.t.Errorf("pausing changed executions (-before +after):\n%s", diff)
 			}
-			fresh, new := x.create(""), x.create(`"required_capabilities":["gpu"]`) // also what comes later, also with requirements nobody had
+			fresh, novel := x.create(""), x.create(`"required_capabilities":["gpu"]`) // also what comes later, also with requirements nobody had
 			batch := x.Post("/v1/executions/batch", `{"executions":[`+x.sent(`"required_capabilities":["tpu"]`)+`]}`).Want(http.StatusCreated)
-			ids := []oapi.Execution{held, waiting, lost, needs, fresh, new}
 			all := `"capabilities":["go","gpu","tpu"]`
-			x.unchanged(http.StatusNoContent, func() *apitest.Response { return x.ask(`"max":100,` + all) }, ids[0].ID, ids[1].ID, ids[2].ID, ids[3].ID)
-			x.unchanged(http.StatusNoContent, func() *apitest.Response { return x.reserve(all) }, waiting.ID, fresh.ID, new.ID)
+			x.unchanged(http.StatusNoContent, func() *apitest.Response { return x.ask(`"max":100,` + all) }, held.ID, waiting.ID, lost.ID, needs.ID)
+			x.unchanged(http.StatusNoContent, func() *apitest.Response { return x.reserve(all) }, waiting.ID, fresh.ID, novel.ID)
 			x.stands(fresh.ID, atWaiting)
-			x.stands(new.ID, atWaiting)
+			x.stands(novel.ID, atWaiting)
 			if got := answerAs[oapi.Execution](x.Get("/v1/executions/" + batch.Str("items.0.execution.id"))); got.PublicState != "waiting" {
 				x.t.Errorf("%s", got.PublicState)
 			}
@@ -343,6 +341,27 @@ func TestLanes(t *testing.T) {
 			rest := len(x.claims(`"max":100,"capabilities":["go","gpu"],` + lasting))
 			if sum := got[0] + got[1] + got[2] + got[3] + rest; sum != n {
 				x.t.Errorf("%d of %d: %v and %d", sum, n, got, rest)
+			}
+		}},
+		{"made while it is being paused, what requires something new is paused, too", func(x *executionTest) {
+			for round := range 4 {
+				y := x.on(fmt.Sprint(round))
+				y.create("")
+				capabilities := make([]string, 6)
+				atOnce(len(capabilities)+1, func(i int) *apitest.Response {
+					if i == len(capabilities) {
+						return y.turn("pause", "").Want(http.StatusOK)
+					}
+					capabilities[i] = fmt.Sprintf("new-%s-%d", y.lane, i)
+					y.create(`"required_capabilities":["` + capabilities[i] + `"]`)
+					return nil
+				})
+				all := `"max":100,"capabilities":["` + strings.Join(capabilities, `","`) + `"]`
+				y.none(all)
+				y.turn("resume", "").Want(http.StatusOK)
+				if n := len(y.claims(all)); n != len(capabilities)+1 {
+					x.t.Errorf("%d can be claimed again", n)
+				}
 			}
 		}},
 		{"a name with odd characters is one, and what is none", func(x *executionTest) {

@@ -107,7 +107,7 @@ func (x *executionTest) leaseEnds(id uuid.UUID, n int, eventType, reason string)
 	}
 }
 
-// suspend makes an execution that is suspended, which no request does yet.
+// suspended makes an execution that is suspended, which no request does yet.
 func (x *executionTest) suspended(members string) (oapi.Execution, oapi.Claim) {
 	x.t.Helper()
 	e := x.create(members)

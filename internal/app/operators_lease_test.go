@@ -298,7 +298,7 @@ func TestOperators_Resume(t *testing.T) {
 			id, _ := parked["waiting_for_children"](x)
 			w := x.wait(lasting)
 			x.settled()
-			x.operated(id, "resume", "")
+			x.operator(id, "resume", "").Want(http.StatusOK)
 			if got := w.got(); got.Kind != "resumed" {
 				x.t.Errorf("a %s claim", got.Kind)
 			}

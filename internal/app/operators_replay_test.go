@@ -164,7 +164,7 @@ func TestOperators_Replay(t *testing.T) {
 			e, _ := x.ended("failed", "")
 			w := x.wait(lasting)
 			x.settled()
-			x.operated(e.ID, "replay", "")
+			x.operator(e.ID, "replay", "").Want(http.StatusOK)
 			if got := w.got(); got.Kind != "replay" {
 				x.t.Errorf("a %s claim", got.Kind)
 			}
