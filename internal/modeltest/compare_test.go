@@ -1,0 +1,257 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+)
+
+// snapshot is all that a server tells of one namespace.
+type snapshot struct {
+	raw        map[string]string // each execution as it stands in the body
+	executions map[string]executionView
+	attempts   map[string][]attemptView
+	events     map[string][]string // by execution, worker or lane
+	logged     map[string][]logged
+}
+
+// attemptView is an attempt, with its line.
+type attemptView struct {
+	Text          string
+	State         string
+	Epoch         int64
+	Index         int
+	Started       time.Time
+	Ended         *time.Time
+	PreviousIndex int
+}
+
+// logged is an event of an execution.
+type logged struct {
+	id       int64
+	topic    string
+	kind     string
+	epoch    int64
+	revision int64
+}
+
+// fetch reads what a snapshot is made of. It passes the contract's checks by: there are many of these.
+func (s *side) fetch(path string) []byte {
+	request := must(http.NewRequestWithContext(s.w.Context(), http.MethodGet, s.Base()+path, nil))
+	request.Header.Set("Flowapi-Namespace", s.namespace)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.w.failf("GET %s: %v", path, err)
+	}
+	defer answer.Body.Close()
+	body := must(io.ReadAll(answer.Body))
+	if answer.StatusCode != http.StatusOK {
+		s.w.failf("GET %s: %d %s", path, answer.StatusCode, body)
+	}
+	return body
+}
+
+func newSnapshot() snapshot {
+	return snapshot{map[string]string{}, map[string]executionView{}, map[string][]attemptView{}, map[string][]string{}, map[string][]logged{}}
+}
+
+// compare takes a new snapshot and compares it with the model. After a refusal nothing may be otherwise than before.
+func (s *side) compare(refusal bool) {
+	before := s.seen
+	now := snapshot{raw: map[string]string{}, executions: map[string]executionView{}, attempts: maps.Clone(before.attempts), events: before.events, logged: before.logged}
+	for _, item := range decode[struct {
+		Items []json.RawMessage `json:"items"`
+	}](s.fetch("/v1/executions?limit=500")).Items {
+		v := s.execution(item)
+		now.raw[v.Name], now.executions[v.Name] = string(item), v
+	}
+	fresh := s.readEvents(&now)
+	for name, raw := range now.raw {
+		if refusal || raw != before.raw[name] {
+			now.attempts[name] = s.readAttempts(name)
+		}
+	}
+	if refusal {
+		changed := cmp.Diff(before.raw, now.raw) + cmp.Diff(before.attempts, now.attempts)
+		if changed != "" || fresh > 0 {
+			s.w.failf("%s has refused this and yet changed something, and written %d events:\n%s", s.name, fresh, changed)
+		}
+	}
+	s.seen = now
+	s.agree()
+	s.hold(before, now)
+}
+
+// agree compares the last snapshot with the model.
+func (s *side) agree() {
+	want, got := newSnapshot(), newSnapshot()
+	tries, lines := map[string][]string{}, map[string][]string{}
+	for _, e := range s.w.executions {
+		want.executions[e.name], want.events[e.name], tries[e.name] = s.w.view(e), e.events, s.w.tries(e)
+	}
+	maps.Copy(want.events, s.w.model.events)
+	got.executions, got.events = s.seen.executions, s.seen.events
+	for name, all := range s.seen.attempts {
+		for _, a := range all {
+			lines[name] = append(lines[name], a.Text)
+		}
+	}
+	diff := cmp.Diff(want.executions, got.executions, cmpopts.EquateEmpty())
+	for _, subject := range slices.Sorted(maps.Keys(union(want.events, got.events))) {
+		diff += cmp.Diff(want.events[subject], got.events[subject], cmpopts.EquateEmpty())
+	}
+	for name := range union(tries, lines) {
+		diff += cmp.Diff(tries[name], lines[name], cmpopts.EquateEmpty())
+	}
+	if diff != "" {
+		s.w.failf("%s stands otherwise than the model (-model +%s):\n%s", s.name, s.name, diff)
+	}
+}
+
+// same compares an answer with the model's.
+func (s *side) same(want, got answer) {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		s.w.failf("%s answers otherwise than the model (-model +%s):\n%s", s.name, s.name, diff)
+	}
+}
+
+func union[T any](a, b map[string]T) map[string]T {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// newest returns where the event log ends.
+func (s *side) newest() int64 {
+	return decode[struct {
+		EventLog struct {
+			Newest int64 `json:"newest"`
+		} `json:"event_log"`
+	}](s.sync().fetch("/v1/meta")).EventLog.Newest
+}
+
+// sync lets every event be read that was written.
+func (s *side) sync() *side {
+	if err := s.server.App.Store().Sync(s.w.Context()); err != nil {
+		s.w.failf("%s: %v", s.name, err)
+	}
+	return s
+}
+
+// readEvents adds the new events, and says how many they are.
+func (s *side) readEvents(into *snapshot) int {
+	s.sync()
+	into.events, into.logged = maps.Clone(into.events), maps.Clone(into.logged)
+	fresh := 0
+	for more := true; more; {
+		page := decode[oapi.EventList](s.fetch(fmt.Sprintf("/v1/events?after=%d&limit=500", s.cursor)))
+		for _, e := range page.Items {
+			if e.ID <= s.cursor {
+				s.w.failf("%s: event %d after %d", s.name, e.ID, s.cursor)
+			}
+			subject, line, data := s.event(e)
+			into.events[subject] = append(slices.Clip(into.events[subject]), line)
+			if e.ExecutionID != nil {
+				into.logged[subject] = append(slices.Clip(into.logged[subject]), logged{e.ID, e.Topic, e.Type, data.Epoch, or(e.Revision, -1)})
+			}
+			fresh++
+		}
+		s.cursor, more = page.NextCursor, page.More
+	}
+	return fresh
+}
+
+// eventData is what the events compared tell beside their types.
+type eventData struct {
+	Epoch     int64  `json:"lease_epoch"`
+	Kind      string `json:"kind"`
+	Reason    string `json:"reason"`
+	Instance  string `json:"worker_instance_id"`
+	Lane      string `json:"lane"`
+	Operation string `json:"operation"`
+}
+
+// event shows whose event it is, and the event as the model does.
+func (s *side) event(e oapi.Event) (subject, line string, data eventData) {
+	data = decode[eventData](e.Data)
+	line = e.Type
+	switch e.Topic {
+	case "lease":
+		if e.Type == "lease.acquired" {
+			line += " " + data.Kind
+		}
+		if data.Reason != "" {
+			line += " " + data.Reason
+		}
+		line += " @" + number(data.Epoch)
+	case "worker":
+		return data.Instance, line, data
+	case "lane":
+		return "lane " + data.Lane, line, data
+	case "operator":
+		if data.Operation != "" {
+			line += " " + data.Operation
+		}
+	}
+	return s.w.names[or(e.ExecutionID, uuid.Nil)], line, data
+}
+
+func (s *side) readAttempts(name string) []attemptView {
+	var all []attemptView
+	for _, a := range decode[struct {
+		Items []struct {
+			Index      int           `json:"attempt_index"`
+			Type       string        `json:"attempt_type"`
+			State      string        `json:"state"`
+			WorkerID   string        `json:"worker_id"`
+			InstanceID string        `json:"worker_instance_id"`
+			Epoch      int64         `json:"lease_epoch"`
+			StartedAt  time.Time     `json:"started_at"`
+			EndedAt    *time.Time    `json:"ended_at"`
+			Failure    *shownFailure `json:"failure"`
+			Reclaim    *string       `json:"reclaim_reason"`
+			Previous   *int          `json:"previous_attempt_index"`
+		} `json:"items"`
+	}](s.fetch("/v1/executions/" + s.w.idOf(name).String() + "/attempts?limit=500")).Items {
+		all = append(all, attemptView{
+			Text:  attemptText(a.Index, a.Type, a.State, a.WorkerID, a.InstanceID, a.Epoch, s.when(&a.StartedAt), s.when(a.EndedAt), a.Failure.String(), or(a.Reclaim, ""), or(a.Previous, -1)),
+			State: a.State, Epoch: a.Epoch, Index: a.Index, Started: a.StartedAt, Ended: a.EndedAt, PreviousIndex: or(a.Previous, -1),
+		})
+	}
+	return all
+}
+
+// idOf returns the id of an execution that exists.
+func (w *world) idOf(name string) uuid.UUID {
+	for id, other := range w.names {
+		if other == name {
+			return id
+		}
+	}
+	w.failf("nobody has asked for %s", name)
+	return uuid.Nil
+}
+
+// results compares what the executions have produced: at the end of a run.
+func (s *side) results() {
+	for _, e := range s.w.executions {
+		got := s.Get("/v1/executions/" + e.id.String() + "/result")
+		text := ""
+		if got.Status == http.StatusOK {
+			text = string(got.Body)
+		}
+		if text != e.result {
+			s.w.failf("%s: the result of %s is %q and not %q", s.name, e.name, text, e.result)
+		}
+	}
+}
