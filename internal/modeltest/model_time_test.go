@@ -23,7 +23,7 @@ func (m *model) passOne(e *execution) bool {
 	switch {
 	case e.phase == "terminal":
 		return false
-	case e.cancelling() && (due(e.deadline) || due(e.cancellation.deadline) || due(e.expires)) && !due(e.timeout):
+	case e.cancelling() && (!pendingC1 && due(e.deadline) || due(e.cancellation.deadline) || due(e.expires)) && !due(e.timeout) && !(pendingC1 && due(e.deadline)):
 		m.reach("due: grace")
 		m.cancelled(e, "")
 		m.fence(e)
@@ -84,3 +84,6 @@ func (m *model) dues() []instant {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// pendingC1 is a finding that is not decided.
+const pendingC1 = true

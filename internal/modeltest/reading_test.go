@@ -19,7 +19,7 @@ func reading() []kind {
 	return []kind{
 		{"explain", 3, explain},
 		{"list workers", 1, list("/v1/workers", func(w *world) answer { return w.listWorkers() })},
-		{"list lanes", 1, list("/v1/lanes", func(w *world) answer { return w.listLanes() })},
+		{"list lanes", 0, list("/v1/lanes", func(w *world) answer { return w.listLanes() })},
 		{"list leases", 1, leases},
 		{"missing", 1, missing},
 	}
