@@ -42,13 +42,17 @@ func (e *Execution) DueAt() time.Time {
 	return due
 }
 
-// Pass makes the one change to e that is due, and says whether there was one: the deadline ends it, the timeout of its
-// attempt fails that, the grace of its cancellation is over, a lease that ran out may be taken over, a delay is over, a grant
+// Pass makes the one change to e that is due, and says whether there was one: the grace of its cancellation is over, the
+// deadline ends it, the timeout of its attempt fails that, a lease that ran out may be taken over, a delay is over, a grant
 // has lapsed. Passing the same time twice is passing it once. reference: executions.md 4.
 func (e Execution) Pass(now time.Time) (Change, bool) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
 	switch {
 	case e.Lifecycle == Terminal:
+	case e.cancelling() && (due(e.Cancellation.DeadlineAt) || due(e.DeadlineAt)):
+		c := e.cancelled(*e.Cancellation, now)
+		c.Execution.Lease.Epoch++
+		return c, true
 	case due(e.DeadlineAt):
 		failure := &Failure{Reason: reasonDeadline, Category: CategoryTimeout}
 		c := Change{Execution: e}
@@ -57,10 +61,6 @@ func (e Execution) Pass(now time.Time) (Change, bool) {
 		return c, true
 	case e.Lifecycle == Active && due(e.AttemptTimeoutAt):
 		return e.failed(Failure{Reason: reasonAttemptTimeout, Category: CategoryTimeout}, nil, OutcomeExpired, now), true
-	case e.cancelling() && due(e.Cancellation.DeadlineAt):
-		c := e.cancelled(*e.Cancellation, now)
-		c.Execution.Lease.Epoch++
-		return c, true
 	case e.Ownership == Leased && due(e.Lease.ExpiresAt):
 		return e.leaseExpired(now), true
 	case e.Eligibility == NotEligibleUntilTime && due(e.DelayUntil):

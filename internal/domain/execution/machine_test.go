@@ -550,6 +550,11 @@ func TestTransitions(t *testing.T) {
 			events: []string{`execution.delayed {"delay_until":"2026-11-21T09:31:40Z","blocking_reason":"waiting_for_delay"}`},
 		},
 	}
+	runTransitions(t, tests)
+}
+
+func runTransitions(t *testing.T, tests []transition) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -134,6 +134,31 @@ func Publics() []Public {
 		PublicCompleted, PublicFailed, PublicCancelled, PublicExpired, PublicSkipped}
 }
 
+// Vocabulary returns every value of each dimension, by its name on the wire and in the store.
+func Vocabulary() map[string][]string {
+	return map[string][]string{
+		"lifecycle_phase": words(Runnable, Active, Suspended, Terminal),
+		"ownership_state": words(Unowned, Leased, LeaseExpired, LeaseRevoked),
+		"eligibility_state": words(EligibleNow, NotEligibleUntilTime, BlockedByDependencies, BlockedByBudget, BlockedByQuota, BlockedByRoute,
+			BlockedByLaneState, BlockedByOperator, EligibilityNone),
+		"blocking_reason": words(BlockingNone, WaitingForWorker, WaitingForRetryBackoff, WaitingForResumeDelay, WaitingForDelay, WaitingForSignal,
+			WaitingForApproval, WaitingForCallback, WaitingForToolResult, WaitingForChildren, WaitingForBudget, WaitingForQuota,
+			WaitingForCapableWorker, WaitingForLocalityMatch, PausedByOperator, PausedByPolicy, PausedByFlowCancel),
+		"terminal_outcome": words(OutcomeNone, OutcomeSuccess, OutcomeFailed, OutcomeCancelled, OutcomeExpired, OutcomeSkipped),
+		"attempt_state": words(AttemptNone, AttemptPendingFirst, AttemptRunning, AttemptInterrupted, AttemptPendingRetry, AttemptPendingReplay,
+			AttemptTerminal),
+		"public_state": words(Publics()...),
+	}
+}
+
+func words[T ~string](values ...T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
 var publicOfOutcome = map[Outcome]Public{
 	OutcomeSuccess: PublicCompleted, OutcomeFailed: PublicFailed, OutcomeCancelled: PublicCancelled,
 	OutcomeExpired: PublicExpired, OutcomeSkipped: PublicSkipped,
