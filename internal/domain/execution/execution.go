@@ -107,10 +107,11 @@ type Cancellation struct {
 	DeadlineAt  time.Time `json:"deadline_at,omitzero"` // when its worker has to have ended it
 }
 
-// Released tells how the last owner gave the execution back itself. It lets the same call be answered again, and it ends
-// with the next acquisition. reference: executions.md 2.12.
+// Released tells how the last owner gave the execution back itself. It lets the same call be answered again, whatever becomes
+// of the execution, and it ends with the next acquisition. reference: executions.md 2.12.
 type Released struct {
 	Op          Op            `json:"op"`
+	Epoch       int64         `json:"lease_epoch"`       // of that owner
 	RetryAt     time.Time     `json:"retry_at,omitzero"` // of a failed attempt that is followed by another
 	AttemptLeft time.Duration `json:"attempt_left,omitempty"`
 }

@@ -50,7 +50,7 @@ const (
 
 // Explain says whether a claim of e's lane by a worker, who also takes over lost leases, gets e now if nothing stands before
 // it. capable is how many registered workers could have it. All conditions but those of lane and worker are met just when e is
-// [Execution.Claimable].
+// [Execution.Claimable], and a claim does not end it because it was lost too often.
 func (e *Execution) Explain(lane Lane, by Asker, capable int, now time.Time) Explanation {
 	x := Explanation{Claimable: true, Gates: []Gate{e.phaseGate(now), e.timeGate(now), e.dependenciesGate(), e.flowGate(), e.admissionGate(), e.grantGate(), laneGate(lane), e.capabilitiesGate(by, capable), workerGate(by)}}
 	for _, g := range x.Gates {
@@ -71,12 +71,16 @@ func (e *Execution) Explain(lane Lane, by Asker, capable int, now time.Time) Exp
 }
 
 func (e *Execution) phaseGate(now time.Time) Gate {
-	g := Gate{Name: GatePhase, Met: e.Lifecycle == Runnable || e.Lost(), Evidence: map[string]any{"lifecycle_phase": e.Lifecycle, "ownership_state": e.Ownership}}
+	worn := e.Lost() && e.Reclaims >= e.PolicyOf().MaxReclaims()
+	g := Gate{Name: GatePhase, Met: e.Lifecycle == Runnable || e.Lost() && !worn, Evidence: map[string]any{"lifecycle_phase": e.Lifecycle, "ownership_state": e.Ownership}}
 	switch {
 	case g.Met:
 	case e.Lifecycle == Terminal:
 		g.Since, g.Evidence["terminal_outcome"] = e.CompletedAt, e.Outcome
 		g.what, g.Hint = fmt.Sprintf("It has ended as %s.", e.Public()), "Replay it to run it again."
+	case worn:
+		g.Evidence["lease_reclaim_count"] = e.Reclaims
+		g.what, g.Hint = fmt.Sprintf("It was lost and taken over %d times, which is all that its policy allows.", e.Reclaims), "The next claim of its lane ends it as failed; replay it then, or cancel it."
 	case e.Lifecycle == Suspended:
 		g.Evidence["blocking_reason"] = e.Blocking
 		g.what, g.Hint = "It is suspended.", "Deliver what it waits for, or resume it."

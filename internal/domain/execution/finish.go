@@ -48,7 +48,7 @@ func (e Execution) Complete(f Fence, now time.Time) (c Change, replayed bool, er
 	c = Change{Execution: e}
 	c.end(StageEndedSuccess, nil, now)
 	c.finish(OutcomeSuccess, nil, "completed", now)
-	c.Execution.Released = &Released{Op: OpComplete}
+	c.Execution.Released = &Released{Op: OpComplete, Epoch: f.LeaseEpoch}
 	c.reported(f, OpComplete)
 	return c, false, nil
 }
@@ -64,7 +64,7 @@ func (e Execution) Fail(f Fence, failure Failure, retryAfter *time.Duration, now
 		return Change{}, false, err
 	}
 	c = e.failed(failure, retryAfter, OutcomeFailed, now)
-	released := &Released{Op: OpFail}
+	released := &Released{Op: OpFail, Epoch: f.LeaseEpoch}
 	if c.Execution.Lifecycle == Runnable {
 		released.RetryAt = c.Execution.DelayUntil
 	}
@@ -83,7 +83,7 @@ func (e Execution) Abandon(f Fence, by Cancellation, now time.Time) (c Change, r
 		return Change{}, false, err
 	}
 	c = e.cancelled(by, now)
-	c.Execution.Released = &Released{Op: OpCancel}
+	c.Execution.Released = &Released{Op: OpCancel, Epoch: f.LeaseEpoch}
 	return c, false, nil
 }
 
@@ -179,5 +179,4 @@ func (c *Change) finish(outcome Outcome, failure *Failure, reason string, now ti
 	if held {
 		c.letGo(reason, nil)
 	}
-	n.Released = nil
 }

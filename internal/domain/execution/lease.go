@@ -223,11 +223,11 @@ func (e Execution) giveBack(op Op, f Fence, reason string, now time.Time, place 
 	}
 	if e.cancelling() {
 		c = e.cancelled(*e.Cancellation, now)
-		c.Execution.Released = &Released{Op: op}
+		c.Execution.Released = &Released{Op: op, Epoch: f.LeaseEpoch}
 		c.reported(f, op)
 		return c, false, nil
 	}
-	released := &Released{Op: op}
+	released := &Released{Op: op, Epoch: f.LeaseEpoch}
 	if !e.AttemptTimeoutAt.IsZero() {
 		released.AttemptLeft = max(e.AttemptTimeoutAt.Sub(now), time.Millisecond)
 	}
@@ -255,7 +255,12 @@ func (c *Change) reported(f Fence, op Op) {
 
 // replays says whether f's owner ended its ownership with this very call.
 func (e *Execution) replays(op Op, f Fence) bool {
-	return e.Released != nil && e.Released.Op == op && f.equal(e.Fence())
+	if e.Released == nil || e.Released.Op != op {
+		return false
+	}
+	then := e.Fence()
+	then.LeaseEpoch = e.Released.Epoch // an operator may have moved it on since
+	return f.equal(then)
 }
 
 // letGo ends the ownership and tells why. The identity of the lease stays, as that of the last owner.

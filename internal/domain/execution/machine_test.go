@@ -311,7 +311,7 @@ func TestTransitions(t *testing.T) {
 			},
 			vector: "terminal unowned not_applicable none success attempt_terminal", public: execution.PublicCompleted,
 			change: func(e *execution.Execution) {
-				e.CompletedAt, e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = after(20), time.Time{}, time.Time{}, &execution.Released{Op: execution.OpComplete}
+				e.CompletedAt, e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = after(20), time.Time{}, time.Time{}, &execution.Released{Op: execution.OpComplete, Epoch: 1}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, EndedAt: after(20)}},
 			events:   []string{`execution.completed ` + ended("success", `"attempt_index":0,`), `lease.revoked ` + lease(1, 1, 0, `"reason":"completed"`)},
@@ -322,7 +322,7 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.Retries, e.DelayUntil, e.Failure = 1, after(320), boom
 				e.BlockingDetail = "retry backoff until 2026-11-21T09:35:20.000Z (attempt 0 failed: boom)"
-				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail, RetryAt: after(320)}
+				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail, Epoch: 1, RetryAt: after(320)}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: boom}},
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
@@ -333,7 +333,7 @@ func TestTransitions(t *testing.T) {
 			vector: failedRow, public: execution.PublicFailed,
 			change: func(e *execution.Execution) {
 				e.CompletedAt, e.Failure = after(20), &execution.Failure{Reason: "boom", Category: "permanent"}
-				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail}
+				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail, Epoch: 1}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20),
 				Failure: &execution.Failure{Reason: "boom", Category: "permanent"}}},
@@ -349,7 +349,7 @@ func TestTransitions(t *testing.T) {
 			vector: "runnable unowned eligible_now waiting_for_worker none attempt_interrupted", public: execution.PublicWaiting,
 			change: func(e *execution.Execution) {
 				e.Lease.ExpiresAt, e.AttemptTimeoutAt = time.Time{}, time.Time{}
-				e.Released = &execution.Released{Op: execution.OpRelease, AttemptLeft: 581 * time.Second}
+				e.Released = &execution.Released{Op: execution.OpRelease, Epoch: 1, AttemptLeft: 581 * time.Second}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageSuspended}},
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"released"`),
@@ -439,7 +439,7 @@ func TestTransitions(t *testing.T) {
 			name: "cancel what was given back", from: released, do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
 			vector: cancelledRow, public: execution.PublicCancelled,
 			change: func(e *execution.Execution) {
-				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.Released = after(20), &byOperator, 2, nil
+				e.CompletedAt, e.Cancellation, e.Lease.Epoch = after(20), &byOperator, 2
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(20)}},
 			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
@@ -459,7 +459,7 @@ func TestTransitions(t *testing.T) {
 			do:     func(e execution.Execution) (execution.Change, error) { return cancel(e, after(20)) },
 			vector: cancelledRow, public: execution.PublicCancelled,
 			change: func(e *execution.Execution) {
-				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.Released, e.DelayUntil, e.BlockingDetail = after(20), &byOperator, 2, nil, time.Time{}, ""
+				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.DelayUntil, e.BlockingDetail = after(20), &byOperator, 2, time.Time{}, ""
 			},
 			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
 		},
@@ -518,7 +518,7 @@ func TestTransitions(t *testing.T) {
 			},
 			do: pass(50), vector: expiredRow, public: execution.PublicExpired,
 			change: func(e *execution.Execution) {
-				e.CompletedAt, e.Failure, e.DelayUntil, e.BlockingDetail, e.Released = after(50), late, time.Time{}, "", nil
+				e.CompletedAt, e.Failure, e.DelayUntil, e.BlockingDetail = after(50), late, time.Time{}, ""
 			},
 			events: []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
 		},

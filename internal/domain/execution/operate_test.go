@@ -84,7 +84,7 @@ func operatorsGrant(kind execution.GrantKind) *execution.Grant {
 func TestTransitions_operators(t *testing.T) {
 	t.Parallel()
 	released := func(op execution.Op) *execution.Released {
-		return &execution.Released{Op: op, AttemptLeft: 581 * time.Second}
+		return &execution.Released{Op: op, Epoch: 1, AttemptLeft: 581 * time.Second}
 	}
 	suspended := []execution.AttemptChange{{Index: 0, Stage: execution.StageSuspended}}
 	cancelledAttempt := func(at int) []execution.AttemptChange {
@@ -152,7 +152,7 @@ func TestTransitions_operators(t *testing.T) {
 			},
 			change: func(e *execution.Execution) {
 				unheld(e)
-				e.CompletedAt, e.Cancellation, e.Released = after(20), &byOperator, &execution.Released{Op: execution.OpCancel}
+				e.CompletedAt, e.Cancellation, e.Released = after(20), &byOperator, &execution.Released{Op: execution.OpCancel, Epoch: 1}
 			},
 			attempts: cancelledAttempt(20), events: cancelEvents(),
 		},
@@ -196,7 +196,9 @@ func TestTransitions_operators(t *testing.T) {
 		},
 		{
 			name: "the deadline of what is to end", public: execution.PublicCancelled, vector: cancelledRow, do: pass(50),
-			from:     func(tb testing.TB) execution.Execution { return must(tb)(stop(withDeadline(active)(tb), 5*time.Minute, after(10))) },
+			from: func(tb testing.TB) execution.Execution {
+				return must(tb)(stop(withDeadline(active)(tb), 5*time.Minute, after(10)))
+			},
 			change:   func(e *execution.Execution) { unheld(e); e.CompletedAt, e.Lease.Epoch = after(50), 2 },
 			attempts: cancelledAttempt(50), events: cancelEvents(),
 		},
@@ -211,7 +213,7 @@ func TestTransitions_operators(t *testing.T) {
 			do: func(e execution.Execution) (execution.Change, error) { return fail(e, "transient", after(20)) },
 			change: func(e *execution.Execution) {
 				unheld(e)
-				e.CompletedAt, e.Failure, e.Released = after(20), &execution.Failure{Reason: "boom", Category: "transient"}, &execution.Released{Op: execution.OpFail}
+				e.CompletedAt, e.Failure, e.Released = after(20), &execution.Failure{Reason: "boom", Category: "transient"}, &execution.Released{Op: execution.OpFail, Epoch: 1}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: &execution.Failure{Reason: "boom", Category: "transient"}}},
 			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed","category":"transient",`),
@@ -225,7 +227,7 @@ func TestTransitions_operators(t *testing.T) {
 			},
 			change: func(e *execution.Execution) {
 				unheld(e)
-				e.CompletedAt, e.Released = after(20), &execution.Released{Op: execution.OpRelease}
+				e.CompletedAt, e.Released = after(20), &execution.Released{Op: execution.OpRelease, Epoch: 1}
 			},
 			attempts: cancelledAttempt(20), events: cancelEvents(),
 		},
@@ -238,7 +240,7 @@ func TestTransitions_operators(t *testing.T) {
 			vector: "terminal unowned not_applicable none success attempt_terminal",
 			change: func(e *execution.Execution) {
 				unheld(e)
-				e.CompletedAt, e.Cancellation, e.Released = after(20), nil, &execution.Released{Op: execution.OpComplete}
+				e.CompletedAt, e.Cancellation, e.Released = after(20), nil, &execution.Released{Op: execution.OpComplete, Epoch: 1}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, EndedAt: after(20)}},
 			events:   []string{`execution.completed ` + ended("success", `"attempt_index":0,`), `lease.revoked ` + lease(1, 1, 0, `"reason":"completed"`)},

@@ -432,7 +432,7 @@ func (m *machine) cancel(t *rapid.T) {
 		if m.apply(t, c, false); m.e.Lease.Epoch > 0 && m.e.Lease.Epoch <= m.holder.LeaseEpoch {
 			t.Fatalf("the epoch is still %d: a late worker would not be fenced", m.e.Lease.Epoch)
 		}
-		m.phase, m.last, m.lost = execution.Terminal, "", false
+		m.phase, m.lost = execution.Terminal, false
 	}
 }
 
@@ -456,7 +456,7 @@ func (m *machine) sweep(t *rapid.T) {
 			if from.DeadlineAt.IsZero() || m.now.Before(from.DeadlineAt) {
 				t.Fatalf("expired at %s, the deadline is %s", m.now, from.DeadlineAt)
 			}
-			m.phase, m.last, m.lost = execution.Terminal, "", false
+			m.phase, m.lost = execution.Terminal, false
 		case from.Lifecycle == execution.Active && m.e.Ownership == execution.Unowned: // an attempt ran out of time
 			if from.AttemptTimeoutAt.IsZero() || m.now.Before(from.AttemptTimeoutAt) {
 				t.Fatalf("timed out at %s instead of %s", m.now, from.AttemptTimeoutAt)

@@ -66,29 +66,37 @@ func (r *Repo) StartBulk(ctx context.Context, in execution.Bulk, dryRun bool) (e
 	if err := in.Check(); err != nil {
 		return execution.BulkJob{}, err
 	}
+	total, err := r.countBulk(ctx, in)
+	if err != nil || dryRun {
+		return execution.BulkJob{Total: total}, err
+	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.BulkJob) error {
-		j := execution.BulkJob{ID: store.NewID(), Namespace: tx.Call.Namespace, Bulk: in, State: execution.BulkRunning, Actor: tx.Call.Actor, CreatedAt: tx.Now()}
-		c := selected(&tx.Queries, &j)
-		if err := tx.Get(&j.Total, "SELECT count(*) FROM executions WHERE "+c.text, c.args...); err != nil {
-			return fmt.Errorf("count what a bulk job selects: %w", err)
-		}
-		if dryRun {
-			*out = execution.BulkJob{Total: j.Total}
-			return nil
-		}
-		*out = j
-		filter, err := json.Marshal(j.Filter)
+		*out = execution.BulkJob{ID: store.NewID(), Namespace: tx.Call.Namespace, Bulk: in, State: execution.BulkRunning, Total: total, Actor: tx.Call.Actor, CreatedAt: tx.Now()}
+		filter, err := json.Marshal(in.Filter)
 		if err != nil {
 			return err
 		}
-		if err := tx.ExecOne("INSERT INTO bulk_jobs ("+bulkColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '[]', ?, ?, NULL, 0, ?)", store.ID(j.ID), j.Namespace, string(j.Action), store.JSON(filter),
-			j.Priority, store.Text(j.Reason), string(j.State), j.Total, j.Actor, store.Millis(j.CreatedAt), uuid.Nil[:]); err != nil {
+		err = tx.ExecOne("INSERT INTO bulk_jobs ("+bulkColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '[]', ?, ?, NULL, 0, ?)", store.ID(out.ID), out.Namespace, string(in.Action),
+			store.JSON(filter), in.Priority, store.Text(in.Reason), string(out.State), total, out.Actor, store.Millis(out.CreatedAt), uuid.Nil[:])
+		if err != nil {
 			return fmt.Errorf("insert bulk job: %w", err)
 		}
-		tx.Emit(j.Started())
-		tx.Alarm(BulkLoop, j.CreatedAt)
+		tx.Emit(out.Started())
+		tx.Alarm(BulkLoop, out.CreatedAt)
 		return nil
 	})
+}
+
+// countBulk says how many executions of the caller's namespace a job would concern.
+func (r *Repo) countBulk(ctx context.Context, in execution.Bulk) (total int64, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) error {
+		c := selected(q, &execution.BulkJob{Namespace: call.From(ctx).Namespace, Bulk: in, CreatedAt: q.Now()})
+		if err := q.Get(&total, "SELECT count(*) FROM executions WHERE "+c.text, c.args...); err != nil {
+			return fmt.Errorf("count what a bulk job selects: %w", err)
+		}
+		return nil
+	})
+	return total, err
 }
 
 // selected is the condition of what a job concerns.
@@ -122,59 +130,104 @@ func (r *Repo) StopBulk(ctx context.Context, id uuid.UUID) (execution.BulkJob, e
 	}, store.Reload(func(ctx context.Context, _ []byte) (execution.BulkJob, error) { return r.Bulk(ctx, id) }))
 }
 
-// WorkBulk does the next limit executions of the oldest job under way that no other process is at, and returns how many it
-// looked at. An execution that the action is refused for is taken note of, and the others go on.
-func (r *Repo) WorkBulk(ctx context.Context, limit int) (int, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
-		var found bulkRow
-		err := tx.Get(&found, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE state = 'running' ORDER BY created_at LIMIT 1"+tx.SkipLocked())
+// chunk is what is next for a job under way. It is looked for outside of the writing transaction: a filter may have to look at
+// many executions to find a few.
+type chunk struct {
+	job   bulkRow
+	items []chunkItem
+}
+
+type chunkItem struct {
+	ID        store.ID `db:"id"`
+	FlowID    store.ID `db:"flow_id"`
+	CreatedAt int64    `db:"created_at"`
+}
+
+// nextChunk returns up to limit executions of the oldest job under way, or no job.
+func (r *Repo) nextChunk(ctx context.Context, limit int) (next chunk, found bool, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) error {
+		err := q.Get(&next.job, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE state = 'running' ORDER BY created_at LIMIT 1")
 		if store.NotFound(err) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read bulk jobs: %w", err)
 		}
-		j, err := found.job()
+		found = true
+		j, err := next.job.job()
+		if err != nil {
+			return err
+		}
+		c := selected(q, &j)
+		c.and("(created_at, id) > (?, ?)", true, next.job.CursorAt, next.job.CursorID)
+		err = q.Select(&next.items, "SELECT id, flow_id, created_at FROM executions WHERE "+c.text+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...)
+		if err != nil {
+			return fmt.Errorf("select for bulk job %s: %w", j.ID, err)
+		}
+		return nil
+	})
+	return next, found, err
+}
+
+// WorkBulk does the next limit executions of the oldest job under way, and returns how many it looked at. An execution that the
+// action is refused for is taken note of, and the others go on. Any number of processes may call it at the same time.
+func (r *Repo) WorkBulk(ctx context.Context, limit int) (int, error) {
+	next, found, err := r.nextChunk(ctx, limit)
+	if err != nil || !found {
+		return 0, err
+	}
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
+		var now bulkRow
+		err := tx.Get(&now, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE id = ? AND state = 'running'"+tx.SkipLocked(), next.job.ID)
+		if store.NotFound(err) || err == nil && now.CursorID != next.job.CursorID {
+			return nil // it was stopped, or another process has done this chunk
+		}
+		if err != nil {
+			return fmt.Errorf("lock bulk job: %w", err)
+		}
+		j, err := now.job()
 		if err != nil {
 			return err
 		}
 		tx.Call.Namespace, tx.Call.Actor = j.Namespace, j.Actor
-		c := selected(&tx.Queries, &j)
-		c.and("(created_at, id) > (?, ?)", true, found.CursorAt, found.CursorID)
-		var next []struct {
-			ID        store.ID `db:"id"`
-			FlowID    store.ID `db:"flow_id"`
-			CreatedAt int64    `db:"created_at"`
-		}
-		if err := tx.Select(&next, "SELECT id, flow_id, created_at FROM executions WHERE "+c.text+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...); err != nil {
-			return fmt.Errorf("select for bulk job %s: %w", j.ID, err)
-		}
-		var flows []uuid.UUID
-		for _, n := range next {
-			if id := uuid.UUID(n.FlowID); id != uuid.Nil && j.Action == execution.BulkReplay {
-				flows = append(flows, id)
-			}
-		}
-		if err := r.flows.Lock(tx, flows); err != nil { // before their members, all at once
+		if err := r.workChunk(tx, &j, next.items); err != nil {
 			return err
 		}
-		for _, n := range next {
-			if err := r.bulkOne(tx, &j, uuid.UUID(n.ID)); err != nil {
-				return err
-			}
-			found.CursorAt, found.CursorID = n.CreatedAt, n.ID
-			j.Done++
+		*out = len(next.items)
+		cursorAt, cursorID := now.CursorAt, now.CursorID
+		if len(next.items) > 0 {
+			last := next.items[len(next.items)-1]
+			cursorAt, cursorID = last.CreatedAt, last.ID
 		}
-		if *out = len(next); len(next) < limit {
+		if len(next.items) < limit {
 			tx.Emit(j.End(execution.BulkFinished, tx.Now()))
 		}
 		failed, err := json.Marshal(j.Failed)
 		if err != nil {
 			return err
 		}
-		return tx.ExecOne(`UPDATE bulk_jobs SET state = ?, done = ?, failed_count = ?, failed = ?, ended_at = ?, cursor_at = ?, cursor_id = ? WHERE id = ?`,
-			string(j.State), j.Done, j.FailedCount, store.JSON(failed), store.Millis(j.EndedAt), found.CursorAt, found.CursorID, found.ID)
+		return tx.ExecOne(`UPDATE bulk_jobs SET state = ?, done = ?, failed_count = ?, failed = ?, ended_at = ?, cursor_at = ?, cursor_id = coalesce(?, cursor_id) WHERE id = ?`,
+			string(j.State), j.Done, j.FailedCount, store.JSON(failed), store.Millis(j.EndedAt), cursorAt, cursorID, now.ID)
 	}, store.Background())
+}
+
+func (r *Repo) workChunk(tx *store.Tx, j *execution.BulkJob, items []chunkItem) error {
+	var flows []uuid.UUID
+	for _, item := range items {
+		if id := uuid.UUID(item.FlowID); id != uuid.Nil && j.Action == execution.BulkReplay {
+			flows = append(flows, id)
+		}
+	}
+	if err := r.flows.Lock(tx, flows); err != nil { // before their members, all at once
+		return err
+	}
+	for _, item := range items {
+		if err := r.bulkOne(tx, j, uuid.UUID(item.ID)); err != nil {
+			return err
+		}
+		j.Done++
+	}
+	return nil
 }
 
 // bulkOne does to one execution what a job does.
