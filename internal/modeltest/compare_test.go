@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,16 +48,16 @@ type logged struct {
 
 // fetch reads what a snapshot is made of. It passes the contract's checks by: there are many of these.
 func (s *side) fetch(path string) []byte {
-	request := must(http.NewRequestWithContext(s.w.Context(), http.MethodGet, s.Base()+path, nil))
+	request := must(http.NewRequestWithContext(s.w.ctx, http.MethodGet, s.Base()+path, nil))
 	request.Header.Set("Flowapi-Namespace", s.namespace)
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		s.w.failf("GET %s: %v", path, err)
+		s.failf("GET %s: %v", path, err)
 	}
 	defer answer.Body.Close()
 	body := must(io.ReadAll(answer.Body))
 	if answer.StatusCode != http.StatusOK {
-		s.w.failf("GET %s: %d %s", path, answer.StatusCode, body)
+		s.failf("GET %s: %d %s", path, answer.StatusCode, body)
 	}
 	return body
 }
@@ -66,7 +67,10 @@ func newSnapshot() snapshot {
 }
 
 // compare takes a new snapshot and compares it with the model. After a refusal nothing may be otherwise than before.
-func (s *side) compare(refusal bool) {
+func (s *side) compare(refusal bool) { s.snap(refusal, false) }
+
+// snap is compare; all says to read also what cannot have changed.
+func (s *side) snap(refusal, all bool) {
 	before := s.seen
 	now := snapshot{raw: map[string]string{}, executions: map[string]executionView{}, attempts: maps.Clone(before.attempts), events: before.events, logged: before.logged}
 	for _, item := range decode[struct {
@@ -77,14 +81,14 @@ func (s *side) compare(refusal bool) {
 	}
 	fresh := s.readEvents(&now)
 	for name, raw := range now.raw {
-		if refusal || raw != before.raw[name] {
+		if all || raw != before.raw[name] {
 			now.attempts[name] = s.readAttempts(name)
 		}
 	}
 	if refusal {
 		changed := cmp.Diff(before.raw, now.raw) + cmp.Diff(before.attempts, now.attempts)
 		if changed != "" || fresh > 0 {
-			s.w.failf("%s has refused this and yet changed something, and written %d events:\n%s", s.name, fresh, changed)
+			s.failf("it has refused this and yet changed something, and written %d events:\n%s", fresh, changed)
 		}
 	}
 	s.seen = now
@@ -94,34 +98,40 @@ func (s *side) compare(refusal bool) {
 
 // agree compares the last snapshot with the model.
 func (s *side) agree() {
-	want, got := newSnapshot(), newSnapshot()
-	tries, lines := map[string][]string{}, map[string][]string{}
+	var diff strings.Builder
+	differ := func(want, got any) { diff.WriteString(cmp.Diff(want, got, cmpopts.EquateEmpty())) }
 	for _, e := range s.w.executions {
-		want.executions[e.name], want.events[e.name], tries[e.name] = s.w.view(e), e.events, s.w.tries(e)
-	}
-	maps.Copy(want.events, s.w.model.events)
-	got.executions, got.events = s.seen.executions, s.seen.events
-	for name, all := range s.seen.attempts {
-		for _, a := range all {
-			lines[name] = append(lines[name], a.Text)
+		if want, got := s.w.view(e), s.seen.executions[e.name]; want != got {
+			differ(want, got)
+		}
+		var lines []string
+		for _, a := range s.seen.attempts[e.name] {
+			lines = append(lines, a.Text)
+		}
+		if want := s.w.tries(e); !slices.Equal(want, lines) {
+			differ(want, lines)
+		}
+		if got := s.seen.events[e.name]; !slices.Equal(e.events, got) {
+			differ(e.events, got)
 		}
 	}
-	diff := cmp.Diff(want.executions, got.executions, cmpopts.EquateEmpty())
-	for _, subject := range slices.Sorted(maps.Keys(union(want.events, got.events))) {
-		diff += cmp.Diff(want.events[subject], got.events[subject], cmpopts.EquateEmpty())
+	if want, got := len(s.w.executions), len(s.seen.executions); want != got {
+		differ(want, got)
 	}
-	for name := range union(tries, lines) {
-		diff += cmp.Diff(tries[name], lines[name], cmpopts.EquateEmpty())
+	for subject := range union(s.w.model.events, s.seen.events) {
+		if got := s.seen.events[subject]; s.seen.executions[subject].Name == "" && !slices.Equal(s.w.model.events[subject], got) {
+			differ(s.w.model.events[subject], got)
+		}
 	}
-	if diff != "" {
-		s.w.failf("%s stands otherwise than the model (-model +%s):\n%s", s.name, s.name, diff)
+	if diff.Len() > 0 {
+		s.failf("it stands otherwise than the model (-model +server):\n%s", diff.String())
 	}
 }
 
 // same compares an answer with the model's.
 func (s *side) same(want, got answer) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		s.w.failf("%s answers otherwise than the model (-model +%s):\n%s", s.name, s.name, diff)
+		s.failf("the answer is not the model's (-model +server):\n%s", diff)
 	}
 }
 
@@ -142,8 +152,8 @@ func (s *side) newest() int64 {
 
 // sync lets every event be read that was written.
 func (s *side) sync() *side {
-	if err := s.server.App.Store().Sync(s.w.Context()); err != nil {
-		s.w.failf("%s: %v", s.name, err)
+	if err := s.server.App.Store().Sync(s.w.ctx); err != nil {
+		s.failf("%v", err)
 	}
 	return s
 }
@@ -157,7 +167,7 @@ func (s *side) readEvents(into *snapshot) int {
 		page := decode[oapi.EventList](s.fetch(fmt.Sprintf("/v1/events?after=%d&limit=500", s.cursor)))
 		for _, e := range page.Items {
 			if e.ID <= s.cursor {
-				s.w.failf("%s: event %d after %d", s.name, e.ID, s.cursor)
+				s.failf("event %d after %d", e.ID, s.cursor)
 			}
 			subject, line, data := s.event(e)
 			into.events[subject] = append(slices.Clip(into.events[subject]), line)
@@ -238,8 +248,7 @@ func (w *world) idOf(name string) uuid.UUID {
 			return id
 		}
 	}
-	w.failf("nobody has asked for %s", name)
-	return uuid.Nil
+	panic("nobody has asked for " + name)
 }
 
 // results compares what the executions have produced: at the end of a run.
@@ -251,7 +260,7 @@ func (s *side) results() {
 			text = string(got.Body)
 		}
 		if text != e.result {
-			s.w.failf("%s: the result of %s is %q and not %q", s.name, e.name, text, e.result)
+			s.failf("the result of %s is %q and not %q", e.name, text, e.result)
 		}
 	}
 }

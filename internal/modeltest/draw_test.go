@@ -3,6 +3,7 @@ package modeltest
 import (
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -10,23 +11,33 @@ import (
 	"pgregory.net/rapid"
 )
 
-// draw draws one of some values. The first one is the simplest.
-func draw[T any](w *world, label string, from ...T) T {
-	return from[rapid.IntRange(0, len(from)-1).Draw(w.T, label)]
+// below draws a number from 0 to n-1. All are as likely: the library's own numbers are mostly small ones.
+func (w *world) below(n int, label string) int {
+	return rapid.Custom(func(t *rapid.T) int {
+		size, v := bits.Len(uint(n))+2, 0
+		for range size {
+			v *= 2
+			if rapid.Bool().Draw(t, "bit") {
+				v++
+			}
+		}
+		return v * n >> size
+	}).Draw(w.T, label)
 }
+
+// draw draws one of some values. The first one is the simplest.
+func draw[T any](w *world, label string, from ...T) T { return from[w.below(len(from), label)] }
 
 // sometimes is true about so often in a hundred.
-func (w *world) sometimes(label string, percent int) bool {
-	return rapid.IntRange(0, 99).Draw(w.T, label) >= 100-percent
-}
+func (w *world) sometimes(label string, percent int) bool { return w.below(100, label) >= 100-percent }
 
 func span(w *world, label string, least, most int64) int64 {
-	return rapid.Int64Range(least, most).Draw(w.T, label)
+	return least + int64(w.below(int(most-least+1), label))
 }
 
 // maybe is nil or one of some values.
 func maybe[T any](w *world, label string, from ...T) *T {
-	i := rapid.IntRange(0, len(from)).Draw(w.T, label)
+	i := w.below(len(from)+1, label)
 	if i == 0 {
 		return nil
 	}
@@ -34,7 +45,7 @@ func maybe[T any](w *world, label string, from ...T) *T {
 }
 
 // most is how many executions one run makes.
-const most = 8
+const most = 6
 
 var (
 	laneNames = []string{"a", "b"}
@@ -46,7 +57,7 @@ func (w *world) execution() *execution {
 	if len(w.executions) == 0 {
 		return nil
 	}
-	return w.executions[rapid.IntRange(0, len(w.executions)-1).Draw(w.T, "execution")]
+	return w.executions[w.below(len(w.executions), "execution")]
 }
 
 // where draws an execution for which something holds, and any one now and then.
@@ -60,7 +71,7 @@ func (w *world) where(holds func(e *execution) bool) *execution {
 	if len(some) == 0 || w.sometimes("any execution", 25) {
 		return w.execution()
 	}
-	return some[rapid.IntRange(0, len(some)-1).Draw(w.T, "fitting execution")]
+	return some[w.below(len(some), "fitting execution")]
 }
 
 // proof is what a worker shows.
@@ -84,7 +95,7 @@ func (w *world) proof() (*execution, proof, bool) {
 	if len(all) == 0 {
 		return nil, proof{}, false
 	}
-	o := all[rapid.IntRange(0, len(all)-1).Draw(w.T, "owner")]
+	o := all[w.below(len(all), "owner")]
 	form := "handle"
 	if w.sometimes("fence", 15) {
 		form = draw(w, "form", "fence", "fence without index", "other epoch", "other attempt", "other lease", "other index")
@@ -152,7 +163,7 @@ func (w *world) creation(keyed bool) creation {
 	if keyed {
 		c.key = draw(w, "key", "", "", "k1", "k2")
 	}
-	switch draw(w, "time", "", "", "", "delay_ms", "delay_until", "deadline") {
+	switch draw(w, "time", "", "", "", "", "", "", "", "delay_ms", "delay_until", "deadline") {
 	case "delay_ms":
 		c.delayMS = span(w, "delay", 0, 2000)
 	case "delay_until":
@@ -183,7 +194,7 @@ func (w *world) creation(keyed bool) creation {
 func (w *world) newID() (uuid.UUID, string) {
 	n := len(w.names)
 	var id uuid.UUID
-	id[0] = byte(rapid.IntRange(0, 255).Draw(w.T, "id"))
+	id[0] = byte(w.below(256, "id"))
 	id[2], id[3], id[4], id[5] = byte(w.run>>24), byte(w.run>>16), byte(w.run>>8), byte(w.run)
 	id[6], id[8], id[9], id[10] = 0x40, 0x80, byte(n>>8), byte(n)
 	w.names[id] = fmt.Sprintf("e%d", n)
@@ -203,9 +214,11 @@ func (w *world) policy() policy {
 		p.Retry.Categories = draw(w, "categories", nil, nil, []string{"transient"}, []string{"timeout", "transient"})
 	}
 	if w.sometimes("timeouts", 35) {
-		p.Timeout = &timeoutPolicy{Attempt: maybe[int64](w, "attempt_timeout", 200, 2000, 0), Deadline: maybe[int64](w, "execution_deadline", 3000, 60000), MaxReclaim: maybe(w, "max_reclaim", 0, 1)}
+		p.Timeout = &timeoutPolicy{Attempt: maybe[int64](w, "attempt_timeout", 200, 2000, 0), Deadline: draw(w, "execution_deadline", nil, nil, nil, new(int64(3000)), new(int64(60000))), MaxReclaim: maybe(w, "max_reclaim", 0, 1)}
 	}
-	p.MaxReplay = maybe(w, "max_replay", 1, 0, 2)
+	if w.sometimes("replays", 30) {
+		p.MaxReplay = maybe(w, "max_replay", 1, 0, 2)
+	}
 	if w.sometimes("reclaims", 40) {
 		p.MaxReclaim = maybe(w, "max_reclaim", 1, 0, 2)
 	}
@@ -247,11 +260,14 @@ func stamp(t instant) string { return time.UnixMilli(t).UTC().Format("2006-01-02
 // tick draws how far to move the clock: a little, or to the very next thing that is due, just before it or just after.
 func (w *world) step() int64 {
 	dues := w.dues()
-	if len(dues) > 0 && !w.sometimes("anyhow", 30) {
+	if len(dues) > 0 && w.sometimes("to what is due", 50) {
 		due := dues[min(len(dues)-1, draw(w, "which", 0, 0, 0, 1, 2))]
 		return max(0, due-w.now+draw[int64](w, "beside", 0, -1, 1))
 	}
-	return draw[int64](w, "step", 1, 50, 100, 1000, 5000, 60000)
+	if ends := w.keyEnds(); len(ends) > 0 && w.sometimes("a key", 3) {
+		return max(0, ends[0]-w.now+draw[int64](w, "beside", 0, -1))
+	}
+	return draw[int64](w, "step", 1, 10, 50, 100, 300, 1000, 5000)
 }
 
 // grantFor draws a grant, mostly one of e.
@@ -263,7 +279,7 @@ func (w *world) grantFor(e *execution) *grant {
 		}
 	}
 	if w.sometimes("an old one", 20) {
-		return of[rapid.IntRange(0, len(of)-1).Draw(w.T, "grant")]
+		return of[w.below(len(of), "grant")]
 	}
 	return of[len(of)-1]
 }

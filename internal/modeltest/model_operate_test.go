@@ -125,14 +125,16 @@ func (m *model) resume(e *execution, delay int64) answer {
 
 // claimByHand is POST …/operator-claim.
 func (m *model) claimByHand(e *execution, ttl int64) answer {
-	interrupted := e.phase == "runnable" && e.vector.attempt == "attempt_interrupted"
+	interrupted := e.vector.attempt == "attempt_interrupted"
 	switch {
 	case e.phase == "active" && e.vector.owner == "leased":
 		return refused("lease_conflict")
+	case e.phase != "runnable":
+		return refused("execution_not_eligible")
 	case m.granted(e):
-		m.reach("refused: grant_exists")
+		m.reach("operator-claim: grant_exists")
 		return refused("grant_exists")
-	case !interrupted && (e.phase != "runnable" || e.eligible != "eligible_now"):
+	case !interrupted && e.eligible != "eligible_now":
 		return refused("execution_not_eligible")
 	}
 	if e.eligible != "eligible_now" {

@@ -81,7 +81,7 @@ func (m *model) advance(e *execution, f fence, pct *int, message *string) answer
 func (m *model) report(op string, e *execution, f fence, do func(end *ending)) answer {
 	if e.ending != nil && e.ending.op == op && f.is(e.ending.owner) {
 		m.reach("replayed: " + op)
-		return m.reported(e, true)
+		return m.reported(e, e.ending, "true")
 	}
 	if code := m.check(e, f); code != "" {
 		m.reach("refused: " + code)
@@ -95,16 +95,22 @@ func (m *model) report(op string, e *execution, f fence, do func(end *ending)) a
 	}
 	end := &ending{op: op, owner: e.owner}
 	do(end)
-	e.ending = end
-	return m.reported(e, false)
+	if e.ending = end; f.override { // it was not the owner's
+		e.ending = nil
+	}
+	return m.reported(e, end, "false")
 }
 
-func (m *model) reported(e *execution, replayed bool) answer {
-	again := "false"
-	if replayed {
-		again = "true"
+const pendingC6 = true
+
+func (m *model) reported(e *execution, end *ending, replayed string) answer {
+	if pendingC6 && replayed == "true" && end.outcome != "" && end.outcome != "retry_scheduled" {
+		end.outcome = "terminal_failed"
+		if e.outcome == "cancelled" {
+			end.outcome = "cancelled"
+		}
 	}
-	return ok("replayed", again, "directives", m.directives(e), "outcome", e.ending.outcome, "delay_until", m.at(e.ending.retry)).showing(m.view(e))
+	return ok("replayed", replayed, "directives", m.directives(e), "outcome", end.outcome, "delay_until", m.at(end.retry)).showing(m.view(e))
 }
 
 // complete is POST …/complete.

@@ -23,7 +23,7 @@ func (m *model) passOne(e *execution) bool {
 	switch {
 	case e.phase == "terminal":
 		return false
-	case e.cancelling() && (!pendingC1 && due(e.deadline) || due(e.cancellation.deadline) || due(e.expires)) && !due(e.timeout) && !(pendingC1 && due(e.deadline)):
+	case e.cancelling() && (due(e.deadline) || due(e.cancellation.deadline)):
 		m.reach("due: grace")
 		m.cancelled(e, "")
 		m.fence(e)
@@ -35,6 +35,10 @@ func (m *model) passOne(e *execution) bool {
 	case e.phase == "active" && due(e.timeout):
 		m.reach("due: attempt timeout")
 		m.failed(e, failure{"attempt_timeout", "timeout"}, nil, "expired")
+	case e.cancelling() && due(e.expires):
+		m.reach("due: lease, cancelling")
+		m.cancelled(e, "")
+		m.fence(e)
 	case e.vector.owner == "leased" && due(e.expires):
 		m.reach("due: lease")
 		e.vector, e.expires = lost("lease_expired_reclaimable"), 0
@@ -78,12 +82,18 @@ func (m *model) dues() []instant {
 	for _, w := range m.workers {
 		add(w.expires)
 	}
-	for _, k := range m.keys {
-		add(k.expires)
-	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// pendingC1 is a finding that is not decided.
-const pendingC1 = true
+// keyEnds returns the times to come at which an idempotency_key is free again.
+func (m *model) keyEnds() []instant {
+	var all []instant
+	for _, k := range m.keys {
+		if k.expires > m.now {
+			all = append(all, k.expires)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -5,14 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"pgregory.net/rapid"
 )
 
-// kind is one kind of operation: weight says how often it is drawn.
+// kind is one kind of operation. weight says how often it is drawn: much more often when there is something for it to do.
 type kind struct {
 	name   string
 	weight int
+	fits   func(w *world) bool
 	do     func(w *world)
 }
 
@@ -21,27 +20,53 @@ func kinds() []kind {
 	return slices.Concat(creating(), claiming(), reporting(), operating(), granting(), registering(), reading(), passing())
 }
 
-// run draws an operation and does it.
-func (w *world) perform(all []kind, drawn *rapid.Generator[int]) {
-	k := all[drawn.Draw(w.T, "operation")]
-	w.kind = k.name
-	k.do(w)
-}
-
-// weighted draws the index of a kind.
-func weighted(all []kind) *rapid.Generator[int] {
-	var places []int
+// perform draws an operation and does it.
+func (w *world) perform(all []kind) {
+	total, weights := 0, make([]int, len(all))
 	for i, k := range all {
-		for range k.weight {
-			places = append(places, i)
+		weights[i] = k.weight
+		if k.fits == nil || k.fits(w) {
+			weights[i] *= 6
+		}
+		total += weights[i]
+	}
+	at := w.below(total, "operation")
+	for i, k := range all {
+		if at -= weights[i]; at < 0 {
+			w.kind = k.name
+			k.do(w)
+			return
 		}
 	}
-	return rapid.SampledFrom(places)
 }
+
+// some fits when there is an execution for which something holds.
+func some(holds func(w *world, e *execution) bool) func(w *world) bool {
+	return func(w *world) bool {
+		return slices.ContainsFunc(w.executions, func(e *execution) bool { return holds(w, e) })
+	}
+}
+
+// Where an operation finds something to do.
+var (
+	someClaimable  = some(func(w *world, e *execution) bool { return w.claimable(e, func([]string) bool { return true }) })
+	someHeld       = some(func(w *world, e *execution) bool { return w.held(e) })
+	someActive     = some(func(_ *world, e *execution) bool { return e.phase == "active" })
+	someUnheld     = some(func(w *world, e *execution) bool { return e.phase == "active" && !w.held(e) && e.grant == nil })
+	someRunnable   = some(func(_ *world, e *execution) bool { return e.phase == "runnable" })
+	someChildren   = some(func(_ *world, e *execution) bool { return publicOf(e.vector) == "waiting_children" })
+	someEnding     = some(func(_ *world, e *execution) bool { return e.ending != nil })
+	somePaused     = func(w *world) bool { return w.paused("a") || w.paused("b") }
+	someReplay     = some(func(_ *world, e *execution) bool { return e.phase == "terminal" && e.replays < e.policy.maxReplays() })
+	someClaimGrant = some(func(_ *world, e *execution) bool { return e.grant != nil && e.grant.kind == "claim" })
+	someLostGrant  = some(func(_ *world, e *execution) bool { return e.grant != nil && e.grant.kind == "reclaim" })
+	someRegistered = func(w *world) bool { return len(w.workers) > 0 }
+	someRoom       = func(w *world) bool { return len(w.executions) < most }
+)
 
 func creating() []kind {
 	return []kind{
-		{"create", 8, func(w *world) {
+		{"create", 5, someRoom, func(w *world) {
 			if len(w.executions) >= most && w.sometimes("enough", 80) {
 				return
 			}
@@ -50,14 +75,14 @@ func creating() []kind {
 				return request{method: http.MethodPost, path: "/v1/executions", body: c.body()}
 			})
 		}},
-		{"create batch", 2, func(w *world) {
+		{"create batch", 2, someRoom, func(w *world) {
 			if len(w.executions) >= most {
 				return
 			}
 			atomic := w.sometimes("atomic", 40)
 			var all []creation
 			var bodies []any
-			for range rapid.IntRange(1, 3).Draw(w.T, "how many") {
+			for range 1 + w.below(3, "how many") {
 				c := w.creation(!atomic)
 				all, bodies = append(all, c), append(bodies, c.body())
 			}
@@ -73,7 +98,7 @@ func creating() []kind {
 }
 
 func claiming() []kind {
-	return []kind{{"claim", 14, func(w *world) {
+	return []kind{{"claim", 14, someClaimable, func(w *world) {
 		by := w.claimant()
 		limit, reclaim := draw(w, "max", 1, 1, 2, 3), !w.sometimes("no reclaim", 20)
 		lanes := draw(w, "lanes", laneNames, laneNames[:1], laneNames[1:])
@@ -101,7 +126,7 @@ func (w *world) reports(want answer, e *execution, op string, p proof, members m
 
 // reporter is a kind of report.
 func reporter(name string, weight int, do func(w *world, e *execution, p proof)) kind {
-	return kind{name, weight, func(w *world) {
+	return kind{name, weight, someHeld, func(w *world) {
 		if e, p, found := w.proof(); found {
 			do(w, e, p)
 		}
@@ -110,8 +135,8 @@ func reporter(name string, weight int, do func(w *world, e *execution, p proof))
 
 // overrider is a kind of report that an operator makes in place of the holder.
 func overrider(name string, do func(w *world, e *execution, p proof)) kind {
-	return kind{name, 1, func(w *world) {
-		if e := w.where(func(e *execution) bool { return e.phase == "active" }); e != nil {
+	return kind{name, 1, someHeld, func(w *world) {
+		if e := w.where(w.held); e != nil {
 			do(w, e, proof{fence: fence{override: true}})
 		}
 	}}
@@ -182,8 +207,8 @@ func reporting() []kind {
 			w.reports(w.advance(e, p.fence, pct, message), e, "progress", p, members)
 		}),
 		reporter("complete", 4, complete),
-		reporter("fail", 5, fail),
-		reporter("release", 2, func(w *world, e *execution, p proof) {
+		reporter("fail", 6, fail),
+		reporter("release", 3, func(w *world, e *execution, p proof) {
 			w.reports(w.model.release(e, p.fence), e, "release", p, nil)
 		}),
 		reporter("delay", 3, putOff),
@@ -191,13 +216,13 @@ func reporting() []kind {
 		reporter("cancel", 2, func(w *world, e *execution, p proof) {
 			w.reports(w.abandon(e, p.fence, "enough"), e, "cancel", p, map[string]any{"reason": "enough"})
 		}),
-		{"completions", 2, completions},
-		{"report again", 4, again},
+		{"completions", 2, someHeld, completions},
+		{"report again", 2, someEnding, again},
 		overrider("override complete", complete),
 		overrider("override fail", fail),
 		overrider("override delay", putOff),
 		overrider("override wait children", waitChildren),
-		{"wrong handle", 1, func(w *world) {
+		{"wrong handle", 1, someHeld, func(w *world) {
 			e, p, found := w.proof()
 			other := w.execution()
 			if !found || other == e || p.form != "handle" {
@@ -213,7 +238,7 @@ func reporting() []kind {
 func completions(w *world) {
 	want := ok()
 	var bodies []func(s *side) map[string]any
-	for range rapid.IntRange(1, 3).Draw(w.T, "how many") {
+	for range 1 + w.below(3, "how many") {
 		e, p, found := w.proof()
 		if !found {
 			return
@@ -318,7 +343,7 @@ func operating() []kind {
 			}
 			lease = of[len(of)-1].number
 			if w.sometimes("an old lease", 30) {
-				lease = of[rapid.IntRange(0, len(of)-1).Draw(w.T, "lease")].number
+				lease = of[w.below(len(of), "lease")].number
 			}
 		}
 		w.ask(w.revoke(e, instance, lease), w.sometimes("keyed", 10), func(s *side) request {
@@ -333,29 +358,29 @@ func operating() []kind {
 		})
 	}
 	return []kind{
-		{"operator-cancel", 2, func(w *world) { stop(w, 0) }},
-		{"operator-cancel with grace", 4, func(w *world) { stop(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
-		{"revoke-lease", 3, func(w *world) { revoke(w, "") }},
-		{"revoke-lease by instance", 1, func(w *world) { revoke(w, "by instance") }},
-		{"revoke-lease by lease", 1, func(w *world) { revoke(w, "by lease") }},
-		{"priority", 3, func(w *world) {
+		{"operator-cancel", 1, someActive, func(w *world) { stop(w, 0) }},
+		{"operator-cancel with grace", 3, someHeld, func(w *world) { stop(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
+		{"revoke-lease", 2, someHeld, func(w *world) { revoke(w, "") }},
+		{"revoke-lease by instance", 1, someHeld, func(w *world) { revoke(w, "by instance") }},
+		{"revoke-lease by lease", 1, someHeld, func(w *world) { revoke(w, "by lease") }},
+		{"priority", 2, someRunnable, func(w *world) {
 			if e := w.where(func(e *execution) bool { return e.phase == "runnable" }); e != nil {
 				priority := draw(w, "priority", 0, 1, 5, 9000, 20000, -1)
 				w.operates(http.MethodPut, e, "priority", map[string]any{"priority": priority}, func() answer { return w.prioritise(e, priority) })
 			}
 		}},
-		{"replay", 6, func(w *world) {
+		{"replay", 6, someReplay, func(w *world) {
 			if e := w.where(func(e *execution) bool { return e.phase == "terminal" }); e != nil {
 				w.operates(http.MethodPost, e, "replay", nil, func() answer { return w.model.replay(e) })
 			}
 		}},
-		{"resume", 3, func(w *world) {
+		{"resume", 3, someChildren, func(w *world) {
 			if e := w.where(func(e *execution) bool { return publicOf(e.vector) == "waiting_children" }); e != nil {
 				delay := draw[int64](w, "resume_delay_ms", 0, 300, 2000)
 				w.operates(http.MethodPost, e, "resume", map[string]any{"resume_delay_ms": delay}, func() answer { return w.model.resume(e, delay) })
 			}
 		}},
-		{"operator-claim", 2, func(w *world) {
+		{"operator-claim", 2, someRunnable, func(w *world) {
 			if e := w.where(func(e *execution) bool { return e.phase == "runnable" }); e != nil {
 				ttl := draw[int64](w, "ttl", 30000, 100)
 				w.ask(w.claimByHand(e, ttl), w.sometimes("keyed", 10), func(*side) request {
@@ -363,7 +388,7 @@ func operating() []kind {
 				})
 			}
 		}},
-		{"set tag", 1, func(w *world) {
+		{"set tag", 1, some(func(*world, *execution) bool { return true }), func(w *world) {
 			e := w.execution()
 			if e == nil {
 				return
@@ -398,15 +423,15 @@ func granting() []kind {
 		})
 	}
 	return []kind{
-		{"claim-grants", 4, func(w *world) {
+		{"claim-grants", 4, someClaimable, func(w *world) {
 			by, lane, ttl := w.claimant(), draw(w, "lane", laneNames...), draw[int64](w, "grant ttl", 1000, 60000, 1)
 			w.ask(w.grantClaim(lane, by, ttl), w.sometimes("keyed", 10), func(*side) request {
 				return request{method: http.MethodPost, path: "/v1/workers/" + by.worker + "/claim-grants",
 					body: map[string]any{"lane": lane, "worker_instance_id": by.instance, "capabilities": by.capabilities, "grant_ttl_ms": ttl}}
 			})
 		}},
-		{"claim with a grant", 5, func(w *world) { use(w, "claim", "claim", w.claimGranted) }},
-		{"reclaim-grants", 4, func(w *world) {
+		{"claim with a grant", 5, someClaimGrant, func(w *world) { use(w, "claim", "claim", w.claimGranted) }},
+		{"reclaim-grants", 4, someUnheld, func(w *world) {
 			e := w.where(func(e *execution) bool { return e.phase == "active" && !w.held(e) })
 			if e == nil {
 				return
@@ -417,7 +442,7 @@ func granting() []kind {
 					body: map[string]any{"worker_id": by.worker, "worker_instance_id": by.instance, "capabilities": by.capabilities, "grant_ttl_ms": ttl}}
 			})
 		}},
-		{"reclaim with a grant", 5, func(w *world) { use(w, "reclaim", "reclaim", w.reclaimGranted) }},
+		{"reclaim with a grant", 6, someLostGrant, func(w *world) { use(w, "reclaim", "reclaim", w.reclaimGranted) }},
 	}
 }
 
@@ -427,7 +452,7 @@ func registering() []kind {
 		w.ask(want, w.sometimes("keyed", 10), func(*side) request { return request{method: http.MethodPost, path: path, body: body} })
 	}
 	return []kind{
-		{"register worker", 3, func(w *world) {
+		{"register worker", 2, nil, func(w *world) {
 			by := draw(w, "worker", instances...)
 			if w.sometimes("another id", 10) {
 				by.worker = "w3"
@@ -438,21 +463,21 @@ func registering() []kind {
 					body: map[string]any{"worker_id": by.worker, "lanes": lanes, "capabilities": capabilities, "liveness_ttl_ms": ttl}}
 			})
 		}},
-		{"heartbeat", 2, func(w *world) {
+		{"heartbeat", 1, someRegistered, func(w *world) {
 			i := instance(w)
 			post(w, "/v1/workers/"+i+"/heartbeat", w.beat(i), nil)
 		}},
-		{"drain worker", 2, func(w *world) {
+		{"drain worker", 1, someRegistered, func(w *world) {
 			i := instance(w)
 			post(w, "/v1/workers/"+i+"/drain", w.drain(i), map[string]any{"reason": "update"})
 		}},
-		{"remove worker", 2, func(w *world) {
+		{"remove worker", 1, someRegistered, func(w *world) {
 			i := instance(w)
 			w.ask(w.remove(i), false, func(*side) request {
 				return request{method: http.MethodDelete, path: "/v1/workers/" + i + "?reason=gone"}
 			})
 		}},
-		{"pause lane", 1, func(w *world) {
+		{"pause lane", 1, func(w *world) bool { return !somePaused(w) && someClaimGrant(w) }, func(w *world) {
 			lane, reason := draw(w, "lane", laneNames...), draw(w, "reason", "", "rest")
 			body := map[string]any{}
 			if reason != "" {
@@ -460,7 +485,7 @@ func registering() []kind {
 			}
 			post(w, "/v1/lanes/"+lane+"/pause", w.turn(lane, true, reason), body)
 		}},
-		{"resume lane", 2, func(w *world) {
+		{"resume lane", 3, somePaused, func(w *world) {
 			lane := draw(w, "lane", laneNames...)
 			post(w, "/v1/lanes/"+lane+"/resume", w.turn(lane, false, ""), nil)
 		}},

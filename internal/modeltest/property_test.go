@@ -22,7 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // shortRuns is how many runs there are when nobody asks for more: FLOWAPI_TEST_MODEL=5m goes on for five minutes, and then
 // insists that everything was reached.
-const shortRuns = 12
+const (
+	shortRuns = 5
+	repeats   = 5 // of some 30 steps
+)
 
 // TestModel: whatever is asked in whatever order, SQLite and PostgreSQL do what the model does, and nothing else.
 func TestModel(t *testing.T) {
@@ -41,7 +44,6 @@ func TestModel(t *testing.T) {
 	if only := os.Getenv("ONLY"); only != "" {
 		all = slices.DeleteFunc(all, func(k kind) bool { return !slices.Contains(strings.Split(only, ","), k.name) })
 	}
-	drawn := weighted(all)
 	runs, steps, failed := 0, 0, false
 	did, reached := map[string]int{}, map[string]int{}
 	enough := func() bool {
@@ -59,16 +61,17 @@ func TestModel(t *testing.T) {
 			defer func() { failed = failed || !ended }()
 			runs++
 			w := newWorld(t, rt, runs, servers, did, reached)
-			for range 2 {
+			for range repeats {
 				rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
 					steps++
-					w.perform(all, drawn)
+					w.perform(all)
 				}})
 			}
-			for _, s := range w.sides {
-				s.compare(true)
+			w.kind = "at the end"
+			w.each(func(s *side) {
+				s.snap(true, true)
 				s.results()
-			}
+			})
 			ended = true
 		})
 	}

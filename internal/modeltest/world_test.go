@@ -2,11 +2,13 @@ package modeltest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,11 +27,12 @@ import (
 type world struct {
 	*rapid.T
 	*model
+	ctx   context.Context
 	run   int
 	clock *store.Clock
 	sides []*side
 	names map[uuid.UUID]string // of every execution that was ever asked for
-	keys  int                  // Idempotency-Keys used
+	keyed int                  // Idempotency-Keys used
 	story []string             // what was done, for who reads a failure
 	did   map[string]int       // operations that succeeded, by kind
 	kind  string               // of the operation under way
@@ -56,24 +59,24 @@ type side struct {
 // tb reports to one run of the property, so that it can be made smaller.
 type tb struct {
 	testing.TB
-	w *world
+	s *side
 }
 
-func (t tb) Errorf(format string, args ...any) { t.w.failf(format, args...) }
-func (t tb) Fatalf(format string, args ...any) { t.w.failf(format, args...) }
-func (t tb) Fatal(args ...any)                 { t.w.failf("%s", fmt.Sprint(args...)) }
+func (t tb) Errorf(format string, args ...any) { t.s.failf(format, args...) }
+func (t tb) Fatalf(format string, args ...any) { t.s.failf(format, args...) }
+func (t tb) Fatal(args ...any)                 { t.s.failf("%s", fmt.Sprint(args...)) }
 
 func newWorld(t *testing.T, rt *rapid.T, run int, servers map[string]*apptest.Server, did, reached map[string]int) *world {
-	w := &world{T: rt, run: run, names: map[uuid.UUID]string{}, did: did}
+	w := &world{T: rt, ctx: t.Context(), run: run, names: map[uuid.UUID]string{}, did: did}
 	for _, name := range []string{"sqlite", "postgres"} {
 		server := servers[name]
 		if server == nil {
 			continue
 		}
 		w.clock = server.Clock
-		s := &side{w: w, name: name, server: server, namespace: fmt.Sprintf("run-%d", run), Client: server.For(tb{t, w}).In(fmt.Sprintf("run-%d", run)),
-			leases: map[uuid.UUID]int{}, handles: map[int]string{}, fences: map[int]oapi.Fence{}, attempts: map[string]uuid.UUID{},
+		s := &side{w: w, name: name, server: server, namespace: fmt.Sprintf("run-%d", run), leases: map[uuid.UUID]int{}, handles: map[int]string{}, fences: map[int]oapi.Fence{}, attempts: map[string]uuid.UUID{},
 			grants: map[uuid.UUID]int{}, grantIDs: map[int]uuid.UUID{}, seen: newSnapshot()}
+		s.Client = server.For(tb{t, s}).In(s.namespace)
 		s.cursor = s.newest()
 		w.sides = append(w.sides, s)
 	}
@@ -81,16 +84,42 @@ func newWorld(t *testing.T, rt *rapid.T, run int, servers map[string]*apptest.Se
 	return w
 }
 
-// tell adds a line to the story.
+// tellStory adds a line to the story.
 func (w *world) tellStory(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf("%s  %s", w.at(w.now), fmt.Sprintf(format, args...)))
 }
 
-// failf ends the run. The error itself has to be the same each time, or it cannot be made smaller: what differs is logged.
-func (w *world) failf(format string, args ...any) {
+// disagreement is what ends the work of one side. The format stands for it in the error, which has to be the same each time
+// or the run cannot be made smaller: what differs is logged.
+type disagreement struct{ format, text string }
+
+// failf ends the work of the side, and the run.
+func (s *side) failf(format string, args ...any) {
+	panic(disagreement{format, s.name + ": " + fmt.Sprintf(format, args...)})
+}
+
+// each lets all sides do the same at the same time.
+func (w *world) each(do func(s *side)) {
 	w.Helper()
-	w.Logf("%s\n\n%s", strings.Join(w.story, "\n"), fmt.Sprintf(format, args...))
-	w.Fatalf("%s: %s", w.kind, format)
+	var wg sync.WaitGroup
+	wrong := make([]any, len(w.sides))
+	for i, s := range w.sides {
+		wg.Go(func() {
+			defer func() { wrong[i] = recover() }()
+			do(s)
+		})
+	}
+	wg.Wait()
+	for _, r := range wrong {
+		switch r := r.(type) {
+		case nil:
+		case disagreement:
+			w.Logf("%s\n\n%s", strings.Join(w.story, "\n"), r.text)
+			w.Fatalf("%s: %s", w.kind, r.format)
+		default:
+			panic(r)
+		}
+	}
 }
 
 // request is what a side is asked.
@@ -110,13 +139,12 @@ func (w *world) ask(want answer, keyed bool, make func(s *side) request) {
 	if want.Status < 300 && want.Status != http.StatusNoContent || w.kind == "remove worker" && want.Code == "" {
 		w.did[w.kind]++
 	}
-	for i, s := range w.sides {
+	first := make(w.sides[0])
+	w.tellStory("%s %s %s %v -> %d %s", first.method, w.named(first.path), w.named(string(must(json.Marshal(first.body)))), first.headers, want.Status, want.Code)
+	w.each(func(s *side) {
 		r := make(s)
-		if i == 0 {
-			w.tellStory("%s %s %s %v -> %d %s", r.method, w.named(r.path), w.named(string(must(json.Marshal(r.body)))), r.headers, want.Status, want.Code)
-		}
 		if keyed {
-			r.headers = append(slices.Clip(r.headers), fmt.Sprintf("Idempotency-Key: run-%d-%d", w.run, w.keys))
+			r.headers = append(slices.Clip(r.headers), fmt.Sprintf("Idempotency-Key: run-%d-%d", w.run, w.keyed))
 		}
 		var body any
 		if r.body != nil {
@@ -125,18 +153,18 @@ func (w *world) ask(want answer, keyed bool, make func(s *side) request) {
 		answer := s.Do(r.method, r.path, body, r.headers...)
 		s.learn(want, answer)
 		if diff := cmp.Diff(want, s.answer(answer), cmpopts.EquateEmpty()); diff != "" {
-			w.failf("%s answers otherwise than the model (-model +%s):\n%s\n%s", s.name, s.name, diff, answer.Body)
+			s.failf("the answer is not the model's (-model +server):\n%s\n%s", diff, answer.Body)
 		}
 		if keyed && answer.Status < 400 && answer.Status != http.StatusNoContent {
 			again := s.Do(r.method, r.path, body, r.headers...)
 			if again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) || again.Header.Get("Idempotent-Replay") != "true" {
-				w.failf("%s answers the same Idempotency-Key with %d %s\n%s\nafter %d\n%s", s.name, again.Status, again.Header.Get("Idempotent-Replay"), again.Body, answer.Status, answer.Body)
+				s.failf("the same Idempotency-Key is answered with %d %s\n%s\nafter %d\n%s", again.Status, again.Header.Get("Idempotent-Replay"), again.Body, answer.Status, answer.Body)
 			}
 		}
 		s.compare(want.Status >= 400)
-	}
+	})
 	if keyed {
-		w.keys++
+		w.keyed++
 	}
 }
 
@@ -168,12 +196,12 @@ func (s *side) learn(want answer, got *apitest.Response) {
 	for i, c := range body.Claims[:min(len(body.Claims), len(want.Claims))] {
 		number := want.Claims[i].Owner
 		if old := s.leases[c.Fence.LeaseID]; old != 0 {
-			s.w.failf("%s gives lease %s again, which was that of #%d", s.name, c.Fence.LeaseID, old)
+			s.failf("lease %s is given again, which was that of #%d", c.Fence.LeaseID, old)
 		}
 		s.leases[c.Fence.LeaseID], s.handles[number], s.fences[number] = number, c.Handle, c.Fence
 		place := fmt.Sprintf("%s/%d", s.w.names[c.Execution.ID], c.Fence.AttemptIndex)
 		if old, known := s.attempts[place]; known != (c.Kind == oapi.ClaimKindResumed) || known && old != c.Fence.AttemptID {
-			s.w.failf("%s: attempt id %s of %s, a claim of kind %s, after %s", s.name, c.Fence.AttemptID, place, c.Kind, old)
+			s.failf("attempt id %s of %s, a claim of kind %s, after %s", c.Fence.AttemptID, place, c.Kind, old)
 		}
 		s.attempts[place] = c.Fence.AttemptID
 	}
@@ -198,7 +226,7 @@ func (s *side) answer(r *apitest.Response) answer {
 func (s *side) read(a *answer, body []byte) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
-		s.w.failf("%s: %v\n%s", s.name, err, body)
+		s.failf("%v\n%s", err, body)
 	}
 	if members["code"] != nil {
 		a.Code = s.text("code", members["code"])
@@ -354,7 +382,7 @@ func (s *side) execution(data []byte) executionView {
 		v.Progress = progressText(p.Pct, p.Message, s.when(p.At))
 	}
 	if string(vec.PublicState) != v.Public {
-		s.w.failf("%s: %s is %s, and %s in its vector", s.name, v.Name, v.Public, vec.PublicState)
+		s.failf("%s is %s, and %s in its vector", v.Name, v.Public, vec.PublicState)
 	}
 	return v
 }
