@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -261,6 +262,29 @@ func (s *side) results() {
 		}
 		if text != e.result {
 			s.failf("the result of %s is %q and not %q", e.name, text, e.result)
+		}
+	}
+}
+
+// pages reads lists in pages of one and compares them with those in one piece. executions.md 5/30, 31.
+func (s *side) pages() {
+	type page struct {
+		Items []json.RawMessage `json:"items"`
+		Next  *string           `json:"next_cursor"`
+	}
+	for _, path := range []string{"/v1/executions", "/v1/lanes", "/v1/leases", "/v1/workers"} {
+		all := decode[page](s.fetch(path + "?limit=500")).Items
+		var pieces []json.RawMessage
+		for cursor := ""; ; {
+			p := decode[page](s.fetch(path + "?limit=1" + cursor))
+			pieces = append(pieces, p.Items...)
+			if p.Next == nil {
+				break
+			}
+			cursor = "&cursor=" + url.QueryEscape(*p.Next)
+		}
+		if !slices.EqualFunc(all, pieces, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
+			s.failf("5/31: %s in pages of one is\n%s\nand in one piece\n%s", path, pieces, all)
 		}
 	}
 }

@@ -71,6 +71,7 @@ func TestModel(t *testing.T) {
 			w.each(func(s *side) {
 				s.snap(true, true)
 				s.results()
+				s.pages()
 			})
 			ended = true
 		})

@@ -1,7 +1,9 @@
 package modeltest
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,6 +26,24 @@ func reading() []kind {
 		{"list workers", 1, rarely, list("/v1/workers", func(w *world) answer { return w.listWorkers() })},
 		{"list lanes", 1, rarely, list("/v1/lanes", func(w *world) answer { return w.listLanes() })},
 		{"list leases", 1, rarely, leases},
+		{"list executions", 1, rarely, func(w *world) {
+			lane, state, holder := draw(w, "lane", "", laneNames[0]), draw(w, "state", "", "", "waiting", "delayed", "active", "completed", "cancelled"), draw(w, "worker", "", "", "w1")
+			query := url.Values{"limit": {"500"}}
+			for name, value := range map[string]string{"lane": lane, "public_state": state, "worker": holder} {
+				if value != "" {
+					query.Set(name, value)
+				}
+			}
+			w.ask(w.list(lane, state, holder), false, func(*side) request {
+				return request{method: http.MethodGet, path: "/v1/executions?" + query.Encode()}
+			})
+		}},
+		{"count executions", 1, rarely, func(w *world) {
+			by := draw(w, "group_by", "public_state", "lane")
+			w.ask(w.count(by), false, func(*side) request {
+				return request{method: http.MethodGet, path: "/v1/executions/counts?group_by=" + by}
+			})
+		}},
 		{"missing", 1, rarely, missing},
 	}
 }
@@ -74,6 +94,38 @@ func explain(w *world) {
 			w.reach("explain: claimable")
 		}
 	}
+}
+
+// list is GET /v1/executions, the newest first.
+func (m *model) list(lane, state, holder string) answer {
+	a := ok()
+	for _, e := range m.executions {
+		if (lane == "" || lane == e.lane) && (state == "" || state == publicOf(e.vector)) && (holder == "" || e.vector.owner == "leased" && e.owner.worker == holder) {
+			a.Items = append(a.Items, answer{}.showing(m.view(e)))
+		}
+	}
+	slices.SortFunc(a.Items, func(x, y answer) int {
+		one, other := m.named(x.Shown[0].Name), m.named(y.Shown[0].Name)
+		return cmp.Or(cmp.Compare(other.created, one.created), bytes.Compare(other.id[:], one.id[:]))
+	})
+	return a
+}
+
+func (m *model) named(name string) *execution {
+	return m.executions[slices.IndexFunc(m.executions, func(e *execution) bool { return e.name == name })]
+}
+
+// count is GET /v1/executions/counts.
+func (m *model) count(by string) answer {
+	counts := map[string]int{}
+	for _, e := range m.executions {
+		if by == "lane" {
+			counts[e.lane]++
+		} else {
+			counts[publicOf(e.vector)]++
+		}
+	}
+	return ok("group_by", by, "counts", string(must(json.Marshal(counts))), "total", number(len(m.executions)))
 }
 
 // leases compares who holds what. The order is that of expiry, the lost ones first.
