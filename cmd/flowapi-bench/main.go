@@ -48,6 +48,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	flags.IntVar(&cfg.Batch, "batch", 100, "executions of one batch")
 	flags.IntVar(&cfg.Rate, "rate", 500, "executions created a second before the subscribers")
 	flags.DurationVar(&cfg.Duration, "for", 10*time.Second, "for so long")
+	flags.IntVar(&cfg.Ahead, "ahead", 100_000, "executions that cannot be claimed, before those that can")
+	flags.IntVar(&cfg.Timers, "timers", 100_000, "timers that an idle server waits for")
+	flags.IntVar(&cfg.Rounds, "rounds", 50, "timers of each kind whose lateness is measured")
+	flags.DurationVar(&cfg.Idle, "idle", 30*time.Second, "watch the idle server for so long")
 	only := flags.String("only", "", "measure only these `parts` of "+strings.Join(bench.Parts(), ","))
 	file := flags.String("json", "bench.json", "the `file` for the numbers")
 	if err := flags.Parse(args); err != nil {

@@ -143,6 +143,15 @@ var accessRows = []accessRow{
 	{"streamEvents", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/events/stream", nil) }},
 	{"subscribeCompletions", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/completions", nil) }},
 	{"subscribeLeases", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/leases", nil) }},
+	{"subscribeOperator", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/operator", nil) }},
+	{"subscribeInstanceTags", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/instance-tags", nil) }},
+	{"listWorkers", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/workers", nil) }},
+	{"registerWorker", workers, "", func(*accessTest) accessCall {
+		return asked(http.MethodPut, workersPath(uuid.NewString()), accessRegistration)
+	}},
+	{"heartbeatWorker", workers, "", func(a *accessTest) accessCall { return asked(http.MethodPost, a.registered()+"/heartbeat", nil) }},
+	{"drainWorker", operators, "", func(a *accessTest) accessCall { return asked(http.MethodPost, a.registered()+"/drain", nil) }},
+	{"removeWorker", workers, "", func(a *accessTest) accessCall { return asked(http.MethodDelete, a.registered(), nil) }},
 	{"prune", admins, "", func(*accessTest) accessCall { return asked(http.MethodPost, "/v1/admin/prune", `{"dry_run":true}`) }},
 	{"listTokens", admins, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/admin/tokens", nil) }},
 	{"createToken", admins, "", func(*accessTest) accessCall {
@@ -166,6 +175,16 @@ func (a *accessTest) withStep(runID string) string {
 	f := a.at("running")
 	a.insert(f.ID, `"run_id":"r"`).Want(http.StatusCreated)
 	return flowPath(f.ID, "steps", runID)
+}
+
+const accessRegistration = `{"worker_id":"w","lanes":[],"capabilities":[],"liveness_ttl_ms":86400000}`
+
+// registered is the path of a new worker.
+func (a *accessTest) registered() string {
+	a.t.Helper()
+	path := workersPath(uuid.NewString())
+	a.Do(http.MethodPut, path, accessRegistration).Want(http.StatusCreated)
+	return path
 }
 
 // execution is the path of a part of a new execution.

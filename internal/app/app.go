@@ -30,6 +30,7 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/repo/token"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
+	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
 	"github.com/flowapi/flowapi/internal/sse"
 )
 
@@ -117,6 +118,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	a.tokens, a.Anonymous = tokens, tokens.Anonymous
+	workerRepo := workerrepo.New(a.store)
 	executionRepo := executionrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
@@ -126,9 +128,12 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, waitRepo, flowRepo)...)
+	}, a.loopsOf(executionRepo, workerRepo, waitRepo, flowRepo)...)
 
-	feed, completions, leases := a.tail(events.Feed(a.store)), a.tail(events.Completions(a.store)), a.tail(events.Leases(a.store))
+	streams := &events.Handlers{
+		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
+		Leases: a.tail(events.Leases(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
+	}
 	spec, err := oapi.GetSpec()
 	if err != nil {
 		return nil, fmt.Errorf("read the contract: %w", err)
@@ -141,8 +146,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		API: operations{
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
-			&workers.Handlers{},
-			&events.Handlers{Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: feed, Completions: completions, Leases: leases},
+			&workers.Handlers{Workers: workerRepo},
+			streams,
 			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},
 	})

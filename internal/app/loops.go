@@ -8,6 +8,7 @@ import (
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
+	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(executions *executionrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -32,6 +33,7 @@ func (a *App) loopsOf(executions *executionrepo.Repo, waits *waitrepo.Repo, flow
 		{Name: executionrepo.Loop, Work: limited(executions.Pass), NextDue: executions.NextDue, Every: safety},
 		{Name: executionrepo.BulkLoop, Work: limited(executions.WorkBulk), NextDue: executions.NextBulk, Every: safety},
 		{Name: "bulk_jobs", Work: limited(executions.ForgetBulk), Every: rare},
+		{Name: workerrepo.Loop, Work: limited(workers.Sweep), NextDue: workers.NextDue, Every: safety},
 		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},
 		{Name: "external_events", Work: limited(waits.Expire), Every: rare},
 		{Name: "flow_retention", Work: limited(flows.Retain), Every: time.Hour},

@@ -1,5 +1,6 @@
 // Package bench measures a flowapi server over HTTP, from a process of its own: how many executions a second it creates,
-// hands out and completes, how its events reach many subscribers, and what it needs of memory and disk.
+// hands out and completes, how punctual its timers are, how its events reach many subscribers, and what it needs of processor,
+// memory and disk.
 //
 // It counts what it measures. An answer that is not a success ends the run with the problem's text; every execution must be
 // claimed once and end completed; every subscriber must receive every event, in order.
@@ -20,22 +21,28 @@ import (
 const (
 	PartOne    = "one"    // requests for one execution each
 	PartBatch  = "batch"  // requests for many
+	PartAhead  = "ahead"  // claims behind executions that cannot be claimed
+	PartTimers = "timers" // what time brings, and what waiting for it costs
 	PartEvents = "events" // subscribers of the event stream
 )
 
 // Parts returns all parts, in the order in which they run.
-func Parts() []string { return []string{PartOne, PartBatch, PartEvents} }
+func Parts() []string { return []string{PartOne, PartBatch, PartAhead, PartTimers, PartEvents} }
 
 // Config says what to measure, and where.
 type Config struct {
 	Server      string        // the flowapi binary to start, on a database of its own; or
-	URL         string        // a server that runs already: its memory and disk are not looked at
+	URL         string        // a server that runs already: its processor, memory and disk are not looked at
 	Self        string        // this program, which is also the subscribers' process
 	Parts       []string      // none: all
 	N           int           // executions of each measurement
 	Connections int           // that are kept alive
 	Batch       int           // executions of one request of PartBatch
 	Large       int           // measure again with so many executions stored; 0: do not
+	Ahead       int           // executions of PartAhead that cannot be claimed
+	Timers      int           // of PartTimers, that an idle server waits for
+	Rounds      int           // of PartTimers, for each kind of timer
+	Idle        time.Duration // how long the idle server is watched
 	Subscribers []int         // of PartEvents, one measurement each
 	Rate        int           // executions created a second meanwhile
 	Duration    time.Duration // for so long
@@ -56,6 +63,16 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			return r.report, err
 		}
 	}
+	if r.wants(PartAhead) {
+		if err := r.ahead(ctx); err != nil {
+			return r.report, fmt.Errorf("claims behind others: %w", err)
+		}
+	}
+	if r.wants(PartTimers) {
+		if err := r.timers(ctx); err != nil {
+			return r.report, fmt.Errorf("timers: %w", err)
+		}
+	}
 	if r.wants(PartEvents) {
 		for _, subscribers := range cfg.Subscribers {
 			if err := r.events(ctx, subscribers); err != nil {
@@ -73,6 +90,14 @@ type run struct {
 }
 
 func (r *run) wants(part string) bool { return slices.Contains(r.cfg.Parts, part) }
+
+// stored returns how many executions a server has, as far as is known here.
+func stored(srv *server, api *client) int {
+	if srv == nil {
+		return unknown
+	}
+	return api.stored
+}
 
 // on calls do with a server: a fresh one, or the one that was given, for which srv is nil. The fresh one must end well.
 func (r *run) on(ctx context.Context, do func(srv *server, api *client) error) (err error) {
@@ -103,11 +128,11 @@ func (r *run) speed(ctx context.Context) error {
 			return fmt.Errorf("warm up: %w", err)
 		}
 		if srv == nil {
-			return r.rates(ctx, api, unknown)
+			return r.rates(ctx, srv, api, unknown)
 		}
 		r.report.add(Row{Measure: "start to first answer", Value: ms(srv.started), Unit: "ms"})
 		size, stored := srv.disk(ctx), api.stored
-		if err := r.rates(ctx, api, 0); err != nil {
+		if err := r.rates(ctx, srv, api, 0); err != nil {
 			return err
 		}
 		r.report.add(Row{Measure: "resident memory", Value: mb(srv.memory()), Unit: "MB"})
@@ -118,7 +143,7 @@ func (r *run) speed(ctx context.Context) error {
 		if err := r.fill(ctx, api); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
-		if err := r.rates(ctx, api, r.cfg.Large); err != nil {
+		if err := r.rates(ctx, srv, api, r.cfg.Large); err != nil {
 			return err
 		}
 		r.report.add(Row{Measure: "resident memory", Stored: r.cfg.Large, Value: mb(srv.memory()), Unit: "MB"})
@@ -127,14 +152,14 @@ func (r *run) speed(ctx context.Context) error {
 }
 
 // rates measures the wanted parts at so many stored executions.
-func (r *run) rates(ctx context.Context, api *client, stored int) error {
+func (r *run) rates(ctx context.Context, srv *server, api *client, stored int) error {
 	if r.wants(PartOne) {
-		if err := r.oneByOne(ctx, api, stored); err != nil {
+		if err := r.oneByOne(ctx, srv, api, stored); err != nil {
 			return err
 		}
 	}
 	if r.wants(PartBatch) {
-		return r.inBatches(ctx, api, stored)
+		return r.inBatches(ctx, srv, api, stored)
 	}
 	return nil
 }

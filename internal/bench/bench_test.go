@@ -43,6 +43,9 @@ func TestRun(t *testing.T) {
 	for _, want := range []string{
 		"  create\n", "  claim\n", "  complete\n", "  lifecycle: create, claim, complete\n",
 		"  create, batches of 10\n", "  claim, batches of 10\n", "  complete, batches of 10\n", "  lifecycle, batches of 10\n",
+		"  claim, 1 connection, empty lane: mean\n", "  claim, 1 connection, behind 1,500 unclaimable: mean, to an empty lane's\n",
+		"  claim, 8 connections, empty lane: mean\n", "  claim, 8 connections, behind 1,500 unclaimable: mean, to an empty lane's\n",
+		"  end of a delay of 50ms: lateness, at most\n", "  end of a lease of 200ms: lateness, at most\n",
 		"  5 subscribers: executions created\n", "  5 subscribers: events written\n", "  5 subscribers: events received, commit to client\n",
 	} {
 		if !strings.Contains(table.String(), want) {
@@ -69,6 +72,8 @@ func TestRun_dishonestServer(t *testing.T) {
 		{"refuses an item", &fake{refuseItem: true}, bench.PartBatch, "item 3: 422 validation_failed: no"},
 		{"gives out work twice", &fake{twice: true}, bench.PartOne, "claim: "},
 		{"does not complete", &fake{forget: true}, bench.PartOne, `which is "active"`},
+		{"gives out what nobody may have", &fake{eager: true}, bench.PartAhead, "not the same ones"},
+		{"gives out what is not due", &fake{early: true}, bench.PartTimers, "before it was due"},
 		{"loses an event", &fake{lose: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
 		{"swaps events", &fake{swap: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
 	}
@@ -106,26 +111,33 @@ func run(t *testing.T, server *fake, parts ...string) (bench.Report, error) {
 	}
 	return bench.Run(t.Context(), bench.Config{
 		URL: srv.URL, Self: self, Parts: parts, N: 200, Connections: 8, Batch: 10,
-		Subscribers: []int{5}, Rate: 200, Duration: 500 * time.Millisecond, Log: t.Output(),
+		Ahead: 1500, Rounds: 2, Subscribers: []int{5}, Rate: 200, Duration: 500 * time.Millisecond, Log: t.Output(),
 	})
 }
 
 // fake is as much of flowapi as the bench sees, in memory, with the faults that it should see.
 type fake struct {
-	refuse, refuseItem, twice, forget, lose, swap, lag bool
+	refuse, refuseItem, twice, forget, eager, early, lose, swap, lag bool
 
 	mu      sync.Mutex
 	made    int
-	waiting map[string][]string // lane: ids
-	events  []string            // in order, the first has id 1
+	waiting map[string][]item // by lane
+	events  []string          // in order, the first has id 1
 	streams int
 }
 
 type object = map[string]any
 
+// item is an execution that can be claimed from a time on.
+type item struct {
+	id  string
+	due time.Time
+}
+
 func (f *fake) handler() http.Handler {
-	f.waiting = make(map[string][]string)
+	f.waiting = make(map[string][]item)
 	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/flows", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusCreated, object{"id": "unstarted"}) })
 	mux.HandleFunc("POST /v1/executions", f.create)
 	mux.HandleFunc("POST /v1/executions/batch", f.createBatch)
 	mux.HandleFunc("POST /v1/claims", f.claim)
@@ -137,7 +149,10 @@ func (f *fake) handler() http.Handler {
 }
 
 type creation struct {
-	Lane string `json:"lane"`
+	Lane         string   `json:"lane"`
+	Delay        int64    `json:"delay_ms"`
+	Capabilities []string `json:"required_capabilities"`
+	FlowID       string   `json:"flow_id"`
 }
 
 func (f *fake) add(c creation) object {
@@ -145,10 +160,24 @@ func (f *fake) add(c creation) object {
 	defer f.mu.Unlock()
 	f.made++
 	id := strconv.Itoa(f.made)
-	f.waiting[c.Lane] = append(f.waiting[c.Lane], id)
+	due := time.Now().Truncate(time.Millisecond).Add(time.Duration(c.Delay) * time.Millisecond)
+	switch {
+	case f.eager:
+		f.waiting[c.Lane] = append(f.waiting[c.Lane], item{id: id})
+	case len(c.Capabilities) == 0 && c.FlowID == "":
+		f.waiting[c.Lane] = append(f.waiting[c.Lane], item{id, f.effect(due)})
+	}
 	event := fmt.Sprintf(`{"id":%d,"type":"execution.created","at":%q}`, len(f.events)+1, time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	f.events = append(f.events, event)
-	return object{"id": id, "public_state": "waiting"}
+	return object{"id": id, "public_state": "waiting", "delay_until": due}
+}
+
+// effect returns when a timer takes effect that is due at a time.
+func (f *fake) effect(due time.Time) time.Time {
+	if f.early {
+		return time.Time{}
+	}
+	return due
 }
 
 func (f *fake) create(w http.ResponseWriter, r *http.Request) {
@@ -177,22 +206,42 @@ func (f *fake) claim(w http.ResponseWriter, r *http.Request) {
 	in := body[struct {
 		Lane string `json:"lane"`
 		Max  int    `json:"max"`
+		TTL  int64  `json:"lease_ttl_ms"`
 	}](r)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := min(in.Max, len(f.waiting[in.Lane]))
-	if n == 0 {
+	ttl := time.Duration(in.TTL) * time.Millisecond
+	claims := f.take(in.Lane, in.Max, ttl)
+	for len(claims) == 0 && r.Header.Get("Prefer") == "wait=5" && r.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+		claims = f.take(in.Lane, in.Max, ttl)
+	}
+	if len(claims) == 0 {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	var claims []object
-	for _, id := range f.waiting[in.Lane][:n] {
-		claims = append(claims, object{"execution": object{"id": id, "public_state": "active"}, "handle": "h" + id})
+	answer(w, http.StatusOK, object{"claims": claims})
+}
+
+// take claims what is due. A lease of more than a minute never runs out.
+func (f *fake) take(lane string, limit int, ttl time.Duration) (claims []object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	expires := now.Truncate(time.Millisecond).Add(ttl)
+	var left []item
+	for _, it := range f.waiting[lane] {
+		if len(claims) == limit || it.due.After(now) {
+			left = append(left, it)
+			continue
+		}
+		claims = append(claims, object{"execution": object{"id": it.id, "public_state": "active"}, "handle": "h" + it.id, "lease_expires_at": expires})
+		if ttl < time.Minute {
+			left = append(left, item{it.id, f.effect(expires)})
+		}
 	}
 	if !f.twice || f.made%2 == 1 {
-		f.waiting[in.Lane] = f.waiting[in.Lane][n:]
+		f.waiting[lane] = left
 	}
-	answer(w, http.StatusOK, object{"claims": claims})
+	return claims
 }
 
 func (f *fake) ended(id string) object {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,14 +39,16 @@ func (c *client) lane() string {
 
 // execution is what the measurements look at in an execution.
 type execution struct {
-	ID          string `json:"id"`
-	PublicState string `json:"public_state"`
+	ID          string    `json:"id"`
+	PublicState string    `json:"public_state"`
+	DelayUntil  time.Time `json:"delay_until"`
 }
 
 // claim is an execution in the hands of its worker.
 type claim struct {
-	Execution execution `json:"execution"`
-	Handle    string    `json:"handle"`
+	Execution      execution `json:"execution"`
+	Handle         string    `json:"handle"`
+	LeaseExpiresAt time.Time `json:"lease_expires_at"`
 }
 
 // problem is an error as the server describes it.
@@ -60,39 +63,65 @@ func (p *problem) Error() string { return fmt.Sprintf("%d %s: %s", p.Status, p.C
 // lease is long enough for the slowest server: the measurement is of claims and completes, not of expiry.
 const lease = 10 * time.Minute
 
-// work is the rest of an execution's document after its lane.
-const work = `,"kind":"demo","priority":0,"payload":{"hello":"world","n":123456,"text":"lorem ipsum dolor sit amet"},"tags":{"a.b":"c"}}`
+// work is the rest of an execution's document after its lane, and load the rest after its priority.
+const (
+	work = `,"kind":"demo","priority":0` + load
+	load = `,"payload":{"hello":"world","n":123456,"text":"lorem ipsum dolor sit amet"},"tags":{"a.b":"c"}}`
+)
 
 const result = `,"result":{"ok":true}}`
 
 func (c *client) create(ctx context.Context, lane string) (id string, err error) {
-	var made execution
-	err = c.post(ctx, "/v1/executions", `{"lane":"`+lane+`"`+work, &made)
+	made, err := c.createOne(ctx, `{"lane":"`+lane+`"`+work)
+	return made.ID, err
+}
+
+func (c *client) createOne(ctx context.Context, document string) (made execution, err error) {
+	err = c.post(ctx, "/v1/executions", document, &made)
 	if err == nil && made.ID == "" {
 		err = errors.New("created an execution without an id")
 	}
+	return made, err
+}
+
+// createFlow creates a flow and does not start it.
+func (c *client) createFlow(ctx context.Context) (id string, err error) {
+	var made struct {
+		ID string `json:"id"`
+	}
+	err = c.post(ctx, "/v1/flows", `{"goal":"bench"}`, &made)
 	return made.ID, err
 }
 
 // claim claims up to limit executions of a lane that has them. A server with several writers may find those that it looks at
 // taken meanwhile and answer that there is nothing: then it is asked again.
 func (c *client) claim(ctx context.Context, lane string, limit int) ([]claim, error) {
-	body := fmt.Sprintf(`{"lane":%q,"worker_id":"bench","lease_ttl_ms":%d,"max":%d}`, lane, lease.Milliseconds(), limit)
 	for range 1000 {
-		var answer struct {
-			Claims []claim `json:"claims"`
-		}
-		if err := c.post(ctx, "/v1/claims", body, &answer); err != nil {
-			return nil, err
-		}
-		if len(answer.Claims) > limit {
-			return nil, fmt.Errorf("%d claims, asked for %d", len(answer.Claims), limit)
-		}
-		if len(answer.Claims) > 0 {
-			return answer.Claims, nil
+		claims, err := c.claimOnce(ctx, lane, limit, lease, 0)
+		if err != nil || len(claims) > 0 {
+			return claims, err
 		}
 	}
 	return nil, fmt.Errorf("lane %s: nothing to claim, a thousand times, where there should be", lane)
+}
+
+// claimOnce claims up to limit executions, and waits for work so many seconds.
+func (c *client) claimOnce(ctx context.Context, lane string, limit int, ttl time.Duration, wait int) ([]claim, error) {
+	prefer := ""
+	if wait > 0 {
+		prefer = "wait=" + strconv.Itoa(wait)
+	}
+	var answer struct {
+		Claims []claim `json:"claims"`
+	}
+	body := fmt.Sprintf(`{"lane":%q,"worker_id":"bench","lease_ttl_ms":%d,"max":%d}`, lane, ttl.Milliseconds(), limit)
+	if err := c.send(ctx, http.MethodPost, "/v1/claims", prefer, body, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Claims) > limit {
+		return nil, fmt.Errorf("%d claims, asked for %d", len(answer.Claims), limit)
+	}
+	return answer.Claims, nil
 }
 
 func (c *client) complete(ctx context.Context, held claim) error {
@@ -120,8 +149,11 @@ type item struct {
 }
 
 func (c *client) createBatch(ctx context.Context, lane string, n int) (ids []string, err error) {
-	one := `{"lane":"` + lane + `"` + work
-	items, err := c.batch(ctx, "/v1/executions/batch", `{"executions":[`+strings.Repeat(one+",", n-1)+one+`]}`, n)
+	return c.createAll(ctx, slices.Repeat([]string{`{"lane":"` + lane + `"` + work}, n))
+}
+
+func (c *client) createAll(ctx context.Context, documents []string) (ids []string, err error) {
+	items, err := c.batch(ctx, "/v1/executions/batch", `{"executions":[`+strings.Join(documents, ",")+`]}`, len(documents))
 	for _, item := range items {
 		ids = append(ids, item.Execution.ID)
 	}
@@ -184,6 +216,21 @@ func (c *client) batch(ctx context.Context, path, body string, n int) ([]item, e
 	return answer.Items, nil
 }
 
+// createMany creates n executions, document(0) … document(n-1), in large batches.
+func (c *client) createMany(ctx context.Context, n int, document func(i int) string) error {
+	const size, callers = 1000, 4
+	_, err := parallel(ctx, (n+size-1)/size, callers, func(ctx context.Context, b int) error {
+		documents := make([]string, 0, size)
+		for i := b * size; i < min(n, (b+1)*size); i++ {
+			documents = append(documents, document(i))
+		}
+		_, err := c.createAll(ctx, documents)
+		return err
+	})
+	c.stored += n
+	return err
+}
+
 // warmUp opens the connections and has both sides prepare what they prepare once.
 func (c *client) warmUp(ctx context.Context) error {
 	lane := c.lane()
@@ -236,14 +283,21 @@ func (c *client) post(ctx context.Context, path, body string, into any) error {
 	return c.do(ctx, http.MethodPost, path, body, into)
 }
 
-// do sends a request and decodes its answer. Whatever is not a success is an error with the problem's text.
 func (c *client) do(ctx context.Context, method, path, body string, into any) error {
+	return c.send(ctx, method, path, "", body, into)
+}
+
+// send sends a request and decodes its answer. Whatever is not a success is an error with the problem's text.
+func (c *client) send(ctx context.Context, method, path, prefer, body string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if prefer != "" {
+		req.Header.Set("Prefer", prefer)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {

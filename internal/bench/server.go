@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -97,6 +98,60 @@ func (s *server) memory() int64 {
 		}
 	}
 	return 0
+}
+
+// cpu returns the processor time that the process has used, or 0 on a system that does not tell.
+func (s *server) cpu() time.Duration {
+	if s == nil {
+		return 0
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	return cpuOf(string(stat))
+}
+
+// cpuOf reads utime and stime from the line that Linux writes about a process, which counts them in hundredths of a second.
+// What stands before them has a fixed number of fields after the program's name, which may contain anything.
+func cpuOf(stat string) time.Duration {
+	const utime, stime = 11, 12
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= stime {
+		return 0
+	}
+	user, errUser := strconv.ParseInt(fields[utime], 10, 64)
+	system, errSystem := strconv.ParseInt(fields[stime], 10, 64)
+	if errors.Join(errUser, errSystem) != nil {
+		return 0
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// quiet waits until the server has used hardly any processor time for a second, or for the time that an idle server may take
+// to tidy up.
+func (s *server) quiet(ctx context.Context) error {
+	for begin, last := time.Now(), s.cpu(); time.Since(begin) < grace; {
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+		now := s.cpu()
+		if now-last <= 10*time.Millisecond {
+			return nil
+		}
+		last = now
+	}
+	return nil
+}
+
+// pause sleeps, unless the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // disk returns the size of the database in bytes, once an idle server has folded its log into it, or as it is after 5 s.

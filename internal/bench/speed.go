@@ -40,13 +40,21 @@ func parallel(ctx context.Context, n, callers int, do func(ctx context.Context, 
 	return newTiming(elapsed, each), context.Cause(ctx)
 }
 
+// parallel calls do from all connections, and also takes the processor time that the server, if it was started here, uses meanwhile.
+func (r *run) parallel(ctx context.Context, srv *server, n int, do func(ctx context.Context, i int) error) (timing, error) {
+	before := srv.cpu()
+	t, err := parallel(ctx, n, r.cfg.Connections, do)
+	t.cpu = srv.cpu() - before
+	return t, err
+}
+
 // oneByOne measures requests for one execution each: first all creates, then all claims, all completes; then whole
 // lifecycles, on every connection one after the other.
-func (r *run) oneByOne(ctx context.Context, api *client, stored int) error {
+func (r *run) oneByOne(ctx context.Context, srv *server, api *client, stored int) error {
 	n, lane := r.cfg.N, api.lane()
 	created, held := make([]string, n), make([]claim, n)
 
-	t, err := parallel(ctx, n, r.cfg.Connections, func(ctx context.Context, i int) (err error) {
+	t, err := r.parallel(ctx, srv, n, func(ctx context.Context, i int) (err error) {
 		created[i], err = api.create(ctx, lane)
 		return err
 	})
@@ -56,7 +64,7 @@ func (r *run) oneByOne(ctx context.Context, api *client, stored int) error {
 	api.stored += n
 	r.report.rate("create", stored, n, t)
 
-	t, err = parallel(ctx, n, r.cfg.Connections, func(ctx context.Context, i int) error {
+	t, err = r.parallel(ctx, srv, n, func(ctx context.Context, i int) error {
 		got, err := api.claim(ctx, lane, 1)
 		if err == nil {
 			held[i] = got[0]
@@ -68,14 +76,14 @@ func (r *run) oneByOne(ctx context.Context, api *client, stored int) error {
 	}
 	r.report.rate("claim", stored, n, t)
 
-	t, err = parallel(ctx, n, r.cfg.Connections, func(ctx context.Context, i int) error { return api.complete(ctx, held[i]) })
+	t, err = r.parallel(ctx, srv, n, func(ctx context.Context, i int) error { return api.complete(ctx, held[i]) })
 	if err != nil {
 		return fmt.Errorf("complete: %w", err)
 	}
 	r.report.rate("complete", stored, n, t)
 
 	lane = api.lane()
-	t, err = parallel(ctx, n, r.cfg.Connections, func(ctx context.Context, i int) (err error) {
+	t, err = r.parallel(ctx, srv, n, func(ctx context.Context, i int) (err error) {
 		created[i], err = api.lifecycle(ctx, lane)
 		return err
 	})
@@ -88,14 +96,14 @@ func (r *run) oneByOne(ctx context.Context, api *client, stored int) error {
 }
 
 // inBatches is oneByOne with requests for many executions each: the rates are of executions, the latencies of requests.
-func (r *run) inBatches(ctx context.Context, api *client, stored int) error {
+func (r *run) inBatches(ctx context.Context, srv *server, api *client, stored int) error {
 	size, lane := r.cfg.Batch, api.lane()
 	batches := (r.cfg.N + size - 1) / size
 	n := batches * size
 	name := fmt.Sprintf(", batches of %d", size)
 	created, held, ended := make([][]string, batches), make([][]claim, batches), make([][]string, batches)
 
-	t, err := parallel(ctx, batches, r.cfg.Connections, func(ctx context.Context, i int) (err error) {
+	t, err := r.parallel(ctx, srv, batches, func(ctx context.Context, i int) (err error) {
 		created[i], err = api.createBatch(ctx, lane, size)
 		return err
 	})
@@ -105,7 +113,7 @@ func (r *run) inBatches(ctx context.Context, api *client, stored int) error {
 	api.stored += n
 	r.report.rate("create"+name, stored, n, t)
 
-	t, err = parallel(ctx, batches, r.cfg.Connections, func(ctx context.Context, i int) (err error) {
+	t, err = r.parallel(ctx, srv, batches, func(ctx context.Context, i int) (err error) {
 		for len(held[i]) < size && err == nil {
 			var got []claim
 			got, err = api.claim(ctx, lane, size-len(held[i]))
@@ -118,14 +126,14 @@ func (r *run) inBatches(ctx context.Context, api *client, stored int) error {
 	}
 	r.report.rate("claim"+name, stored, n, t)
 
-	t, err = parallel(ctx, batches, r.cfg.Connections, func(ctx context.Context, i int) error { return api.completeBatch(ctx, held[i]) })
+	t, err = r.parallel(ctx, srv, batches, func(ctx context.Context, i int) error { return api.completeBatch(ctx, held[i]) })
 	if err != nil {
 		return fmt.Errorf("complete%s: %w", name, err)
 	}
 	r.report.rate("complete"+name, stored, n, t)
 
 	lane = api.lane()
-	t, err = parallel(ctx, batches, r.cfg.Connections, func(ctx context.Context, i int) (err error) {
+	t, err = r.parallel(ctx, srv, batches, func(ctx context.Context, i int) (err error) {
 		ended[i], err = api.lifecycleBatch(ctx, lane, size)
 		return err
 	})

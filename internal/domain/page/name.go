@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"encoding/base64"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ func ParseName(s string) (string, error) {
 		return "", nil
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 2 || b[0] != nameVersion || !utf8.Valid(b[1:]) {
+	if err != nil || len(b) < 2 || b[0] != nameVersion || !utf8.Valid(b[1:]) || bytes.IndexByte(b, 0) >= 0 {
 		return "", invalid()
 	}
 	return string(b[1:]), nil

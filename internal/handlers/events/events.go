@@ -26,13 +26,15 @@ type Flows interface {
 
 // Handlers are the operations on the event log.
 type Handlers struct {
-	Log         Log
-	Flows       Flows
-	Watch       func() <-chan struct{} // a channel that is closed when the log has grown since the call
-	Done        <-chan struct{}        // closed when the server stops: nobody waits any longer
-	Feed        *sse.Tail
-	Completions *sse.Tail
-	Leases      *sse.Tail
+	Log          Log
+	Flows        Flows
+	Watch        func() <-chan struct{} // a channel that is closed when the log has grown since the call
+	Done         <-chan struct{}        // closed when the server stops: nobody waits any longer
+	Feed         *sse.Tail
+	Completions  *sse.Tail
+	Leases       *sse.Tail
+	Operator     *sse.Tail
+	InstanceTags *sse.Tail
 }
 
 // ListEvents handles GET /v1/events. With Prefer: wait it waits for events that the filter shows.
@@ -133,6 +135,20 @@ func (h *Handlers) SubscribeLeases(ctx context.Context, req oapi.SubscribeLeases
 	return stream{ctx, h.Leases, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
 }
 
+// SubscribeOperator handles GET /v1/subscriptions/operator.
+func (h *Handlers) SubscribeOperator(ctx context.Context, req oapi.SubscribeOperatorRequestObject) (oapi.SubscribeOperatorResponseObject, error) {
+	p := req.Params
+	after, err := cursor(p.LastEventID, p.After)
+	return stream{ctx, h.Operator, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+}
+
+// SubscribeInstanceTags handles GET /v1/subscriptions/instance-tags.
+func (h *Handlers) SubscribeInstanceTags(ctx context.Context, req oapi.SubscribeInstanceTagsRequestObject) (oapi.SubscribeInstanceTagsResponseObject, error) {
+	p := req.Params
+	after, err := cursor(p.LastEventID, p.After)
+	return stream{ctx, h.InstanceTags, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+}
+
 // stream is the response of every streaming operation: it writes itself for as long as the client listens.
 type stream struct {
 	ctx    context.Context
@@ -152,6 +168,12 @@ func (s stream) VisitSubscribeCompletionsResponse(w http.ResponseWriter) error {
 
 // VisitSubscribeLeasesResponse implements the generated response interface.
 func (s stream) VisitSubscribeLeasesResponse(w http.ResponseWriter) error { return s.serve(w) }
+
+// VisitSubscribeOperatorResponse implements the generated response interface.
+func (s stream) VisitSubscribeOperatorResponse(w http.ResponseWriter) error { return s.serve(w) }
+
+// VisitSubscribeInstanceTagsResponse implements the generated response interface.
+func (s stream) VisitSubscribeInstanceTagsResponse(w http.ResponseWriter) error { return s.serve(w) }
 
 func (s stream) serve(w http.ResponseWriter) error {
 	err := s.tail.Stream(s.ctx, w, s.after, s.filter)

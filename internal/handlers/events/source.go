@@ -9,7 +9,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
-	"github.com/flowapi/flowapi/internal/handlers/wire"
 	"github.com/flowapi/flowapi/internal/sse"
 )
 
@@ -24,11 +23,11 @@ type Log interface {
 // pageSize bounds what one look at the log renders.
 const pageSize = 1000
 
-// source renders the log, or one topic of it, for streams.
+// source renders the log, or a part of it, for streams.
 type source struct {
 	log    Log
-	topics []event.Topic
-	render func(e event.Event) ([]byte, error) // the data of a frame: one line of JSON
+	filter event.Filter
+	render func(e event.Event) ([]byte, error) // the data of a frame: one line of JSON, nil for an event that is left out
 }
 
 // Feed is the source of whole events.
@@ -38,33 +37,46 @@ func Feed(log Log) sse.Source {
 
 // Completions is the source of the entries into a terminal state.
 func Completions(log Log) sse.Source {
-	return &source{log: log, topics: []event.Topic{event.TopicCompletion}, render: flat}
+	return &source{log: log, filter: event.Filter{Topics: []event.Topic{event.TopicCompletion}}, render: flat}
 }
 
 // Leases is the source of the changes of ownership.
 func Leases(log Log) sse.Source {
-	return &source{log: log, topics: []event.Topic{event.TopicLease}, render: flat}
+	return &source{log: log, filter: event.Filter{Topics: []event.Topic{event.TopicLease}}, render: flat}
+}
+
+// Operator is the source of what operators do to executions, one by one.
+func Operator(log Log) sse.Source {
+	return &source{log: log, filter: event.Filter{Topics: []event.Topic{event.TopicOperator}}, render: acted}
+}
+
+// InstanceTags is the source of the values that executions get as their instance tag.
+func InstanceTags(log Log) sse.Source {
+	return &source{log: log, filter: event.Filter{Types: []event.Type{event.ExecutionCreated, event.ExecutionTagSet}}, render: tagged}
 }
 
 // Read implements sse.Source.
 func (s *source) Read(ctx context.Context, after int64) (sse.Page, error) {
-	found, err := s.log.Events(ctx, event.Filter{Topics: s.topics}, after, pageSize)
+	found, err := s.log.Events(ctx, s.filter, after, pageSize)
 	if err != nil {
 		return sse.Page{}, err
 	}
 	if found.ResetTo > 0 {
 		return sse.Page{ResetTo: found.ResetTo}, nil
 	}
-	out := sse.Page{Messages: make([]sse.Message, len(found.Events)), Through: found.Through, More: found.More}
-	for i, e := range found.Events {
+	out := sse.Page{Messages: make([]sse.Message, 0, len(found.Events)), Through: found.Through, More: found.More}
+	for _, e := range found.Events {
 		data, err := s.render(e)
 		if err != nil {
 			return sse.Page{}, fmt.Errorf("render event %d: %w", e.ID, err)
 		}
-		out.Messages[i] = sse.Message{ID: e.ID, Frame: sse.AppendFrame(nil, e.ID, string(e.Type), data), Fields: sse.Fields{
+		if data == nil {
+			continue
+		}
+		out.Messages = append(out.Messages, sse.Message{ID: e.ID, Frame: sse.AppendFrame(nil, e.ID, string(e.Type), data), Fields: sse.Fields{
 			Topic: string(e.Type.Topic()), Type: string(e.Type), Namespace: e.Namespace, FlowID: text(e.FlowID), RunID: text(e.RunID),
 			ExecutionID: text(e.ExecutionID), InstanceTag: e.InstanceTag,
-		}}
+		}})
 	}
 	return out, nil
 }
@@ -86,28 +98,4 @@ func text(id uuid.UUID) string {
 		return ""
 	}
 	return id.String()
-}
-
-// head is what the typed subscriptions say of every event, before its data.
-type head struct {
-	Cursor      int64      `json:"cursor"`
-	ExecutionID uuid.UUID  `json:"execution_id"`
-	FlowID      *uuid.UUID `json:"flow_id"`
-	Namespace   string     `json:"namespace"`
-	At          wire.Time  `json:"at"`
-}
-
-// flat renders an event as one object: where it stands, then the members of its data.
-func flat(e event.Event) ([]byte, error) {
-	h := head{Cursor: e.ID, ExecutionID: e.ExecutionID, Namespace: e.Namespace, At: wire.Time(e.At)}
-	if e.FlowID != uuid.Nil {
-		h.FlowID = &e.FlowID
-	}
-	line, err := json.Marshal(h)
-	data, ok := e.Data.(json.RawMessage)
-	if err != nil || !ok || len(data) <= len("{}") {
-		return line, err
-	}
-	line[len(line)-1] = ','
-	return append(line, data[1:]...), nil
 }

@@ -5,14 +5,11 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
-func drainKey(namespace, instance string) string { return "drain/" + namespace + "/" + instance }
-
+// asker describes a registered worker to whom something is explained. It returns CodeWorkerNotRegistered.
 func asker(q *store.Queries, namespace, instance string, now time.Time) (execution.Asker, error) {
-	return execution.Asker{Named: true, InstanceID: instance}, nil
-}
-
-func capableWorkers(q *store.Queries, e *execution.Execution, now time.Time) (int, error) {
-	return 0, nil
+	w, err := worker.Live(q, namespace, instance, now)
+	return execution.Asker{Named: true, Capabilities: w.Capabilities, InstanceID: instance, DrainingSince: w.DrainingSince}, err
 }

@@ -2,6 +2,8 @@ package execution
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,22 +14,88 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// buckets finds the claim bucket of an execution. Buckets and capability sets never change once they exist, so their ids
-// are remembered.
+// buckets knows the claim buckets. Buckets and capability sets never change once they exist, so they are remembered.
 type buckets struct {
 	mu  *sync.RWMutex
 	ids map[bucketKey]int64
+	// known are all buckets of all lanes, where no other process makes any; nil until they are read.
+	known map[laneKey]map[int64]execution.Capabilities
 }
 
 type bucketKey struct {
-	namespace, lane, capabilities string
+	laneKey
+	capabilities string
 }
+
+type laneKey struct{ namespace, lane string }
 
 func newBuckets() buckets { return buckets{mu: &sync.RWMutex{}, ids: map[bucketKey]int64{}} }
 
+// learn reads all buckets, once, where no other process makes any: a claim then looks only at those that its worker satisfies.
+// What is committed after that is added by [buckets.add]. It runs before the claim's transaction, since what that makes may be
+// rolled back.
+func (b *buckets) learn(ctx context.Context, s *store.Store) error {
+	if !s.Alone() {
+		return nil
+	}
+	b.mu.RLock()
+	done := b.known != nil
+	b.mu.RUnlock()
+	if done {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock() // nobody adds meanwhile: what is committed and not read here is added after this
+	if b.known != nil {
+		return nil
+	}
+	var rows []struct {
+		Namespace string `db:"namespace"`
+		Lane      string `db:"lane"`
+		openBucket
+	}
+	err := s.Read(ctx, func(q *store.Queries) error {
+		return q.Select(&rows, `SELECT b.namespace, b.lane, b.id, c.tokens FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id`)
+	})
+	if err != nil {
+		return fmt.Errorf("read claim buckets: %w", err)
+	}
+	b.known = map[laneKey]map[int64]execution.Capabilities{}
+	for _, r := range rows {
+		b.add(bucketKey{laneKey{r.Namespace, r.Lane}, r.Tokens}, r.ID)
+	}
+	return nil
+}
+
+// add remembers a bucket that is committed. The caller has the lock.
+func (b *buckets) add(key bucketKey, id int64) {
+	b.ids[key] = id
+	if b.known == nil {
+		return
+	}
+	if b.known[key.laneKey] == nil {
+		b.known[key.laneKey] = map[int64]execution.Capabilities{}
+	}
+	b.known[key.laneKey][id] = execution.ParseCapabilities(key.capabilities)
+}
+
+// fitting returns the buckets of some lanes that a worker satisfies; false where that is not known.
+func (b *buckets) fitting(namespace string, lanes []string, worker execution.Capabilities) (ids []int64, known bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, lane := range lanes {
+		for id, need := range b.known[laneKey{namespace, lane}] {
+			if worker.Cover(need) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, b.known != nil
+}
+
 // of returns the id of e's bucket, which it makes if there is none.
 func (b *buckets) of(tx *store.Tx, e *execution.Execution) (int64, error) {
-	key := bucketKey{e.Namespace, e.Lane, e.Required.String()}
+	key := bucketKey{laneKey{e.Namespace, e.Lane}, e.Required.String()}
 	b.mu.RLock()
 	id, ok := b.ids[key]
 	b.mu.RUnlock()
@@ -52,7 +120,7 @@ func (b *buckets) of(tx *store.Tx, e *execution.Execution) (int64, error) {
 	tx.OnCommit(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.ids[key] = id
+		b.add(key, id)
 	})
 	return id, nil
 }
@@ -84,12 +152,34 @@ const draining = 0
 
 // open returns the buckets of some lanes that a worker may claim from and in which something stands, at most maxBuckets. It
 // returns errDraining for a worker that is draining.
-func (*buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities) ([]int64, error) {
-	in, size := store.In(len(lanes))
+func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities) ([]int64, error) {
+	fit, known := b.fitting(namespace, lanes, worker)
+	if !known {
+		in, size := store.In(len(lanes))
+		return standing(tx, "claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id", "c.tokens", "b.namespace = ? AND b.lane IN "+in,
+			append([]any{namespace}, store.InArgs(lanes, size)...), namespace, instance, worker)
+	}
+	var ids []int64
+	for len(ids) < maxBuckets {
+		n := min(len(fit), maxBuckets)
+		some := append(fit[:n:n], draining) // no bucket has this id, and a list needs one
+		fit = fit[n:]
+		in, size := store.In(len(some))
+		found, err := standing(tx, "claim_buckets b", "''", "b.id IN "+in, store.InArgs(some, size), namespace, instance, worker)
+		if err != nil {
+			return nil, err
+		}
+		if ids = append(ids, found...); len(fit) == 0 {
+			break
+		}
+	}
+	return ids[:min(len(ids), maxBuckets)], nil
+}
+
+// standing returns those of the selected buckets which are open, in which something stands, and that worker satisfies.
+func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, worker execution.Capabilities) ([]int64, error) {
 	var rows []openBucket
-	args := append([]any{namespace}, store.InArgs(lanes, size)...)
-	err := tx.Select(&rows, `SELECT b.id, c.tokens FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id
-		WHERE b.namespace = ? AND b.lane IN `+in+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
+	err := tx.Select(&rows, `SELECT b.id, `+tokens+` AS tokens FROM `+from+` WHERE `+where+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
 		UNION ALL SELECT 0, '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL`, append(args, namespace, instance)...)
 	ids := make([]int64, 0, len(rows))
 	for _, row := range rows {

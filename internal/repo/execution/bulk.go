@@ -260,5 +260,5 @@ const bulkKept = 30 * 24 * time.Hour
 
 // ForgetBulk forgets up to limit jobs that ended long ago, and returns how many.
 func (r *Repo) ForgetBulk(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM bulk_jobs WHERE id IN (SELECT id FROM bulk_jobs WHERE ended_at + `+fmt.Sprint(bulkKept.Milliseconds())+` <= ? ORDER BY ended_at LIMIT ?)`, limit)
+	return store.Expire(ctx, r.store, `DELETE FROM bulk_jobs WHERE id IN (SELECT id FROM bulk_jobs WHERE ended_at <= ? - `+fmt.Sprint(bulkKept.Milliseconds())+` ORDER BY ended_at LIMIT ?)`, limit)
 }

@@ -14,10 +14,15 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
-// claimPoll is how often a waiting claim looks again although nobody woke it: work may have been left by another process.
-const claimPoll = 5 * time.Second
+// claimPoll is how often a waiting claim looks again although nobody woke it: another process may have left work. Where there is
+// no other it is only a safety net, and a thousand waiting workers should cost nothing.
+const (
+	claimPoll      = 5 * time.Second
+	claimPollAlone = time.Minute
+)
 
 // errNoWork rolls a claim back that found nothing: an answer without an effect is not kept under its Idempotency-Key.
 var errNoWork = errors.New("no work")
@@ -41,7 +46,7 @@ func (r *Repo) Claim(ctx context.Context, req execution.ClaimRequest) (execution
 
 func (r *Repo) waitToClaim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error) {
 	namespace := call.From(ctx).Namespace
-	keys := []string{drainKey(namespace, req.InstanceID)}
+	keys := []string{worker.DrainKey(namespace, req.InstanceID)}
 	for _, lane := range req.Lanes {
 		keys = append(keys, waitKey(namespace, lane))
 	}
@@ -49,7 +54,11 @@ func (r *Repo) waitToClaim(ctx context.Context, req execution.ClaimRequest) (exe
 	defer waiter.Stop()
 	deadline := time.NewTimer(req.Wait)
 	defer deadline.Stop()
-	poll := time.NewTicker(claimPoll)
+	every := claimPoll
+	if r.store.Alone() {
+		every = claimPollAlone
+	}
+	poll := time.NewTicker(every)
 	defer poll.Stop()
 	for { // armed before looking: whatever comes later wakes us
 		got, err := r.tryClaim(ctx, req)
@@ -84,6 +93,9 @@ func kindsOf(claims []execution.Claim) []hub.Kind {
 
 // tryClaim claims what is there now.
 func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error) {
+	if err := r.buckets.learn(ctx, r.store); err != nil {
+		return execution.Claimed{}, err
+	}
 	got, err := store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Claimed) error {
 		taken, cause := 0, error(nil)
 		out.Claims, taken, cause = r.claim(tx, req)

@@ -16,6 +16,9 @@ import (
 // Reserve grants the execution that a claim would get, but for lost leases, to a worker. Without work it returns none. It
 // returns CodeWorkerDraining.
 func (r *Repo) Reserve(ctx context.Context, req execution.GrantRequest) (*execution.Execution, error) {
+	if err := r.buckets.learn(ctx, r.store); err != nil {
+		return nil, err
+	}
 	reserved, err := store.Write(ctx, r.store, func(tx *store.Tx, out **execution.Execution) error {
 		open, err := r.buckets.open(tx, tx.Call.Namespace, []string{req.Lane}, req.InstanceID, req.Capabilities)
 		if err != nil {

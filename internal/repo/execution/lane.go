@@ -146,9 +146,9 @@ func wakeLane(tx *store.Tx, l *execution.Lane) error {
 func (r *Repo) Lanes(ctx context.Context, after string, limit int) (page.Named[execution.LaneStatus], error) {
 	var list []execution.LaneStatus
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		namespace := call.From(ctx).Namespace
+		namespace, name := call.From(ctx).Namespace, q.Bytes("lane")
 		var rows []laneRow
-		if err := q.Select(&rows, "SELECT "+laneColumns+" FROM lanes WHERE namespace = ? AND lane > ? ORDER BY lane LIMIT ?", namespace, after, limit+1); err != nil {
+		if err := q.Select(&rows, "SELECT "+laneColumns+" FROM lanes WHERE namespace = ? AND "+name+" > ? ORDER BY "+name+" LIMIT ?", namespace, after, limit+1); err != nil {
 			return fmt.Errorf("list lanes: %w", err)
 		}
 		ended, window, err := throughput(q, namespace)
@@ -157,7 +157,7 @@ func (r *Repo) Lanes(ctx context.Context, after string, limit int) (page.Named[e
 		}
 		list = make([]execution.LaneStatus, len(rows))
 		for i := range rows {
-			if list[i], err = standing(q, rows[i].lane()); err != nil {
+			if list[i], err = contents(q, rows[i].lane()); err != nil {
 				return err
 			}
 			list[i].Completed, list[i].Window = ended[rows[i].Lane], window
@@ -168,7 +168,7 @@ func (r *Repo) Lanes(ctx context.Context, after string, limit int) (page.Named[e
 }
 
 func laneStatus(q *store.Queries, lane execution.Lane) (execution.LaneStatus, error) {
-	status, err := standing(q, lane)
+	status, err := contents(q, lane)
 	if err != nil {
 		return status, err
 	}
@@ -177,8 +177,8 @@ func laneStatus(q *store.Queries, lane execution.Lane) (execution.LaneStatus, er
 	return status, err
 }
 
-// standing says what stands in a lane.
-func standing(q *store.Queries, lane execution.Lane) (execution.LaneStatus, error) {
+// contents says what stands in a lane.
+func contents(q *store.Queries, lane execution.Lane) (execution.LaneStatus, error) {
 	var found struct {
 		N      int64        `db:"n"`
 		Oldest store.Millis `db:"oldest"`

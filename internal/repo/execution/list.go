@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
 // condition is a WHERE clause under construction.
@@ -151,7 +152,7 @@ func (r *Repo) Explain(ctx context.Context, id uuid.UUID, instance string, capab
 		if err != nil {
 			return err
 		}
-		capable, err := capableWorkers(q, &e, now)
+		capable, err := worker.Capable(q, namespace, e.Lane, e.Required, now)
 		x = e.Explain(lane, by, capable, now)
 		return err
 	})

@@ -17,6 +17,8 @@ type dialect struct {
 	bind       int    // of sqlx
 	forUpdate  string // locking clauses of SELECT
 	skipLocked string
+	bytes      string // makes a text be compared byte by byte
+	alone      bool   // no other process uses the database
 	localID    string // column of events with the number that Emit drew
 	outbox     string // table that Emit writes to
 	outboxID   string // its key
@@ -32,6 +34,7 @@ type dialect struct {
 	lockKey         func(tx *Tx, namespace, token, key string) error
 	wrap            func(err error) error // gives a driver's error its code
 	tag             func(column string) string
+	among           func(column string) string
 	spell           func(query string) string // last changes to a statement's text
 
 	texts   sync.Map // SQL as written -> SQL as sent

@@ -32,6 +32,7 @@ const (
 func newPostgres() *dialect {
 	return &dialect{
 		name:       "postgres",
+		bytes:      ` COLLATE "C"`,
 		bind:       sqlx.DOLLAR,
 		forUpdate:  " FOR UPDATE",
 		skipLocked: " FOR UPDATE SKIP LOCKED",
@@ -51,6 +52,9 @@ func newPostgres() *dialect {
 		wrap:            wrapPostgres,
 		spell:           func(query string) string { return query },
 		tag:             func(column string) string { return "(" + column + ")::json ->> ?" },
+		among: func(column string) string {
+			return "EXISTS (SELECT 1 FROM json_array_elements_text((" + column + ")::json) AS e (value) WHERE value = ?)"
+		},
 	}
 }
 

@@ -93,6 +93,12 @@ func (q *Queries) Now() time.Time { return q.clock.Now() }
 // Tag returns the SQL expression for the value of one tag of a JSON column; the tag's key is its only argument.
 func (q *Queries) Tag(column string) string { return q.dialect.tag(column) }
 
+// Bytes returns the SQL expression for a text column whose order is that of its bytes, whatever the locale of the database.
+func (q *Queries) Bytes(column string) string { return column + q.dialect.bytes }
+
+// Among returns the SQL condition that a text, its only argument, is an element of the JSON array in a column.
+func (q *Queries) Among(column string) string { return q.dialect.among(column) }
+
 // In returns "(?, ?, …)" with n placeholders. n is rounded up to a power of two, so that few statements exist; the caller
 // fills the rest by repeating its last argument.
 func In(n int) (placeholders string, size int) {

@@ -21,6 +21,7 @@ import (
 func newSQLite() *dialect {
 	return &dialect{
 		name:     "sqlite",
+		alone:    true,
 		bind:     sqlx.QUESTION,
 		localID:  "id",
 		outbox:   "events",
@@ -38,6 +39,7 @@ func newSQLite() *dialect {
 		wrap:            wrapSQLite,
 		spell:           spellSQLite,
 		tag:             func(column string) string { return "json_extract(" + column + `, '$."' || ? || '"')` },
+		among:           func(column string) string { return "EXISTS (SELECT 1 FROM json_each(" + column + ") WHERE value = ?)" },
 	}
 }
 

@@ -132,6 +132,9 @@ func (s *Store) React(r Reactor) {
 // Database names the database: "sqlite" or "postgres".
 func (s *Store) Database() string { return s.dialect.name }
 
+// Alone says whether no other process uses the database: what this one remembers of it is then all there is.
+func (s *Store) Alone() bool { return s.dialect.alone }
+
 // Hub returns the hub that the store wakes.
 func (s *Store) Hub() *hub.Hub { return s.cfg.Hub }
 
