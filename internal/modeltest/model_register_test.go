@@ -76,6 +76,10 @@ func (m *model) register(instance, id string, lanes, capabilities []string, ttl 
 		m.reach("refused: worker_reassigned")
 		return refused("worker_reassigned")
 	}
+	if old == nil && m.workers[instance] != nil {
+		m.reach("register: the sweep has not come by yet")
+		m.tell(instance, "worker.heartbeat_lost")
+	}
 	w := &worker{id: id, lanes: lanes, capabilities: capabilities, ttl: ttl, registered: m.now, heartbeat: m.now, expires: m.now + ttl}
 	status := 201
 	if old != nil {

@@ -101,15 +101,7 @@ func (m *model) report(op string, e *execution, f fence, do func(end *ending)) a
 	return m.reported(e, end, "false")
 }
 
-const pendingC6 = true
-
 func (m *model) reported(e *execution, end *ending, replayed string) answer {
-	if pendingC6 && replayed == "true" && end.outcome != "" && end.outcome != "retry_scheduled" {
-		end.outcome = "terminal_failed"
-		if e.outcome == "cancelled" {
-			end.outcome = "cancelled"
-		}
-	}
 	return ok("replayed", replayed, "directives", m.directives(e), "outcome", end.outcome, "delay_until", m.at(end.retry)).showing(m.view(e))
 }
 
@@ -154,6 +146,7 @@ func (m *model) failed(e *execution, why failure, after *int64, outcome string) 
 		e.retries++
 		e.failure = &why
 		e.vector, e.timeout, e.expires, e.left = delayed("waiting_for_retry_backoff", "pending_retry_attempt"), 0, 0, 0
+		e.grant = nil
 		e.change("lease.revoked retry_scheduled @"+number(e.epoch), "execution.delayed")
 	}
 }

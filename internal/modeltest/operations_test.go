@@ -394,12 +394,14 @@ func operating() []kind {
 				return
 			}
 			key, value := draw(w, "key", "team.name", "team.size", "Team"), draw(w, "value", "red", "blue")
-			w.operates(http.MethodPut, e, "tags/"+key, map[string]any{"value": value}, func() answer {
-				if key == "Team" {
-					return refused("invalid_tag_key")
-				}
-				return w.setTag(e, key, value)
-			})
+			body := map[string]any{"value": value}
+			if key == "Team" { // it is looked at before anything else
+				w.ask(refused("invalid_tag_key"), false, func(*side) request {
+					return request{method: http.MethodPut, path: path(e, "tags/"+key), body: body}
+				})
+				return
+			}
+			w.operates(http.MethodPut, e, "tags/"+key, body, func() answer { return w.setTag(e, key, value) })
 		}},
 	}
 }

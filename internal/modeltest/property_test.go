@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // shortRuns is how many runs there are when nobody asks for more: FLOWAPI_TEST_MODEL=5m goes on for five minutes, and then
 // insists that everything was reached.
 const (
-	shortRuns = 5
-	repeats   = 5 // of some 30 steps
+	shortRuns = 8
+	repeats   = 3 // of some 30 steps
 )
 
 // TestModel: whatever is asked in whatever order, SQLite and PostgreSQL do what the model does, and nothing else.

@@ -53,7 +53,7 @@ func reading() []kind {
 func explain(w *world) {
 	query, capable := "", func([]string) bool { return true }
 	refusal := ""
-	switch draw(w, "asker", "any", "capabilities") {
+	switch draw(w, "asker", "any", "capabilities", "worker") {
 	case "capabilities":
 		has := draw(w, "capabilities", []string{"x", "y"}, []string{"x"}, []string{"y"}, []string{"z"})
 		capable = func(needs []string) bool { return within(needs, has) }
