@@ -125,6 +125,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	executionRepo.Attach(flowRepo)
 	waitRepo.Attach(flowRepo)
 	a.store.React(flowRepo.Mirror())
+	a.store.React(flowRepo.Reopen())
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")

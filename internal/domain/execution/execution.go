@@ -111,8 +111,9 @@ type Cancellation struct {
 // of the execution, and it ends with the next acquisition. reference: executions.md 2.12.
 type Released struct {
 	Op          Op            `json:"op"`
-	Epoch       int64         `json:"lease_epoch"`       // of that owner
-	RetryAt     time.Time     `json:"retry_at,omitzero"` // of a failed attempt that is followed by another
+	Epoch       int64         `json:"lease_epoch"`         // of that owner
+	RetryAt     time.Time     `json:"retry_at,omitzero"`   // of a failed attempt that is followed by another
+	Cancelled   bool          `json:"cancelled,omitempty"` // the failure of what was to end has cancelled it
 	AttemptLeft time.Duration `json:"attempt_left,omitempty"`
 }
 
@@ -266,7 +267,7 @@ func (c *Change) tellStand() {
 	case EligibleNow:
 		c.emit(event.ExecutionEligible, eligibleData{e.Blocking, e.Attempt})
 	case NotEligibleUntilTime:
-		c.emit(event.ExecutionDelayed, delayedData{e.DelayUntil, e.Blocking})
+		c.emit(event.ExecutionDelayed, delayedData{event.Stamp(e.DelayUntil), e.Blocking})
 	default:
 		c.emit(event.ExecutionBlocked, blockedData{e.Blocking})
 	}

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -126,10 +127,10 @@ func (e *Execution) flowGate() Gate {
 }
 
 func (e *Execution) admissionGate() Gate {
-	g := Gate{Name: GateAdmission, Met: true}
-	switch e.Eligibility {
-	case BlockedByBudget, BlockedByQuota, BlockedByRoute, BlockedByOperator:
-		g.Met, g.Evidence = false, map[string]any{"eligibility_state": e.Eligibility, "blocking_reason": e.Blocking}
+	held := slices.Contains([]Eligibility{BlockedByBudget, BlockedByQuota, BlockedByRoute, BlockedByOperator}, e.Eligibility)
+	g := Gate{Name: GateAdmission, Met: !held}
+	if held {
+		g.Evidence = map[string]any{"eligibility_state": e.Eligibility, "blocking_reason": e.Blocking}
 		g.what, g.Hint = fmt.Sprintf("It is held up: %s.", e.Blocking), "Remove what holds it up."
 	}
 	return g

@@ -28,8 +28,8 @@ type blockedData struct {
 }
 
 type delayedData struct {
-	DelayUntil time.Time `json:"delay_until"`
-	Blocking   Blocking  `json:"blocking_reason"`
+	DelayUntil event.Stamp `json:"delay_until"`
+	Blocking   Blocking    `json:"blocking_reason"`
 }
 
 var completionTypes = map[Outcome]event.Type{
@@ -64,7 +64,7 @@ func (e Execution) Fail(f Fence, failure Failure, retryAfter *time.Duration, now
 		return Change{}, false, err
 	}
 	c = e.failed(failure, retryAfter, OutcomeFailed, now)
-	released := &Released{Op: OpFail, Epoch: f.LeaseEpoch}
+	released := &Released{Op: OpFail, Epoch: f.LeaseEpoch, Cancelled: c.Execution.Outcome == OutcomeCancelled}
 	if c.Execution.Lifecycle == Runnable {
 		released.RetryAt = c.Execution.DelayUntil
 	}

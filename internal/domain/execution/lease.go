@@ -39,15 +39,15 @@ type Claimant struct {
 
 // leaseData is what an event tells of a lease. The attempt id is not in it: it is the holder's secret.
 type leaseData struct {
-	LeaseID      uuid.UUID  `json:"lease_id"`
-	LeaseEpoch   int64      `json:"lease_epoch"`
-	WorkerID     string     `json:"worker_id"`
-	InstanceID   string     `json:"worker_instance_id"`
-	AttemptIndex int        `json:"attempt_index"`
-	Kind         ClaimKind  `json:"kind,omitempty"`
-	Previous     *int       `json:"previous_attempt_index,omitempty"`
-	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
-	Reason       string     `json:"reason,omitempty"`
+	LeaseID      uuid.UUID   `json:"lease_id"`
+	LeaseEpoch   int64       `json:"lease_epoch"`
+	WorkerID     string      `json:"worker_id"`
+	InstanceID   string      `json:"worker_instance_id"`
+	AttemptIndex int         `json:"attempt_index"`
+	Kind         ClaimKind   `json:"kind,omitempty"`
+	Previous     *int        `json:"previous_attempt_index,omitempty"`
+	ExpiresAt    event.Stamp `json:"expires_at,omitzero"`
+	Reason       string      `json:"reason,omitempty"`
 }
 
 func (e *Execution) leaseData() leaseData {
@@ -114,7 +114,7 @@ func (e Execution) take(by Claimant, now time.Time) (c Change, kind ClaimKind) {
 	}
 	n.Revision++
 	data, t := n.leaseData(), event.LeaseAcquired
-	data.Kind, data.ExpiresAt = kind, &n.Lease.ExpiresAt
+	data.Kind, data.ExpiresAt = kind, event.Stamp(n.Lease.ExpiresAt)
 	if reclaimed {
 		t, data.Kind, data.Previous = event.LeaseReclaimed, "", &previous
 	}
@@ -154,7 +154,7 @@ func (e Execution) Renew(f Fence, ttl time.Duration, now time.Time) (Change, err
 	e.Revision++
 	c := Change{Execution: e}
 	data := e.leaseData()
-	data.ExpiresAt = &e.Lease.ExpiresAt
+	data.ExpiresAt = event.Stamp(e.Lease.ExpiresAt)
 	c.emit(event.LeaseRenewed, data)
 	return c, nil
 }

@@ -228,7 +228,7 @@ func TestTransitions(t *testing.T) {
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Open: &execution.Attempt{Index: 0, Type: execution.AttemptInitial, Stage: execution.StageStarted,
 				WorkerID: "w1", InstanceID: "w1-1", LeaseEpoch: 1, StartedAt: after(1)}}},
-			events: []string{`lease.acquired ` + lease(1, 1, 0, `"kind":"fresh","expires_at":"2026-11-21T09:31:01Z"`)},
+			events: []string{`lease.acquired ` + lease(1, 1, 0, `"kind":"fresh","expires_at":"2026-11-21T09:31:01.000Z"`)},
 		},
 		{
 			name: "claim retry", from: retryDue, do: func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(306)) },
@@ -238,7 +238,7 @@ func TestTransitions(t *testing.T) {
 			},
 			attempts: []execution.AttemptChange{{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptRetry, Stage: execution.StageStarted,
 				WorkerID: "w2", InstanceID: "w2-1", LeaseEpoch: 2, StartedAt: after(306), Previous: new(0)}}},
-			events: []string{`lease.acquired ` + lease(2, 2, 1, `"kind":"retry","expires_at":"2026-11-21T09:36:06Z"`)},
+			events: []string{`lease.acquired ` + lease(2, 2, 1, `"kind":"retry","expires_at":"2026-11-21T09:36:06.000Z"`)},
 		},
 		{
 			name: "claim replay",
@@ -256,7 +256,7 @@ func TestTransitions(t *testing.T) {
 			},
 			attempts: []execution.AttemptChange{{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReplay, Stage: execution.StageStarted,
 				WorkerID: "w2", InstanceID: "w2-1", LeaseEpoch: 2, StartedAt: after(20), Previous: new(0)}}},
-			events: []string{`lease.acquired ` + lease(2, 2, 1, `"kind":"replay","expires_at":"2026-11-21T09:31:20Z"`)},
+			events: []string{`lease.acquired ` + lease(2, 2, 1, `"kind":"replay","expires_at":"2026-11-21T09:31:20.000Z"`)},
 		},
 		{
 			name: "claim resumed: the same attempt, with what is left of its time", from: released,
@@ -272,7 +272,7 @@ func TestTransitions(t *testing.T) {
 				l.AttemptID = id(12)
 				return l
 			}())}},
-			events: []string{`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:31:20Z"`)},
+			events: []string{`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:31:20.000Z"`)},
 		},
 		{
 			name: "renew", from: plain(active),
@@ -281,7 +281,7 @@ func TestTransitions(t *testing.T) {
 			},
 			vector: activeRow, public: execution.PublicActive,
 			change: func(e *execution.Execution) { e.Lease.ExpiresAt = after(320) },
-			events: []string{`lease.renewed ` + lease(1, 1, 0, `"expires_at":"2026-11-21T09:35:20Z"`)},
+			events: []string{`lease.renewed ` + lease(1, 1, 0, `"expires_at":"2026-11-21T09:35:20.000Z"`)},
 		},
 		{
 			name: "renew for less", from: plain(active),
@@ -290,7 +290,7 @@ func TestTransitions(t *testing.T) {
 			},
 			vector: activeRow, public: execution.PublicActive,
 			change: func(e *execution.Execution) { e.Lease.ExpiresAt = after(21) },
-			events: []string{`lease.renewed ` + lease(1, 1, 0, `"expires_at":"2026-11-21T09:30:21Z"`)},
+			events: []string{`lease.renewed ` + lease(1, 1, 0, `"expires_at":"2026-11-21T09:30:21.000Z"`)},
 		},
 		{
 			name: "progress", from: plain(active),
@@ -326,7 +326,7 @@ func TestTransitions(t *testing.T) {
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: boom}},
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
-				`execution.delayed {"delay_until":"2026-11-21T09:35:20Z","blocking_reason":"waiting_for_retry_backoff"}`},
+				`execution.delayed {"delay_until":"2026-11-21T09:35:20.000Z","blocking_reason":"waiting_for_retry_backoff"}`},
 		},
 		{
 			name: "fail for good", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return fail(e, "permanent", after(20)) },
@@ -373,7 +373,7 @@ func TestTransitions(t *testing.T) {
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 2, StartedAt: after(70), ReclaimReason: "lease_lease_expired_reclaimable", Previous: new(0)}},
 			},
-			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:10Z"`)},
+			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:10.000Z"`)},
 		},
 		{
 			name: "reclaim of a revoked lease",
@@ -393,7 +393,7 @@ func TestTransitions(t *testing.T) {
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 2, StartedAt: after(70), ReclaimReason: "lease_lease_revoked", Previous: new(0)}},
 			},
-			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:10Z"`)},
+			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:10.000Z"`)},
 		},
 		{
 			name: "reclaim once too often",
@@ -478,7 +478,7 @@ func TestTransitions(t *testing.T) {
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(601), Failure: timedOut}},
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
-				`execution.delayed {"delay_until":"2026-11-21T09:45:01Z","blocking_reason":"waiting_for_retry_backoff"}`},
+				`execution.delayed {"delay_until":"2026-11-21T09:45:01.000Z","blocking_reason":"waiting_for_retry_backoff"}`},
 		},
 		{
 			name: "an attempt runs out of time for good",
@@ -547,7 +547,7 @@ func TestTransitions(t *testing.T) {
 			},
 			vector: "runnable unowned not_eligible_until_time waiting_for_delay none pending_first_attempt", public: execution.PublicDelayed,
 			change: func(e *execution.Execution) { e.BlockingDetail = "delayed until 2026-11-21T09:31:40.000Z" },
-			events: []string{`execution.delayed {"delay_until":"2026-11-21T09:31:40Z","blocking_reason":"waiting_for_delay"}`},
+			events: []string{`execution.delayed {"delay_until":"2026-11-21T09:31:40.000Z","blocking_reason":"waiting_for_delay"}`},
 		},
 	}
 	runTransitions(t, tests)

@@ -37,9 +37,9 @@ func (e Execution) Stop(by Cancellation, grace time.Duration, now time.Time) (Ch
 	c.Execution.Revision++
 	c.emit(operatorCancelled(by, grace))
 	c.emit(event.ExecutionCancelling, struct {
-		Reason     string    `json:"reason"`
-		DeadlineAt time.Time `json:"deadline_at"`
-	}{by.Reason, by.DeadlineAt})
+		Reason     string      `json:"reason"`
+		DeadlineAt event.Stamp `json:"deadline_at"`
+	}{by.Reason, event.Stamp(by.DeadlineAt)})
 	return c, nil
 }
 

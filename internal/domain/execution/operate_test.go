@@ -118,7 +118,7 @@ func TestTransitions_operators(t *testing.T) {
 			},
 			attempts: suspended,
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"delayed"`),
-				`execution.delayed {"delay_until":"2026-11-21T09:31:40Z","blocking_reason":"waiting_for_delay"}`},
+				`execution.delayed {"delay_until":"2026-11-21T09:31:40.000Z","blocking_reason":"waiting_for_delay"}`},
 		},
 		{
 			name: "delay until now: it goes on at once", from: plain(active), public: execution.PublicWaiting, vector: interruptedRow,
@@ -175,13 +175,13 @@ func TestTransitions_operators(t *testing.T) {
 			name: "stop with a grace", from: plain(active), public: execution.PublicActive, vector: activeRow,
 			do:     func(e execution.Execution) (execution.Change, error) { return stop(e, 30*time.Second, after(10)) },
 			change: func(e *execution.Execution) { e.Cancellation = asked(40) },
-			events: []string{`operator.cancelled {"reason":"not needed","grace_ms":30000}`, `execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:40Z"}`},
+			events: []string{`operator.cancelled {"reason":"not needed","grace_ms":30000}`, `execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:40.000Z"}`},
 		},
 		{
 			name: "stop sooner: who asked first is kept", from: cancelling, public: execution.PublicActive, vector: activeRow,
 			do:     func(e execution.Execution) (execution.Change, error) { return stop(e, 5*time.Second, after(20)) },
 			change: func(e *execution.Execution) { e.Cancellation = asked(25) },
-			events: []string{`operator.cancelled {"reason":"not needed","grace_ms":5000}`, `execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:25Z"}`},
+			events: []string{`operator.cancelled {"reason":"not needed","grace_ms":5000}`, `execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:25.000Z"}`},
 		},
 		{
 			name: "stop at once", from: cancelling, public: execution.PublicCancelled, vector: cancelledRow,
@@ -213,7 +213,7 @@ func TestTransitions_operators(t *testing.T) {
 			do: func(e execution.Execution) (execution.Change, error) { return fail(e, "transient", after(20)) },
 			change: func(e *execution.Execution) {
 				unheld(e)
-				e.CompletedAt, e.Failure, e.Released = after(20), &execution.Failure{Reason: "boom", Category: "transient"}, &execution.Released{Op: execution.OpFail, Epoch: 1}
+				e.CompletedAt, e.Failure, e.Released = after(20), &execution.Failure{Reason: "boom", Category: "transient"}, &execution.Released{Op: execution.OpFail, Epoch: 1, Cancelled: true}
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: &execution.Failure{Reason: "boom", Category: "transient"}}},
 			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed","category":"transient",`),
@@ -269,7 +269,7 @@ func TestTransitions_operators(t *testing.T) {
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(85)},
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 3, StartedAt: after(85), ReclaimReason: "lease_lease_revoked", Previous: new(0)}}},
-			events: []string{`lease.reclaimed ` + lease(2, 3, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:25Z"`)},
+			events: []string{`lease.reclaimed ` + lease(2, 3, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:25.000Z"`)},
 		},
 		{
 			name: "prioritise what is delayed", from: delayed, public: execution.PublicDelayed,
@@ -322,7 +322,7 @@ func TestTransitions_operators(t *testing.T) {
 				e.DelayUntil, e.BlockingDetail = after(100), "resumed by an operator, delayed until 2026-11-21T09:31:40.000Z"
 			},
 			events: []string{`operator.resumed {"blocking_reason":"waiting_for_approval","resume_delay_ms":80000}`,
-				`execution.delayed {"delay_until":"2026-11-21T09:31:40Z","blocking_reason":"waiting_for_resume_delay"}`},
+				`execution.delayed {"delay_until":"2026-11-21T09:31:40.000Z","blocking_reason":"waiting_for_resume_delay"}`},
 		},
 		{
 			name: "reserve", from: plain(created), public: execution.PublicWaiting, vector: waitingRow,
@@ -351,7 +351,7 @@ func TestTransitions_operators(t *testing.T) {
 			},
 			attempts: []execution.AttemptChange{{Index: 0, Open: &execution.Attempt{Index: 0, Type: execution.AttemptInitial, Stage: execution.StageStarted,
 				WorkerID: "w2", InstanceID: "w2-1", LeaseEpoch: 1, StartedAt: after(85)}}},
-			events: []string{`lease.acquired ` + lease(2, 1, 0, `"kind":"fresh","expires_at":"2026-11-21T09:32:25Z"`)},
+			events: []string{`lease.acquired ` + lease(2, 1, 0, `"kind":"fresh","expires_at":"2026-11-21T09:32:25.000Z"`)},
 		},
 		{
 			name: "take over what is reserved", from: reservedLost, public: execution.PublicActive, vector: activeRow, do: use(execution.GrantsReclaim),
@@ -362,7 +362,7 @@ func TestTransitions_operators(t *testing.T) {
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(85)},
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 2, StartedAt: after(85), ReclaimReason: "lease_lease_expired_reclaimable", Previous: new(0)}}},
-			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:25Z"`)},
+			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:25.000Z"`)},
 		},
 		{
 			name: "claim by hand what waits for its children", from: withChildren, public: execution.PublicActive, vector: activeRow,
@@ -378,7 +378,7 @@ func TestTransitions_operators(t *testing.T) {
 			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Lease: &execution.Lease{ID: id(21), Epoch: 2, AttemptID: id(12),
 				WorkerID: "w2", InstanceID: "w2-1", AcquiredAt: after(85), ExpiresAt: after(145)}}},
 			events: []string{fmt.Sprintf(`operator.claimed {"lease_id":"%s","lease_epoch":2}`, id(21)),
-				`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:32:25Z"`)},
+				`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:32:25.000Z"`)},
 		},
 		{
 			name: "cancel what is reserved: the grant goes", from: reserved, public: execution.PublicCancelled,

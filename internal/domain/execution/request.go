@@ -66,6 +66,7 @@ type Report struct {
 	Execution  Execution
 	Replayed   bool
 	RetryAt    time.Time // when what failed is tried again, zero when it is not
+	Cancelled  bool      // the failure of what was to end has cancelled it
 	Directives []Directive
 }
 

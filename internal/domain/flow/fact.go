@@ -73,7 +73,7 @@ func (x stateUpdated) apply(f *Flow, _ By) {
 type waiting struct {
 	WaitID    uuid.UUID      `json:"wait_id"`
 	Condition wait.Condition `json:"condition"`
-	Deadline  wait.Stamp     `json:"deadline,omitzero"`
+	Deadline  event.Stamp    `json:"deadline,omitzero"`
 	OnTimeout wait.OnTimeout `json:"on_timeout"`
 }
 

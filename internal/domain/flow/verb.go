@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
@@ -116,7 +117,7 @@ func (f Flow) Park(id uuid.UUID, spec wait.Spec, by By) (Change, error) {
 }
 
 func parked(id uuid.UUID, spec wait.Spec) waiting {
-	return waiting{WaitID: id, Condition: spec.Condition, Deadline: wait.Stamp(spec.Deadline), OnTimeout: spec.OnTimeout}
+	return waiting{WaitID: id, Condition: spec.Condition, Deadline: event.Stamp(spec.Deadline), OnTimeout: spec.OnTimeout}
 }
 
 // Resume ends the wait of a flow, whatever it waits for. The patch is merged shallowly; nil is none.

@@ -9,6 +9,7 @@ package wait
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"slices"
 	"time"
 )
@@ -148,9 +149,9 @@ func (c Condition) MarshalJSON() ([]byte, error) {
 	switch c.Kind {
 	case Timer:
 		return json.Marshal(struct {
-			Kind Kind  `json:"kind"`
-			At   Stamp `json:"at"`
-		}{c.Kind, Stamp(c.At)})
+			Kind Kind        `json:"kind"`
+			At   event.Stamp `json:"at"`
+		}{c.Kind, event.Stamp(c.At)})
 	case ExternalEvent:
 		return json.Marshal(struct {
 			Kind          Kind   `json:"kind"`

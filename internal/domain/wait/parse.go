@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -99,7 +100,7 @@ func (p *parser) parts(raw []byte, pointer string, depth int) ([]Condition, erro
 
 // instant reads an RFC 3339 time, whose letters may be in lower case, and cuts it to milliseconds.
 func instant(raw []byte, pointer string) (time.Time, error) {
-	var s Stamp
+	var s event.Stamp
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) || s.UnmarshalJSON(bytes.ToUpper(raw)) != nil {
 		return time.Time{}, refuse(pointer, "at is required and is a time by RFC 3339, as 2026-11-22T09:30:00Z.")
 	}

@@ -85,7 +85,7 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 		switch {
 		case !r.RetryAt.IsZero():
 			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, wire.TimeOrNull(r.RetryAt)
-		case r.Execution.Outcome == execution.OutcomeCancelled:
+		case r.Cancelled:
 			out.Outcome = oapi.FailureOutcomeCancelled
 		}
 		return oapi.FailExecution200JSONResponse{Body: out}

@@ -60,7 +60,7 @@ func (r *Repo) replay(tx *store.Tx, e execution.Execution) (execution.Change, er
 	if err != nil || e.FlowID == uuid.Nil {
 		return c, err
 	}
-	started, err := r.flows.Reopen(tx, e.FlowID, e.ID)
+	started, err := r.flows.Replayable(tx, e.FlowID)
 	if err != nil || started {
 		return c, err
 	}

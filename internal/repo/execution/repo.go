@@ -35,9 +35,9 @@ type Flows interface {
 	Join(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
 	// Lock locks flows, in one order, before a batch joins several.
 	Lock(tx *store.Tx, flowIDs []uuid.UUID) error
-	// Reopen lets a failed or finished flow run again, of which a member does, and says whether the flow has been started. It
-	// returns CodeAlreadyTerminal for a cancelled one.
-	Reopen(tx *store.Tx, flowID, member uuid.UUID) (started bool, err error)
+	// Replayable locks a flow, of which an ended member is to run again, and says whether it has been started. It returns
+	// CodeAlreadyTerminal for a cancelled one.
+	Replayable(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
 	// Leave takes back a Join of this transaction, whose execution was not made.
 	Leave(tx *store.Tx, flowID uuid.UUID) error
 }

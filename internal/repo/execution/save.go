@@ -57,12 +57,16 @@ func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, err
 
 // emit writes the events of a change. What an operator did causes the rest.
 func emit(tx *store.Tx, c execution.Change) {
+	byOperator := false
 	for i, e := range c.Events {
 		ref := tx.Emit(e)
 		if i == 0 && e.Type.Topic() == event.TopicOperator {
+			byOperator = true
 			tx.Because(ref)
-			defer tx.Because(0)
 		}
+	}
+	if byOperator {
+		tx.Because(0)
 	}
 }
 

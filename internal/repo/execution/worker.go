@@ -27,7 +27,7 @@ func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *
 			return err
 		}
 		*out, err = r.apply(tx, e, draining, do, result)
-		tx.Refer(reportRef{out.Replayed, out.RetryAt})
+		tx.Refer(reportRef{out.Replayed, out.RetryAt, out.Cancelled})
 		return err
 	}, store.Reload(func(ctx context.Context, ref []byte) (execution.Report, error) {
 		var old reportRef
@@ -35,14 +35,15 @@ func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *
 			return execution.Report{}, store.Corrupt("idempotency key", "", err)
 		}
 		e, err := r.Execution(ctx, id)
-		return execution.Report{Execution: e, Replayed: old.Replayed, RetryAt: old.RetryAt}, err
+		return execution.Report{Execution: e, Replayed: old.Replayed, RetryAt: old.RetryAt, Cancelled: old.Cancelled}, err
 	}))
 }
 
 // reportRef is what the answer to a worker's call is rendered from again, beside the execution.
 type reportRef struct {
-	Replayed bool      `json:"replayed,omitempty"`
-	RetryAt  time.Time `json:"retry_at,omitzero"`
+	Replayed  bool      `json:"replayed,omitempty"`
+	RetryAt   time.Time `json:"retry_at,omitzero"`
+	Cancelled bool      `json:"cancelled,omitempty"`
 }
 
 // held reads and locks an execution of the caller's namespace, and says whether its worker is draining.
@@ -66,7 +67,7 @@ func (r *Repo) apply(tx *store.Tx, e execution.Execution, draining bool, do tran
 	}
 	report := execution.Report{Execution: c.Execution, Replayed: replayed, Directives: c.Execution.Directives(draining)}
 	if c.Execution.Released != nil {
-		report.RetryAt = c.Execution.Released.RetryAt
+		report.RetryAt, report.Cancelled = c.Execution.Released.RetryAt, c.Execution.Released.Cancelled
 	}
 	return report, r.save(tx, &e, c, result)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -29,19 +30,30 @@ func (r *Repo) Join(tx *store.Tx, id uuid.UUID) (started bool, err error) {
 	return flow.Status(status) != flow.Created, nil
 }
 
-// Reopen lets a flow run again of which an ended member runs again, and says whether the flow has been started. It returns
-// CodeAlreadyTerminal for a cancelled flow.
-func (r *Repo) Reopen(tx *store.Tx, id, member uuid.UUID) (started bool, err error) {
+// Replayable says whether a flow, of which an ended member is to run again, has been started. It returns CodeAlreadyTerminal for a
+// cancelled one, whose members stay as they are.
+func (r *Repo) Replayable(tx *store.Tx, id uuid.UUID) (started bool, err error) {
 	f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
 	if err != nil {
 		return false, err
 	}
-	c, err := f.Replay([]uuid.UUID{member}, by(tx))
-	if err != nil {
+	if _, err := f.Replay(nil, by(tx)); err != nil {
 		return false, err
 	}
-	_, err = r.save(tx, &f, c)
-	return c.Flow.Status != flow.Created, err
+	return f.Status != flow.Created, nil
+}
+
+// Reopen lets a failed or finished flow run again in the transaction in which a member of it does. The flow is locked.
+func (r *Repo) Reopen() store.Reactor {
+	return store.Reactor{Name: "flow of a replay", On: []event.Type{event.OperatorReplayed}, Do: func(tx *store.Tx, e event.Event) error {
+		if e.FlowID == uuid.Nil {
+			return nil
+		}
+		_, err := r.apply(tx, e.FlowID, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
+			return f.Replay([]uuid.UUID{e.ExecutionID}, by(tx))
+		})
+		return err
+	}}
 }
 
 // Lock locks some flows in the order of their ids, so that two batches which join the same ones cannot lock each other out.

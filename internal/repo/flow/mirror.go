@@ -14,6 +14,7 @@ import (
 var mirrored = map[event.Type]execution.Public{
 	event.LeaseAcquired:      execution.PublicActive,
 	event.LeaseReclaimed:     execution.PublicActive,
+	event.OperatorReplayed:   execution.PublicWaiting,
 	event.ExecutionCompleted: execution.PublicCompleted,
 	event.ExecutionFailed:    execution.PublicFailed,
 	event.ExecutionCancelled: execution.PublicCancelled,

@@ -1,4 +1,4 @@
-package wait
+package event
 
 import (
 	"encoding/json"
