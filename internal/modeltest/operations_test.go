@@ -106,7 +106,9 @@ func claiming() []kind {
 		if !reclaim {
 			body["reclaim"] = false
 		}
-		w.ask(w.model.claim(lanes, by, limit, reclaim), w.sometimes("keyed", 10), func(*side) request {
+		want := w.model.claim(lanes, by, limit, reclaim)
+		keyed := w.sometimes("keyed", 10) && len(want.Claims) > 0 // what had no effect is not kept
+		w.ask(want, keyed, func(*side) request {
 			return request{method: http.MethodPost, path: "/v1/claims", body: body}
 		})
 	}}}
