@@ -21,7 +21,7 @@ import (
 // workerCalls are the calls of a worker, each with what it must say beside its handle.
 var workerCalls = []struct{ op, members string }{
 	{"renew", `"lease_ttl_ms":60000`}, {"progress", `"pct":50,"message":"half"`}, {"complete", `"result":{"ok":true}`},
-	{"fail", `"reason":"boom","category":"transient"`}, {"release", ``},
+	{"fail", `"reason":"boom","category":"transient"`}, {"release", ``}, {"delay", `"delay_ms":60000`}, {"wait-children", ``}, {"cancel", `"reason":"no"`},
 }
 
 // lasting is a lease of an hour: it does not run out by itself.

@@ -42,6 +42,8 @@ func (a BulkAction) Phase() (phase Lifecycle, not bool) {
 // Check refuses, with CodeValidationFailed, what does not say what to do.
 func (b Bulk) Check() error {
 	switch {
+	case b.Filter.isZero():
+		return fault.Invalid(fault.CodeValidationFailed, "/filter", "Say which executions: the filter selects all of them.")
 	case b.Action == BulkPriority && b.Priority == nil:
 		return fault.Invalid(fault.CodeValidationFailed, "/priority", "Say which priority they get.")
 	case b.Action != BulkPriority && b.Priority != nil:

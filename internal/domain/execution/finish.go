@@ -109,7 +109,7 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 	n.Retries++
 	n.Vector = Vector{Runnable, Unowned, NotEligibleUntilTime, WaitingForRetryBackoff, OutcomeNone, AttemptPendingRetry}
 	n.delay(now.Add(delay), WaitingForRetryBackoff, fmt.Sprintf("retry backoff until %s (attempt %d failed: %s)", stamp(now.Add(delay)), e.AttemptIndex, failure.Reason))
-	n.AttemptTimeoutAt = time.Time{}
+	n.AttemptTimeoutAt, n.Grant = time.Time{}, nil // what is tried again is anybody's
 	n.Revision++
 	c.letGo("retry_scheduled", nil)
 	c.tellStand()
@@ -126,7 +126,7 @@ func (e Execution) Cancel(by Cancellation, now time.Time) (Change, error) {
 	case e.Outcome == OutcomeCancelled:
 		return Change{Execution: e}, nil
 	case e.Lifecycle == Terminal:
-		return Change{}, fault.New(fault.CodeAlreadyTerminal, "Execution %s has ended as %s.", e.ID, e.Public()).With("status", e.Public())
+		return Change{}, e.refuse(fault.CodeAlreadyTerminal, "Execution %s has ended as %s.", e.ID, e.Public())
 	}
 	c := e.cancelled(by, now)
 	if c.Execution.Lease.Epoch > 0 {

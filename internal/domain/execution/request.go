@@ -18,6 +18,11 @@ type Filter struct {
 	CreatedBefore time.Time `json:"created_before,omitzero"`
 }
 
+// isZero says whether f selects everything.
+func (f *Filter) isZero() bool {
+	return f.Lane == "" && f.State == "" && f.FlowID == uuid.Nil && f.Kind == "" && len(f.Tags) == 0 && f.Worker == "" && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero()
+}
+
 // Tag is one tag with its value.
 type Tag struct {
 	Key   string `json:"key"`

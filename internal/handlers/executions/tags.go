@@ -41,6 +41,9 @@ func (h *Handlers) SetExecutionTag(ctx context.Context, req oapi.SetExecutionTag
 	if err != nil {
 		return nil, err
 	}
+	if err := tag.CheckParameter(req.Key); err != nil {
+		return nil, err
+	}
 	e, err := h.Executions.SetTag(ctx, req.ExecutionID, expected, req.Key, req.Body.Value)
 	if err != nil {
 		return nil, err

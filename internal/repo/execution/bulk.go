@@ -243,7 +243,7 @@ func (r *Repo) bulkOne(tx *store.Tx, j *execution.BulkJob, id uuid.UUID) error {
 			return e.Prioritise(*j.Priority)
 		}
 	})
-	if refused, ok := errors.AsType[*fault.Error](err); ok && refusal(err) {
+	if refused, ok := errors.AsType[*fault.Error](err); ok && (refusal(err) || refused.Code == fault.CodeCorruptRecord) {
 		j.Refused(id, refused)
 		return nil
 	}

@@ -108,8 +108,10 @@ func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (ex
 			}
 		}
 	}
-	if _, err := r.buckets.of(tx, &c.Execution); err != nil { // also for what cannot be claimed yet: its lane is known from now on
-		return execution.Created{}, err
+	if !c.Execution.Claimable() {
+		if _, err := r.buckets.of(tx, &c.Execution); err != nil { // its lane is known from now on
+			return execution.Created{}, err
+		}
 	}
 	stored, err := r.stand(tx, &c.Execution, false)
 	if err != nil {

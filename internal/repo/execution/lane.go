@@ -64,7 +64,7 @@ func lockLane(tx *store.Tx, namespace, name string) (execution.Lane, error) {
 // revision than the present one.
 func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state execution.LaneState, reason string) (execution.LaneStatus, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.LaneStatus) error {
-		lane, err := lockLane(tx, tx.Call.Namespace, name)
+		lane, err := laneToTurn(tx, name, state)
 		if err != nil {
 			return err
 		}
@@ -99,6 +99,15 @@ func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state
 		})
 		return status, err
 	}))
+}
+
+// laneToTurn reads and locks a lane of the caller's namespace. Pausing one puts it on the list of lanes; one that nobody has used
+// is not paused, and resuming it leaves the list as it is.
+func laneToTurn(tx *store.Tx, name string, state execution.LaneState) (execution.Lane, error) {
+	if state == execution.LanePaused {
+		return lockLane(tx, tx.Call.Namespace, name)
+	}
+	return findLane(&tx.Queries, tx.Call.Namespace, name, tx.ForUpdate())
 }
 
 func saveLane(tx *store.Tx, c execution.LaneChange) error {
@@ -199,7 +208,8 @@ const (
 
 // throughput says how many executions have ended in each lane, and within which time.
 func throughput(q *store.Queries, namespace string) (ended map[string]int64, window time.Duration, err error) {
-	since := q.Now().Add(-throughputWindow)
+	now := q.Now()
+	since := now.Add(-throughputWindow)
 	var newest int64
 	if err := q.Get(&newest, `SELECT last FROM event_log`); err != nil {
 		return nil, 0, fmt.Errorf("measure throughput: %w", err)
@@ -225,5 +235,5 @@ func throughput(q *store.Queries, namespace string) (ended map[string]int64, win
 		}
 		ended[data.Lane]++
 	}
-	return ended, q.Now().Sub(since).Round(time.Millisecond), nil
+	return ended, now.Sub(since).Round(time.Millisecond), nil
 }
