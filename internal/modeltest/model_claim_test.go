@@ -3,6 +3,7 @@ package modeltest
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -41,9 +42,7 @@ func (m *model) create(c creation) answer {
 		name: c.name, id: c.id, lane: c.lane, priority: max(0, min(c.priority, 9000)), needs: slices.Clone(c.needs), tags: map[string]string{}, policy: c.policy,
 		vector: waiting("pending_first_attempt"), created: m.now, current: -1, deadline: c.deadline,
 	}
-	for key, value := range c.tags {
-		e.tags[key] = value
-	}
+	maps.Copy(e.tags, c.tags)
 	if e.deadline == 0 && c.policy.deadline() > 0 {
 		e.deadline = m.now + c.policy.deadline()
 	}

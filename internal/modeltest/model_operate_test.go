@@ -92,7 +92,7 @@ func (m *model) replay(e *execution) answer {
 		m.reach("refused: max_replays_exhausted")
 		return refused("max_replays_exhausted")
 	}
-	m.reach("replayed: " + e.outcome)
+	m.reach("replay: " + e.outcome)
 	e.vector = waiting("pending_replay_attempt")
 	e.replays++
 	e.retries, e.reclaims, e.completed = 0, 0, 0
@@ -154,6 +154,3 @@ func (m *model) setTag(e *execution, key, value string) answer {
 	}
 	return ok("key", key, "value", value)
 }
-
-// stale says whether a request was made for another revision than e has.
-func (e *execution) stale(revision *int64) bool { return revision != nil && *revision != e.revision }

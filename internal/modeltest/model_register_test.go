@@ -14,7 +14,7 @@ func (m *model) turn(lane string, pause bool, reason string) answer {
 	l := m.lanes[lane]
 	if l == nil {
 		l = &laneState{}
-		if pause || pendingC9 {
+		if pause {
 			m.lanes[lane] = l
 		}
 	}
@@ -162,5 +162,3 @@ func (m *model) listLeases() answer {
 	}
 	return a
 }
-
-const pendingC9 = true

@@ -233,9 +233,6 @@ func (m *model) live(instance string) *worker {
 
 func (m *model) draining(instance string) bool {
 	w := m.live(instance)
-	if pendingC8 {
-		w = m.workers[instance]
-	}
 	return w != nil && w.draining != 0
 }
 
@@ -259,5 +256,3 @@ func sortedTags(tags map[string]string) string {
 	}
 	return strings.Join(all, " ")
 }
-
-const pendingC8 = true

@@ -52,6 +52,7 @@ var (
 	someClaimable  = some(func(w *world, e *execution) bool { return w.claimable(e, func([]string) bool { return true }) })
 	someHeld       = some(func(w *world, e *execution) bool { return w.held(e) })
 	someActive     = some(func(_ *world, e *execution) bool { return e.phase == "active" })
+	someCancelling = some(func(_ *world, e *execution) bool { return e.cancelling() })
 	someUnheld     = some(func(w *world, e *execution) bool { return e.phase == "active" && !w.held(e) && e.grant == nil })
 	someRunnable   = some(func(_ *world, e *execution) bool { return e.phase == "runnable" })
 	someChildren   = some(func(_ *world, e *execution) bool { return publicOf(e.vector) == "waiting_children" })
@@ -318,7 +319,11 @@ func (w *world) operates(method string, e *execution, op string, body map[string
 
 func operating() []kind {
 	stop := func(w *world, grace int64) {
-		e := w.where(func(e *execution) bool { return e.phase == "active" })
+		fits := func(e *execution) bool { return e.phase == "active" }
+		if w.kind == "operator-cancel again" {
+			fits = (*execution).cancelling
+		}
+		e := w.where(fits)
 		if e == nil {
 			return
 		}
@@ -362,6 +367,7 @@ func operating() []kind {
 	return []kind{
 		{"operator-cancel", 1, someActive, func(w *world) { stop(w, 0) }},
 		{"operator-cancel with grace", 3, someHeld, func(w *world) { stop(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
+		{"operator-cancel again", 1, someCancelling, func(w *world) { stop(w, draw[int64](w, "grace", 0, 100, 1000, 40000, 80000)) }},
 		{"revoke-lease", 2, someHeld, func(w *world) { revoke(w, "") }},
 		{"revoke-lease by instance", 1, someHeld, func(w *world) { revoke(w, "by instance") }},
 		{"revoke-lease by lease", 1, someHeld, func(w *world) { revoke(w, "by lease") }},
@@ -456,12 +462,12 @@ func registering() []kind {
 		w.ask(want, w.sometimes("keyed", 10), func(*side) request { return request{method: http.MethodPost, path: path, body: body} })
 	}
 	return []kind{
-		{"register worker", 2, nil, func(w *world) {
+		{"register worker", 1, nil, func(w *world) {
 			by := draw(w, "worker", instances...)
 			if w.sometimes("another id", 10) {
 				by.worker = "w3"
 			}
-			lanes, capabilities, ttl := draw(w, "lanes", laneNames, laneNames[:1]), draw(w, "capabilities", []string{"x", "y"}, []string{"x"}, []string{}), draw[int64](w, "liveness", 30000, 1000, 100)
+			lanes, capabilities, ttl := draw(w, "lanes", laneNames, laneNames[:1]), draw(w, "capabilities", []string{"x", "y"}, []string{"x"}, []string{}), draw[int64](w, "liveness", 30000, 30000, 30000, 1000, 100)
 			w.ask(w.register(by.instance, by.worker, lanes, capabilities, ttl), false, func(*side) request {
 				return request{method: http.MethodPut, path: "/v1/workers/" + by.instance,
 					body: map[string]any{"worker_id": by.worker, "lanes": lanes, "capabilities": capabilities, "liveness_ttl_ms": ttl}}
@@ -471,7 +477,7 @@ func registering() []kind {
 			i := instance(w)
 			post(w, "/v1/workers/"+i+"/heartbeat", w.beat(i), nil)
 		}},
-		{"drain worker", 1, someRegistered, func(w *world) {
+		{"drain worker", 2, someRegistered, func(w *world) {
 			i := instance(w)
 			post(w, "/v1/workers/"+i+"/drain", w.drain(i), map[string]any{"reason": "update"})
 		}},

@@ -131,7 +131,7 @@ type request struct {
 
 // ask sends a request to every server and compares what they say with what the model has said. keyed sends it with an
 // Idempotency-Key, and then once more.
-func (w *world) ask(want answer, keyed bool, make func(s *side) request) {
+func (w *world) ask(want answer, keyed bool, asked func(s *side) request) {
 	w.Helper()
 	if want.Code != "" {
 		w.reach("code: " + want.Code)
@@ -139,10 +139,10 @@ func (w *world) ask(want answer, keyed bool, make func(s *side) request) {
 	if want.Status < 300 && want.Status != http.StatusNoContent || w.kind == "remove worker" && want.Code == "" {
 		w.did[w.kind]++
 	}
-	first := make(w.sides[0])
+	first := asked(w.sides[0])
 	w.tellStory("%s %s %s %v -> %d %s", first.method, w.named(first.path), w.named(string(must(json.Marshal(first.body)))), first.headers, want.Status, want.Code)
 	w.each(func(s *side) {
-		r := make(s)
+		r := asked(s)
 		if keyed {
 			r.headers = append(slices.Clip(r.headers), fmt.Sprintf("Idempotency-Key: run-%d-%d", w.run, w.keyed))
 		}
