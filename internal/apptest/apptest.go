@@ -36,7 +36,19 @@ func Databases(t *testing.T, fn func(t *testing.T, s *Server)) {
 // Start starts a server on a database, for as long as the test runs.
 func Start(tb testing.TB, url string, change ...func(*app.Config)) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, Clock: &store.Clock{}, URL: url}
+	return start(tb, url, &store.Clock{}, (*app.App).Run, change...)
+}
+
+// Still starts a server on which nothing happens by itself: what time brings happens in Advance and Settle only. Several
+// may share a clock.
+func Still(tb testing.TB, url string, clock *store.Clock) *Server {
+	tb.Helper()
+	return start(tb, url, clock, func(*app.App, context.Context) error { return nil })
+}
+
+func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, context.Context) error, change ...func(*app.Config)) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, Clock: clock, URL: url}
 	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
 	for _, c := range change {
 		c(&cfg)
@@ -48,7 +60,7 @@ func Start(tb testing.TB, url string, change ...func(*app.Config)) *Server {
 	s.App = a
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
+	go func() { done <- run(a, ctx) }()
 	server := httptest.NewServer(a.Handler)
 	spec, err := oapi.GetSpec()
 	if err != nil {
@@ -82,6 +94,12 @@ func (s *Server) Stop() { s.stop() }
 func (s *Server) Advance(d time.Duration) {
 	s.tb.Helper()
 	s.Clock.Advance(d)
+	s.Settle()
+}
+
+// Settle lets everything happen that is due now.
+func (s *Server) Settle() {
+	s.tb.Helper()
 	if err := s.App.Settle(s.tb.Context()); err != nil {
 		s.tb.Fatal(err)
 	}

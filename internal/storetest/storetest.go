@@ -32,6 +32,16 @@ func Databases(t *testing.T, fn func(t *testing.T, url string)) {
 	})
 }
 
+// URLs returns the URL of an empty database of each kind: SQLite, and PostgreSQL where there is one.
+func URLs(t *testing.T) map[string]string {
+	t.Helper()
+	urls := map[string]string{"sqlite": SQLite(t)}
+	if _, err := cluster(); err == nil || os.Getenv("FLOWAPI_TEST_POSTGRES") == "required" {
+		urls["postgres"] = Postgres(t)
+	}
+	return urls
+}
+
 // Stores is Databases with an open store.
 func Stores(t *testing.T, fn func(t *testing.T, s *store.Store)) {
 	t.Helper()

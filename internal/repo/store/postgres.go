@@ -218,7 +218,7 @@ func nowPostgres(tx *Tx) time.Time {
 		tx.fail(err)
 		return time.Unix(0, 0).UTC()
 	}
-	return time.UnixMilli(ms).Add(tx.clock.Offset()).UTC().Truncate(time.Millisecond)
+	return tx.clock.at(time.UnixMilli(ms))
 }
 
 func reservePostgres(tx *Tx, n int) (int64, error) {
