@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	batch  = 250 // rows of one background transaction
-	safety = 5 * time.Second
-	rare   = time.Minute
+	batch     = 250 // rows of one background transaction
+	bulkBatch = 50  // executions of one, each of which is a change of its own
+	safety    = 5 * time.Second
+	rare      = time.Minute
 )
 
 // loopsOf lists the work that time brings.
@@ -31,7 +32,7 @@ func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, 
 	}
 	return []reconcile.Loop{
 		{Name: executionrepo.Loop, Work: limited(executions.Pass), NextDue: executions.NextDue, Every: safety},
-		{Name: executionrepo.BulkLoop, Work: limited(executions.WorkBulk), NextDue: executions.NextBulk, Every: safety},
+		{Name: executionrepo.BulkLoop, Work: func(ctx context.Context) (int, error) { return executions.WorkBulk(ctx, bulkBatch) }, NextDue: executions.NextBulk, Every: safety},
 		{Name: "bulk_jobs", Work: limited(executions.ForgetBulk), Every: rare},
 		{Name: workerrepo.Loop, Work: limited(workers.Sweep), NextDue: workers.NextDue, Every: safety},
 		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},

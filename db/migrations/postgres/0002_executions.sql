@@ -23,6 +23,16 @@ CREATE TABLE lanes (
 );
 INSERT INTO lanes (namespace, lane, state, revision) SELECT DISTINCT namespace, lane, 'active', 0 FROM executions;
 
+-- What was lost stands in buckets of its own.
+INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, state)
+    SELECT DISTINCT b.namespace, b.lane, b.capability_set_id, 'lost', b.state FROM claim_buckets b JOIN executions e ON e.claim_bucket = b.id WHERE e.lifecycle_phase = 'active';
+UPDATE executions SET claim_bucket = (SELECT l.id FROM claim_buckets b JOIN claim_buckets l ON l.namespace = b.namespace AND l.lane = b.lane
+    AND l.capability_set_id = b.capability_set_id AND l.admission_key = 'lost' WHERE b.id = executions.claim_bucket)
+    WHERE claim_bucket IS NOT NULL AND lifecycle_phase = 'active';
+
+-- Who gave an execution back is known by the epoch of its lease, which an operator may move on.
+UPDATE executions SET released = (released::jsonb || jsonb_build_object('lease_epoch', lease_epoch))::text WHERE released IS NOT NULL;
+
 -- Workers that say they live, until their heartbeat lapses.
 CREATE TABLE workers (
     namespace          TEXT NOT NULL,

@@ -4,6 +4,7 @@ package ask
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/tag"
 )
 
 // MaxWait bounds Prefer: wait=N.
@@ -96,6 +98,12 @@ func Tag(tags []string) (key, value string, err error) {
 	key, value, ok := strings.Cut(tags[0], ":")
 	if !ok {
 		return "", "", badTag("The filter has the form tag=key:value.")
+	}
+	if err := tag.CheckKey(key, "tag"); err != nil {
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			f.Fields[0].In = fault.InQuery
+		}
+		return "", "", err
 	}
 	return key, value, nil
 }

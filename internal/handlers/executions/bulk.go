@@ -23,7 +23,7 @@ func (h *Handlers) StartBulk(ctx context.Context, req oapi.StartBulkRequestObjec
 	}
 	var err error
 	if in.Filter.Tags, err = tags(f.Tag); err != nil {
-		return nil, err
+		return nil, inBody(err, "/filter/tag")
 	}
 	dry := ask.Or(req.Body.DryRun, false)
 	return answer.Write(ctx, func(ctx context.Context) (execution.BulkJob, error) {

@@ -23,7 +23,9 @@ func (h *Handlers) ListLanes(ctx context.Context, req oapi.ListLanesRequestObjec
 	}
 	items := make([]oapi.Lane, len(found.Items))
 	for i, l := range found.Items {
-		items[i] = lane(l)
+		items[i] = lane(l.Lane)
+		items[i].Depth, items[i].OldestAt = &l.Depth, wire.TimeOrNull(l.OldestAt)
+		items[i].Throughput = &oapi.Throughput{Completed: l.Completed, WindowMs: l.Window.Milliseconds()}
 	}
 	next, link := ask.NextName(ctx, found.Next)
 	return oapi.ListLanes200JSONResponse{Body: oapi.LaneList{Items: items, NextCursor: next}, Headers: oapi.ListLanes200ResponseHeaders{Link: link}}, nil
@@ -36,9 +38,9 @@ func (h *Handlers) PauseLane(ctx context.Context, req oapi.PauseLaneRequestObjec
 		return nil, err
 	}
 	in := ask.Or(req.Body, oapi.PauseLane{})
-	return answer.Write(ctx, func(ctx context.Context) (execution.LaneStatus, error) {
+	return answer.Write(ctx, func(ctx context.Context) (execution.Lane, error) {
 		return h.Executions.TurnLane(ctx, req.Lane, expected, execution.LanePaused, ask.Or(in.Reason, ""))
-	}, func(l execution.LaneStatus) oapi.PauseLaneResponseObject {
+	}, func(l execution.Lane) oapi.PauseLaneResponseObject {
 		return oapi.PauseLane200JSONResponse{LaneOKJSONResponse: laneOK(l)}
 	}, oapi.PauseLaneResponseObject.VisitPauseLaneResponse)
 }
@@ -50,19 +52,18 @@ func (h *Handlers) ResumeLane(ctx context.Context, req oapi.ResumeLaneRequestObj
 		return nil, err
 	}
 	in := ask.Or(req.Body, oapi.ResumeLane{})
-	return answer.Write(ctx, func(ctx context.Context) (execution.LaneStatus, error) {
+	return answer.Write(ctx, func(ctx context.Context) (execution.Lane, error) {
 		return h.Executions.TurnLane(ctx, req.Lane, expected, execution.LaneActive, ask.Or(in.Reason, ""))
-	}, func(l execution.LaneStatus) oapi.ResumeLaneResponseObject {
+	}, func(l execution.Lane) oapi.ResumeLaneResponseObject {
 		return oapi.ResumeLane200JSONResponse{LaneOKJSONResponse: laneOK(l)}
 	}, oapi.ResumeLaneResponseObject.VisitResumeLaneResponse)
 }
 
-func laneOK(l execution.LaneStatus) oapi.LaneOKJSONResponse {
+func laneOK(l execution.Lane) oapi.LaneOKJSONResponse {
 	return oapi.LaneOKJSONResponse{Body: lane(l), Headers: oapi.LaneOKResponseHeaders{ETag: ask.ETag(l.Revision)}}
 }
 
-func lane(l execution.LaneStatus) oapi.Lane {
+func lane(l execution.Lane) oapi.Lane {
 	return oapi.Lane{Lane: l.Name, Namespace: l.Namespace, State: oapi.LaneState(l.State), Reason: wire.TextOrNull(l.Reason), Actor: wire.TextOrNull(l.Actor),
-		Since: wire.TimeOrNull(l.ChangedAt), Revision: l.Revision, Depth: l.Depth, OldestAt: wire.TimeOrNull(l.OldestAt),
-		Throughput: oapi.Throughput{Completed: l.Completed, WindowMs: l.Window.Milliseconds()}}
+		Since: wire.TimeOrNull(l.ChangedAt), Revision: l.Revision}
 }

@@ -102,3 +102,13 @@ func inQuery(err error) error {
 	}
 	return err
 }
+
+// inBody makes a refusal point at a member of the body.
+func inBody(err error, pointer string) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		for i := range f.Fields {
+			f.Fields[i].In, f.Fields[i].Pointer = fault.InBody, pointer
+		}
+	}
+	return err
+}

@@ -133,54 +133,91 @@ func (r *Repo) StopBulk(ctx context.Context, id uuid.UUID) (execution.BulkJob, e
 // chunk is what is next for a job under way. It is looked for outside of the writing transaction: a filter may have to look at
 // many executions to find a few.
 type chunk struct {
-	job   bulkRow
-	items []chunkItem
+	job     bulkRow
+	items   []chunkItem
+	through *place // up to where all were looked at; nil for to the end
 }
 
 type chunkItem struct {
-	ID        store.ID `db:"id"`
-	FlowID    store.ID `db:"flow_id"`
-	CreatedAt int64    `db:"created_at"`
+	ID     store.ID `db:"id"`
+	FlowID store.ID `db:"flow_id"`
+	place
 }
 
-// nextChunk returns up to limit executions of the oldest job under way, or no job.
-func (r *Repo) nextChunk(ctx context.Context, limit int) (next chunk, found bool, err error) {
+// place is one of the order in which a job goes.
+type place struct {
+	CreatedAt int64    `db:"created_at"`
+	Placed    store.ID `db:"placed"`
+}
+
+// bulkWindow is how many executions of a namespace one look for a job's next ones goes through at most: a filter that selects
+// few must not keep the look from ending.
+const bulkWindow = 50_000
+
+// nextChunk returns up to limit executions for a job under way.
+func (r *Repo) nextChunk(ctx context.Context, job bulkRow, limit int) (chunk, error) {
+	next := chunk{job: job}
+	j, err := job.job()
+	if err != nil {
+		return next, err
+	}
 	err = r.store.Read(ctx, func(q *store.Queries) error {
-		err := q.Get(&next.job, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE state = 'running' ORDER BY created_at LIMIT 1")
-		if store.NotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read bulk jobs: %w", err)
-		}
-		found = true
-		j, err := next.job.job()
-		if err != nil {
-			return err
+		var end place
+		err := q.Get(&end, "SELECT created_at, id AS placed FROM executions WHERE namespace = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT 1 OFFSET ?",
+			j.Namespace, job.CursorAt, job.CursorID, bulkWindow)
+		if err != nil && !store.NotFound(err) {
+			return fmt.Errorf("look ahead for bulk job %s: %w", j.ID, err)
 		}
 		c := selected(q, &j)
-		c.and("(created_at, id) > (?, ?)", true, next.job.CursorAt, next.job.CursorID)
-		err = q.Select(&next.items, "SELECT id, flow_id, created_at FROM executions WHERE "+c.text+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...)
+		c.and("(created_at, id) > (?, ?)", true, job.CursorAt, job.CursorID)
+		if err == nil {
+			next.through = &end
+			c.and("(created_at, id) <= (?, ?)", true, end.CreatedAt, end.Placed)
+		}
+		err = q.Select(&next.items, "SELECT id, flow_id, created_at, id AS placed FROM executions WHERE "+c.text+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...)
 		if err != nil {
 			return fmt.Errorf("select for bulk job %s: %w", j.ID, err)
 		}
+		if len(next.items) == limit {
+			next.through = &next.items[limit-1].place
+		}
 		return nil
 	})
-	return next, found, err
+	return next, err
 }
 
-// WorkBulk does the next limit executions of the oldest job under way, and returns how many it looked at. An execution that the
-// action is refused for is taken note of, and the others go on. Any number of processes may call it at the same time.
+// WorkBulk does the next limit executions of the oldest job under way that can be worked on, and returns how many it looked at.
+// An execution that the action is refused for is taken note of, and the others go on. Any number of processes may call it at the
+// same time.
 func (r *Repo) WorkBulk(ctx context.Context, limit int) (int, error) {
-	next, found, err := r.nextChunk(ctx, limit)
-	if err != nil || !found {
-		return 0, err
+	var jobs []bulkRow
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		return q.Select(&jobs, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE state = 'running' ORDER BY created_at LIMIT ?", limit)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read bulk jobs: %w", err)
 	}
+	var failed error
+	for _, job := range jobs {
+		next, err := r.nextChunk(ctx, job, limit)
+		if err == nil {
+			var n int
+			if n, err = r.workOn(ctx, next); err == nil && n > 0 {
+				return n, failed
+			}
+		}
+		failed = errors.Join(failed, err) // the others go on
+	}
+	return 0, failed
+}
+
+// workOn does a chunk, unless its job was stopped or another process has done it.
+func (r *Repo) workOn(ctx context.Context, next chunk) (int, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
 		var now bulkRow
 		err := tx.Get(&now, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE id = ? AND state = 'running'"+tx.SkipLocked(), next.job.ID)
 		if store.NotFound(err) || err == nil && now.CursorID != next.job.CursorID {
-			return nil // it was stopped, or another process has done this chunk
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("lock bulk job: %w", err)
@@ -193,13 +230,10 @@ func (r *Repo) WorkBulk(ctx context.Context, limit int) (int, error) {
 		if err := r.workChunk(tx, &j, next.items); err != nil {
 			return err
 		}
-		*out = len(next.items)
-		cursorAt, cursorID := now.CursorAt, now.CursorID
-		if len(next.items) > 0 {
-			last := next.items[len(next.items)-1]
-			cursorAt, cursorID = last.CreatedAt, last.ID
-		}
-		if len(next.items) < limit {
+		*out = max(len(next.items), 1) // having found nothing in a window is progress, too
+		if next.through != nil {
+			now.CursorAt, now.CursorID = next.through.CreatedAt, next.through.Placed
+		} else {
 			tx.Emit(j.End(execution.BulkFinished, tx.Now()))
 		}
 		failed, err := json.Marshal(j.Failed)
@@ -207,7 +241,7 @@ func (r *Repo) WorkBulk(ctx context.Context, limit int) (int, error) {
 			return err
 		}
 		return tx.ExecOne(`UPDATE bulk_jobs SET state = ?, done = ?, failed_count = ?, failed = ?, ended_at = ?, cursor_at = ?, cursor_id = coalesce(?, cursor_id) WHERE id = ?`,
-			string(j.State), j.Done, j.FailedCount, store.JSON(failed), store.Millis(j.EndedAt), cursorAt, cursorID, now.ID)
+			string(j.State), j.Done, j.FailedCount, store.JSON(failed), store.Millis(j.EndedAt), now.CursorAt, now.CursorID, now.ID)
 	}, store.Background())
 }
 

@@ -113,19 +113,19 @@ func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) (execut
 
 // claim takes the best executions. taken also counts those that ended because they were taken over too often.
 func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []execution.Claim, taken int, err error) {
-	open, err := r.buckets.open(tx, tx.Call.Namespace, req.Lanes, req.InstanceID, req.Capabilities)
+	open, err := r.buckets.open(tx, tx.Call.Namespace, req.Lanes, req.InstanceID, req.Capabilities, req.Reclaim)
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim buckets: %w", err)
 	}
 	for len(claims) < req.Max && len(open) > 0 {
-		ranked, err := heads(tx, open, req.Max-len(claims), req.Reclaim)
+		ranked, err := heads(tx, open, req.Max-len(claims))
 		if err != nil {
 			return nil, 0, fmt.Errorf("rank claim buckets: %w", err)
 		}
 		if len(ranked) == 0 {
 			break
 		}
-		found, shelved, err := best(tx, ranked, req.Max-len(claims), req.Reclaim)
+		found, shelved, err := best(tx, ranked, req.Max-len(claims))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -162,12 +162,8 @@ func claimant(worker, instance string, ttl time.Duration) execution.Claimant {
 
 // best locks and returns the n best executions of some buckets that nobody else is taking. It puts aside those that cannot be
 // read, and says how many those were: they must not keep the others from being claimed.
-func best(tx *store.Tx, ranked []int64, n int, reclaim bool) (all []execution.Execution, shelved int, err error) {
-	from := " FROM executions WHERE claim_bucket = ?"
-	if !reclaim {
-		from += runnableOnly
-	}
-	from += " ORDER BY priority DESC, created_at, id LIMIT ?"
+func best(tx *store.Tx, ranked []int64, n int) (all []execution.Execution, shelved int, err error) {
+	const from = " FROM executions WHERE claim_bucket = ? ORDER BY priority DESC, created_at, id LIMIT ?"
 	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+from, ranked, n)
 	if err != nil {
 		return nil, 0, err
@@ -199,14 +195,12 @@ func best(tx *store.Tx, ranked []int64, n int, reclaim bool) (all []execution.Ex
 	return all[:min(n, len(all))], shelved, nil
 }
 
-// shares says how many of the n best executions may stand in each of some buckets. Where reading them locks them they are
-// looked at before: what is locked and not taken would be out of the reach of others for nothing.
+// shares says how many of the n best executions may stand in each of some buckets. They are looked at before they are read: what
+// is read, or locked, and not taken would be so for nothing.
 func shares(tx *store.Tx, look string, ranked []int64, n int) (map[int64]int, error) {
 	share := make(map[int64]int, len(ranked))
-	if len(ranked) == 1 || tx.SkipLocked() == "" {
-		for _, bucket := range ranked {
-			share[bucket] = n
-		}
+	if len(ranked) == 1 {
+		share[ranked[0]] = n
 		return share, nil
 	}
 	var all []row

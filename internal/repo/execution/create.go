@@ -19,18 +19,20 @@ import (
 // taken by another execution, CodeNotFound and CodeAlreadyTerminal for the flow, and the refusals of [execution.New].
 // reference: executions.md 2.1.
 func (r *Repo) Create(ctx context.Context, in execution.Create) (execution.Created, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Created) (err error) {
-		*out, err = r.create(tx, in)
-		tx.Refer(out.Execution.ID)
-		return err
-	}, store.Reload(func(ctx context.Context, ref []byte) (execution.Created, error) {
-		var id uuid.UUID
-		if err := json.Unmarshal(ref, &id); err != nil {
-			return execution.Created{}, store.Corrupt("idempotency key", "", err)
-		}
-		e, err := r.Execution(ctx, id)
-		return execution.Created{Execution: e}, err
-	}))
+	return withBuckets(ctx, r, func() (execution.Created, error) {
+		return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Created) (err error) {
+			*out, err = r.create(tx, in)
+			tx.Refer(out.Execution.ID)
+			return err
+		}, store.Reload(func(ctx context.Context, ref []byte) (execution.Created, error) {
+			var id uuid.UUID
+			if err := json.Unmarshal(ref, &id); err != nil {
+				return execution.Created{}, store.Corrupt("idempotency key", "", err)
+			}
+			e, err := r.Execution(ctx, id)
+			return execution.Created{Execution: e}, err
+		}))
+	})
 }
 
 // create makes one execution. A refusal leaves nothing behind, since in a batch the others go on.
@@ -108,10 +110,8 @@ func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (ex
 			}
 		}
 	}
-	if !c.Execution.Claimable() {
-		if _, err := r.buckets.of(tx, &c.Execution); err != nil { // its lane is known from now on
-			return execution.Created{}, err
-		}
+	if _, err := r.buckets.find(tx, keyOf(&c.Execution)); err != nil { // also of what cannot be claimed yet: its lane is known from now on
+		return execution.Created{}, err
 	}
 	stored, err := r.stand(tx, &c.Execution, false)
 	if err != nil {
@@ -178,30 +178,43 @@ func flowsOf(in []execution.Item[execution.Create]) []uuid.UUID {
 // CreateMany makes many executions in one transaction; an item that was refused before it came here keeps its error. Each
 // stands alone, unless atomic: then the first refusal, which points at its item, refuses all.
 func (r *Repo) CreateMany(ctx context.Context, in []execution.Item[execution.Create], atomic bool) ([]execution.Item[execution.Created], error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Item[execution.Created]) error {
-		if flows := flowsOf(in); len(flows) > 1 {
-			if err := r.flows.Lock(tx, flows); err != nil {
-				return err
-			}
+	return withBuckets(ctx, r, func() ([]execution.Item[execution.Created], error) {
+		return store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Item[execution.Created]) (err error) {
+			*out, err = r.createMany(tx, in, atomic)
+			return err
+		}, store.Reload(func(ctx context.Context, ref []byte) ([]execution.Item[execution.Created], error) {
+			return reloadItems(ctx, r, ref, func(e execution.Execution, _ itemRef) execution.Created { return execution.Created{Execution: e} })
+		}))
+	})
+}
+
+func (r *Repo) createMany(tx *store.Tx, in []execution.Item[execution.Create], atomic bool) ([]execution.Item[execution.Created], error) {
+	if flows := flowsOf(in); len(flows) > 1 {
+		if err := r.flows.Lock(tx, flows); err != nil {
+			return nil, err
 		}
-		refs := make([]itemRef, len(in))
-		*out = make([]execution.Item[execution.Created], len(in))
-		for i := range in {
-			made, err := execution.Created{}, in[i].Err
-			if err == nil {
-				made, err = r.create(tx, in[i].Value)
-			}
-			if err != nil && (atomic || !refusal(err)) {
-				return at(err, fmt.Sprintf("/executions/%d", i))
-			}
-			(*out)[i] = execution.Item[execution.Created]{Value: made, Err: err}
-			refs[i] = itemRef{ID: made.Execution.ID, Refused: refOf(err)}
+	}
+	refs, out, missing := make([]itemRef, len(in)), make([]execution.Item[execution.Created], len(in)), missingBuckets{}
+	for i := range in {
+		made, err := execution.Created{}, in[i].Err
+		if err == nil {
+			made, err = r.create(tx, in[i].Value)
 		}
-		tx.Refer(refs)
-		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) ([]execution.Item[execution.Created], error) {
-		return reloadItems(ctx, r, ref, func(e execution.Execution, _ itemRef) execution.Created { return execution.Created{Execution: e} })
-	}))
+		if m, ok := errors.AsType[*missingBuckets](err); ok {
+			missing.keys = append(missing.keys, m.keys...)
+			continue
+		}
+		if err != nil && (atomic || !refusal(err)) {
+			return nil, at(err, fmt.Sprintf("/executions/%d", i))
+		}
+		out[i] = execution.Item[execution.Created]{Value: made, Err: err}
+		refs[i] = itemRef{ID: made.Execution.ID, Refused: refOf(err)}
+	}
+	if len(missing.keys) > 0 {
+		return nil, &missing
+	}
+	tx.Refer(refs)
+	return out, nil
 }
 
 // refusal says whether err concerns one item only. Any other error, of the database say, concerns the whole transaction.

@@ -20,16 +20,16 @@ func (r *Repo) Reserve(ctx context.Context, req execution.GrantRequest) (*execut
 		return nil, err
 	}
 	reserved, err := store.Write(ctx, r.store, func(tx *store.Tx, out **execution.Execution) error {
-		open, err := r.buckets.open(tx, tx.Call.Namespace, []string{req.Lane}, req.InstanceID, req.Capabilities)
+		open, err := r.buckets.open(tx, tx.Call.Namespace, []string{req.Lane}, req.InstanceID, req.Capabilities, false)
 		if err != nil {
 			return fmt.Errorf("claim buckets: %w", err)
 		}
 		for len(open) > 0 {
-			ranked, err := heads(tx, open, 1, false)
+			ranked, err := heads(tx, open, 1)
 			if err != nil || len(ranked) == 0 {
 				return errors.Join(err, errNoWork)
 			}
-			found, shelved, err := best(tx, ranked, 1, false)
+			found, shelved, err := best(tx, ranked, 1)
 			if err != nil {
 				return err
 			}

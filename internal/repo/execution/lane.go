@@ -62,8 +62,8 @@ func lockLane(tx *store.Tx, namespace, name string) (execution.Lane, error) {
 
 // TurnLane pauses or resumes a lane of the caller's namespace. It returns CodeRevisionMismatch when the caller has read another
 // revision than the present one.
-func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state execution.LaneState, reason string) (execution.LaneStatus, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.LaneStatus) error {
+func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state execution.LaneState, reason string) (execution.Lane, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Lane) error {
 		lane, err := laneToTurn(tx, name, state)
 		if err != nil {
 			return err
@@ -73,32 +73,11 @@ func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state
 				With("expected", *expected).With("actual", lane.Revision)
 		}
 		c := lane.Turn(state, reason, tx.Call.Actor, tx.Now())
-		if len(c.Events) > 0 {
-			if err := saveLane(tx, c); err != nil {
-				return fmt.Errorf("turn lane %s: %w", name, err)
-			}
+		if *out = c.Lane; len(c.Events) == 0 {
+			return nil
 		}
-		tx.Refer(name)
-		tx.Final(func() (err error) {
-			*out, err = laneStatus(&tx.Queries, c.Lane)
-			return err
-		})
-		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) (status execution.LaneStatus, err error) {
-		var name string
-		if err := json.Unmarshal(ref, &name); err != nil {
-			return status, store.Corrupt("idempotency key", "", err)
-		}
-		err = r.store.Read(ctx, func(q *store.Queries) error {
-			lane, err := findLane(q, call.From(ctx).Namespace, name, "")
-			if err != nil {
-				return err
-			}
-			status, err = laneStatus(q, lane)
-			return err
-		})
-		return status, err
-	}))
+		return saveLane(tx, c)
+	})
 }
 
 // laneToTurn reads and locks a lane of the caller's namespace. Pausing one puts it on the list of lanes; one that nobody has used
@@ -129,22 +108,23 @@ func saveLane(tx *store.Tx, c execution.LaneChange) error {
 	return nil
 }
 
-// wakeMost bounds how many waiting claims a resumed lane wakes at once for one set of capabilities; each that finds work leaves
-// more to the next.
-const wakeMost = 1000
+// wakeMost bounds how many waiting claims a resumed lane wakes for one set of capabilities; those who come later find the rest.
+const wakeMost = 100
 
 // wakeLane wakes those who wait for what stands in a lane.
 func wakeLane(tx *store.Tx, l *execution.Lane) error {
-	var buckets []openBucket
-	if err := tx.Select(&buckets, `SELECT b.id, c.tokens FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id WHERE b.namespace = ? AND b.lane = ?`, l.Namespace, l.Name); err != nil {
-		return err
+	var buckets []struct {
+		Tokens string `db:"tokens"`
+		N      int    `db:"n"`
+	}
+	err := tx.Select(&buckets, `SELECT c.tokens, (SELECT count(*) FROM (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id LIMIT ?) some) AS n
+		FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id WHERE b.namespace = ? AND b.lane = ?
+		AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)`, wakeMost, l.Namespace, l.Name)
+	if err != nil {
+		return fmt.Errorf("look whom lane %s wakes: %w", l.Name, err)
 	}
 	for _, b := range buckets {
-		var n int
-		if err := tx.Get(&n, `SELECT count(*) FROM (SELECT 1 FROM executions WHERE claim_bucket = ? LIMIT ?) standing`, b.ID, wakeMost); err != nil {
-			return err
-		}
-		for range n {
+		for range b.N {
 			tx.Signal(waitKey(l.Namespace, l.Name), b.Tokens)
 		}
 	}
@@ -174,16 +154,6 @@ func (r *Repo) Lanes(ctx context.Context, after string, limit int) (page.Named[e
 		return nil
 	})
 	return page.OfNames(list, limit, func(l execution.LaneStatus) string { return l.Name }), err
-}
-
-func laneStatus(q *store.Queries, lane execution.Lane) (execution.LaneStatus, error) {
-	status, err := contents(q, lane)
-	if err != nil {
-		return status, err
-	}
-	ended, window, err := throughput(q, lane.Namespace)
-	status.Completed, status.Window = ended[lane.Name], window
-	return status, err
 }
 
 // contents says what stands in a lane.

@@ -1,0 +1,105 @@
+package execution
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+type openBucket struct {
+	ID     int64  `db:"id"`
+	Tokens string `db:"tokens"`
+}
+
+// maxBuckets bounds how many buckets of its lanes one claim ranks: beyond it the order between buckets is not exact. reference: measured.md F.
+const maxBuckets = 1000
+
+// draining stands for a bucket in what open reads: the worker is draining.
+const draining = 0
+
+// open returns the buckets of some lanes that a worker may claim from and in which something stands, at most maxBuckets; those of
+// what was lost only to take it over. It returns errDraining for a worker that is draining.
+func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities, reclaim bool) ([]int64, error) {
+	fit, known := b.fitting(namespace, lanes, worker, reclaim)
+	if !known {
+		in, size := store.In(len(lanes))
+		if !reclaim {
+			in += " AND b.admission_key <> '" + admissionLost + "'"
+		}
+		return standing(tx, "claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id", "c.tokens", "b.namespace = ? AND b.lane IN "+in,
+			append([]any{namespace}, store.InArgs(lanes, size)...), namespace, instance, worker)
+	}
+	var ids []int64
+	for len(ids) < maxBuckets {
+		n := min(len(fit), maxBuckets)
+		some := append(fit[:n:n], draining) // no bucket has this id, and a list needs one
+		fit = fit[n:]
+		in, size := store.In(len(some))
+		found, err := standing(tx, "claim_buckets b", "''", "b.id IN "+in, store.InArgs(some, size), namespace, instance, worker)
+		if err != nil {
+			return nil, err
+		}
+		if ids = append(ids, found...); len(fit) == 0 {
+			break
+		}
+	}
+	return ids[:min(len(ids), maxBuckets)], nil
+}
+
+// standing returns those of the selected buckets which are open, in which something stands, and that worker satisfies.
+func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, worker execution.Capabilities) ([]int64, error) {
+	var rows []openBucket
+	err := tx.Select(&rows, `SELECT b.id, `+tokens+` AS tokens FROM `+from+` WHERE `+where+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
+		UNION ALL SELECT 0, '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL`, append(args, namespace, instance)...)
+	ids := make([]int64, 0, len(rows))
+	for _, row := range rows {
+		if row.ID == draining {
+			return nil, errDraining
+		}
+		if worker.Cover(execution.ParseCapabilities(row.Tokens)) {
+			ids = append(ids, row.ID)
+		}
+	}
+	return ids[:min(len(ids), maxBuckets)], err
+}
+
+// waitKey is the hub's key for claims that wait on a lane.
+func waitKey(namespace, lane string) string { return "claim/" + namespace + "/" + lane }
+
+// heads returns those of the buckets that hold the n best claimable executions, ranked by their best one.
+func heads(tx *store.Tx, ids []int64, n int) ([]int64, error) {
+	if len(ids) <= 1 {
+		return ids, nil
+	}
+	slices.Sort(ids)
+	in, size := store.In(len(ids))
+	var ranked []int64
+	err := tx.Select(&ranked, `SELECT h.bucket FROM (
+			SELECT b.id AS bucket, (SELECT e.id FROM executions e WHERE e.claim_bucket = b.id ORDER BY e.priority DESC, e.created_at, e.id LIMIT 1) AS head
+			FROM claim_buckets b WHERE b.id IN `+in+`
+		) h JOIN executions x ON x.id = h.head
+		ORDER BY x.priority DESC, x.created_at, x.id LIMIT ?`, append(store.InArgs(ids, size), n)...)
+	return ranked, err
+}
+
+// order is that of claims: priority, then age, then id.
+func order(a, b *execution.Execution) int {
+	switch {
+	case a.Priority != b.Priority:
+		return b.Priority - a.Priority
+	case !a.CreatedAt.Equal(b.CreatedAt):
+		return a.CreatedAt.Compare(b.CreatedAt)
+	default:
+		return bytes.Compare(a.ID[:], b.ID[:])
+	}
+}
+
+// place returns of r what decides about its order.
+func (r *row) place() *execution.Execution {
+	return &execution.Execution{ID: uuid.UUID(r.ID), Priority: r.Priority, CreatedAt: time.Time(r.CreatedAt)}
+}
