@@ -48,12 +48,14 @@ func newSQLite() *dialect {
 func spellSQLite(query string) string { return strings.ReplaceAll(query, "LIMIT ?", "LIMIT +?") }
 
 // sqliteDSN puts the pragmas into the DSN, so that every connection of the pool gets them. auto_vacuum must come before
-// the first table exists.
+// the first table exists; it writes, so that a reader which asked for it could not be opened beside a writer.
 func sqliteDSN(file string, readOnly bool) string {
-	pragmas := []string{
-		"busy_timeout(5000)", "auto_vacuum(2)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(on)",
-		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "temp_store(memory)",
+	pragmas := []string{"busy_timeout(5000)"}
+	if !readOnly {
+		pragmas = append(pragmas, "auto_vacuum(2)")
 	}
+	pragmas = append(pragmas, "journal_mode(wal)", "synchronous(full)", "foreign_keys(on)",
+		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "temp_store(memory)")
 	if readOnly {
 		pragmas = append(pragmas, "query_only(on)", "cache_size(-8192)")
 	} else {

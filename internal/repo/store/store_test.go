@@ -72,6 +72,27 @@ func TestWrite_refused_operation_leaves_nothing(t *testing.T) {
 	})
 }
 
+// A reader that is opened while somebody writes does not wait for the writer, nor see what is not committed.
+func TestRead_opens_beside_a_writer(t *testing.T) {
+	t.Parallel()
+	storetest.Stores(t, func(t *testing.T, s *store.Store) {
+		var names []string
+		err := store.Do(t.Context(), s, func(tx *store.Tx) error {
+			if err := put(tx, "a"); err != nil {
+				return err
+			}
+			read := make(chan error)
+			go func() {
+				read <- s.Read(t.Context(), func(q *store.Queries) error { return q.Select(&names, `SELECT name FROM tokens`) })
+			}()
+			return <-read
+		})
+		if err != nil || len(names) > 0 {
+			t.Errorf("read %v beside the writer: %v", names, err)
+		}
+	})
+}
+
 // One caller's failure, panic or disappearance inside a group must not touch its neighbours' changes.
 func TestWrite_neighbours_in_a_group(t *testing.T) {
 	t.Parallel()
