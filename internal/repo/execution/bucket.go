@@ -20,8 +20,9 @@ import (
 type buckets struct {
 	mu  *sync.RWMutex
 	ids map[bucketKey]int64
-	// known are all buckets of all lanes, where no other process makes any; nil until they are read.
-	known map[laneKey]map[int64]need
+	// known are the buckets of all lanes, where no other process makes any: all of them once learnt is set.
+	known  map[laneKey]map[int64]need
+	learnt bool
 }
 
 type bucketKey struct {
@@ -148,24 +149,24 @@ func (b *buckets) remember(tx *store.Tx, key bucketKey, id int64) {
 	})
 }
 
-// learn reads all buckets, once, where no other process makes any: a claim then looks only at those that its worker satisfies.
-// What is committed after that is added by [buckets.add]. It runs before the claim's transaction, since what that makes may be
-// rolled back.
+// learn reads all buckets, once, where no other process makes any: a claim then looks only at those that its worker satisfies. It
+// runs before the claim's transaction, since what that makes may be rolled back. What is committed meanwhile is added by
+// [buckets.add]; nobody waits for it.
 func (b *buckets) learn(ctx context.Context, s *store.Store) error {
 	if !s.Alone() {
 		return nil
 	}
 	b.mu.RLock()
-	done := b.known != nil
+	learnt := b.learnt
 	b.mu.RUnlock()
-	if done {
+	if learnt {
 		return nil
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock() // nobody adds meanwhile: what is committed and not read here is added after this
-	if b.known != nil {
-		return nil
+	if b.known == nil {
+		b.known = map[laneKey]map[int64]need{} // from now on it misses none that is committed
 	}
+	b.mu.Unlock()
 	var rows []struct {
 		Namespace string `db:"namespace"`
 		Lane      string `db:"lane"`
@@ -178,10 +179,12 @@ func (b *buckets) learn(ctx context.Context, s *store.Store) error {
 	if err != nil {
 		return fmt.Errorf("read claim buckets: %w", err)
 	}
-	b.known = map[laneKey]map[int64]need{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, r := range rows {
 		b.add(bucketKey{laneKey{r.Namespace, r.Lane}, r.Tokens, r.Admission == admissionLost}, r.ID)
 	}
+	b.learnt = true
 	return nil
 }
 
@@ -208,5 +211,5 @@ func (b *buckets) fitting(namespace string, lanes []string, worker execution.Cap
 			}
 		}
 	}
-	return ids, b.known != nil
+	return ids, b.learnt
 }
