@@ -30,7 +30,7 @@ func (m *model) turn(lane string, pause bool, reason string) answer {
 	return m.laneView(lane)
 }
 
-// laneView is a lane as the API shows it.
+// laneView is a lane as the API shows it by itself.
 func (m *model) laneView(lane string) answer {
 	l := m.lanes[lane]
 	if l == nil {
@@ -40,6 +40,11 @@ func (m *model) laneView(lane string) answer {
 	if l.paused {
 		state = "paused"
 	}
+	return ok("lane", lane, "state", state, "reason", l.reason, "since", m.at(l.changed), "revision", number(l.revision))
+}
+
+// laneItem is a lane as lists show it, with what stands in it.
+func (m *model) laneItem(lane string) answer {
 	depth, oldest := 0, instant(0)
 	for _, e := range m.executions {
 		stands := e.phase == "runnable" && e.eligible == "eligible_now" || e.isLost()
@@ -50,7 +55,12 @@ func (m *model) laneView(lane string) answer {
 			}
 		}
 	}
-	return ok("lane", lane, "state", state, "reason", l.reason, "since", m.at(l.changed), "revision", number(l.revision), "depth", number(depth), "oldest_at", m.at(oldest))
+	a := m.laneView(lane)
+	a.Facts["depth"] = number(depth)
+	if at := m.at(oldest); at != "" {
+		a.Facts["oldest_at"] = at
+	}
+	return a
 }
 
 // listLanes is GET /v1/lanes.
@@ -64,7 +74,7 @@ func (m *model) listLanes() answer {
 	}
 	a := ok()
 	for _, lane := range slices.Sorted(maps.Keys(names)) {
-		a.Items = append(a.Items, answer{Facts: m.laneView(lane).Facts})
+		a.Items = append(a.Items, answer{Facts: m.laneItem(lane).Facts})
 	}
 	return a
 }

@@ -130,6 +130,7 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 			return nil, 0, err
 		}
 		taken += shelved
+		tx.Later()                   // these were locked just now
 		if len(found)+shelved == 0 { // others are taking what is in these: there are more
 			open = without(open, ranked)
 		}

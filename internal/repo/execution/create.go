@@ -189,7 +189,7 @@ func (r *Repo) CreateMany(ctx context.Context, in []execution.Item[execution.Cre
 }
 
 func (r *Repo) createMany(tx *store.Tx, in []execution.Item[execution.Create], atomic bool) ([]execution.Item[execution.Created], error) {
-	if flows := flowsOf(in); len(flows) > 1 {
+	if flows := flowsOf(in); len(flows) > 0 { // before the lanes
 		if err := r.flows.Lock(tx, flows); err != nil {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func wakeLane(tx *store.Tx, l *execution.Lane) error {
 		Tokens string `db:"tokens"`
 		N      int    `db:"n"`
 	}
-	err := tx.Select(&buckets, `SELECT c.tokens, (SELECT count(*) FROM (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id LIMIT ?) some) AS n
+	err := tx.Select(&buckets, `SELECT c.tokens, (SELECT count(*) FROM (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id LIMIT ?) first) AS n
 		FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id WHERE b.namespace = ? AND b.lane = ?
 		AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)`, wakeMost, l.Namespace, l.Name)
 	if err != nil {

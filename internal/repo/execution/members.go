@@ -58,6 +58,7 @@ func (r *Repo) members(tx *store.Tx, flowID uuid.UUID, condition string, change 
 	if err != nil {
 		return 0, fmt.Errorf("read the members of flow %s: %w", flowID, err)
 	}
+	tx.Later()
 	list, err := executionsOf(rows)
 	if err != nil {
 		return 0, err

@@ -108,6 +108,7 @@ func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execu
 	if err != nil {
 		return err
 	}
+	tx.Later()
 	if expected != nil && *expected != e.Revision {
 		return fault.New(fault.CodeRevisionMismatch, "Execution %s has revision %d and not %d. Read it again, and repeat with its ETag.", id, e.Revision, *expected).
 			With("expected", *expected).With("actual", e.Revision)

@@ -24,6 +24,7 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 		if err != nil {
 			return fmt.Errorf("read due executions: %w", err)
 		}
+		tx.Later()
 		for i := range rows {
 			e, err := rows[i].execution()
 			if err != nil {

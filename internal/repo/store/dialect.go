@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -37,9 +38,13 @@ type dialect struct {
 	among           func(column string) string
 	spell           func(query string) string // last changes to a statement's text
 
-	texts   sync.Map // SQL as written -> SQL as sent
-	inserts sync.Map // number of events -> INSERT
+	texts   sync.Map     // SQL as written -> SQL as sent
+	kept    atomic.Int64 // texts
+	inserts sync.Map     // number of events -> INSERT
 }
+
+// mostTexts is how many texts are kept: lists have as many forms as callers like.
+const mostTexts = 5000
 
 func dialectOf(url string) *dialect {
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
@@ -58,6 +63,10 @@ func (d *dialect) text(query string) (string, error) {
 		return "", err
 	}
 	t = d.spell(sqlx.Rebind(d.bind, t))
+	if d.kept.Add(1) > mostTexts {
+		d.texts.Clear()
+		d.kept.Store(1)
+	}
 	d.texts.Store(query, t)
 	return t, nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,25 +161,38 @@ func (q *sequencer) move(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
+// longestNotice is what a payload of NOTIFY may have, in bytes, with some room.
+const longestNotice = 7000
+
 // notify tells the other replicas, once for a whole batch: NOTIFY takes a lock over its commit, so no writing transaction
 // carries one.
 func (q *sequencer) notify(ctx context.Context, events bool) {
 	q.mu.Lock()
-	n := notice{From: q.store.process, Events: events}
-	for key := range q.keys {
-		n.Keys = append(n.Keys, key)
-	}
+	keys := slices.Collect(maps.Keys(q.keys))
 	clear(q.keys)
 	q.mu.Unlock()
-	if !events && len(n.Keys) == 0 {
-		return
+	for n := (notice{From: q.store.process, Events: events}); n.Events || len(keys) > 0; n.Events = false {
+		n.Keys, keys = cutKeys(keys)
+		payload, err := json.Marshal(n)
+		if err == nil {
+			_, err = q.store.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, notifyChannel, string(payload))
+		}
+		if err != nil { // the others find it at their next poll
+			q.store.cfg.OnError(fmt.Errorf("tell the other processes: %w", err))
+			return
+		}
 	}
-	const most = 50 // a payload is limited to 8,000 bytes; whoever is not named finds the work at its next poll
-	n.Keys = n.Keys[:min(len(n.Keys), most)]
-	payload, err := json.Marshal(n)
-	if err == nil {
-		_, _ = q.store.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, notifyChannel, string(payload))
+}
+
+// cutKeys takes as many keys as one notice can hold: JSON may write a byte as six.
+func cutKeys(keys []string) (some, rest []string) {
+	size := 0
+	for i, key := range keys {
+		if size += 6*len(key) + len(`"",`); size > longestNotice && i > 0 {
+			return keys[:i], keys[i:]
+		}
 	}
+	return keys, nil
 }
 
 // listen wakes this replica's waiters when another one tells it to, on a connection of its own.

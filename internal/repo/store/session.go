@@ -13,6 +13,9 @@ type session struct {
 	statements map[string]*sqlx.Stmt
 }
 
+// mostStatements is how many statements a connection keeps prepared; the hot ones are a few dozen.
+const mostStatements = 300
+
 func newSession(ctx context.Context, db *sqlx.DB) (*session, error) {
 	conn, err := db.Connx(ctx)
 	if err != nil {
@@ -40,6 +43,12 @@ func (s *session) stmt(query string) (*sqlx.Stmt, error) {
 	st, err := s.conn.PreparexContext(context.Background(), query)
 	if err != nil {
 		return nil, err
+	}
+	if len(s.statements) >= mostStatements { // lists have as many forms as callers like
+		for text, old := range s.statements {
+			_ = old.Close()
+			delete(s.statements, text)
+		}
 	}
 	s.statements[query] = st
 	return st, nil

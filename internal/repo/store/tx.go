@@ -55,6 +55,10 @@ func (tx *Tx) Now() time.Time {
 	return tx.now
 }
 
+// Later makes the next [Tx.Now] ask the clock again. A transaction that locks rows after it has decided something calls it:
+// what others did to them before must not come after what it does.
+func (tx *Tx) Later() { tx.now = time.Time{} }
+
 // Exec runs a statement and returns how many rows it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	st, err := tx.statement(query)
