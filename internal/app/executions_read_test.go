@@ -255,7 +255,6 @@ func TestExecutions_Read(t *testing.T) {
 				"&tag=env.name:prod&tag=team.name:x": {a.ID},
 				"&tag=team.name:x&tag=env.name:dev":  nil,
 				"&tag=nobody.has:x":                  nil,
-				"&tag=%24.team:x":                    nil,
 				"&worker=w-" + x.lane:                {a.ID},
 				"&worker=w-" + x.lane + "&public_state=delayed": nil,
 				"&worker=nobody":               nil,
@@ -272,6 +271,10 @@ func TestExecutions_Read(t *testing.T) {
 			x.Get("/v1/executions?public_state=running").Problem(fault.CodeValidationFailed)
 			x.Get("/v1/executions?state=waiting").Problem(fault.CodeValidationFailed)
 			x.Get("/v1/executions?tag=team.name").Problem(fault.CodeInvalidParameter)
+			for _, bad := range []string{"%24.team:x", "%5C:1", "%22:1", "team:x"} {
+				x.Get("/v1/executions?tag=" + bad).Problem(fault.CodeInvalidTagKey)
+				x.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"none","tag":["\\:1"]}}`).Problem(fault.CodeInvalidTagKey)
+			}
 			x.Get("/v1/executions?flow_id=7").Problem(fault.CodeInvalidParameter)
 		}},
 		{"a filtered list in pages", func(x *executionTest) {

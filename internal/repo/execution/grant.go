@@ -130,7 +130,8 @@ func (r *Repo) claimOne(ctx context.Context, id uuid.UUID, do func(tx *store.Tx,
 // working refuses, with CodeWorkerDraining, a worker that gets no more work.
 func working(tx *store.Tx, instance string) error {
 	var n int
-	if err := tx.Get(&n, `SELECT count(*) FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL`, tx.Call.Namespace, instance); err != nil {
+	if err := tx.Get(&n, `SELECT count(*) FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL AND expires_at > ?`,
+		tx.Call.Namespace, instance, store.Millis(tx.Queries.Now())); err != nil {
 		return fmt.Errorf("look whether worker %s is draining: %w", instance, err)
 	}
 	if n > 0 {

@@ -55,7 +55,7 @@ func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance 
 func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, worker execution.Capabilities) ([]int64, error) {
 	var rows []openBucket
 	err := tx.Select(&rows, `SELECT b.id, `+tokens+` AS tokens FROM `+from+` WHERE `+where+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
-		UNION ALL SELECT 0, '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL`, append(args, namespace, instance)...)
+		UNION ALL SELECT 0, '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL AND expires_at > ?`, append(args, namespace, instance, store.Millis(tx.Queries.Now()))...)
 	ids := make([]int64, 0, len(rows))
 	for _, row := range rows {
 		if row.ID == draining {

@@ -83,9 +83,9 @@ var (
 	endRow     = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ?, result = ?, result_encoding = ? WHERE id = ?"
 	selectByID = "SELECT " + columns + " FROM executions WHERE id = ?"
 
-	// selectHeld also tells whether the worker that holds the execution is draining.
+	// selectHeld also tells whether the worker that holds the execution is draining; its first argument is the time.
 	selectHeld = "SELECT " + columns + `, EXISTS (SELECT 1 FROM workers w WHERE w.namespace = executions.namespace
-		AND w.worker_instance_id = executions.worker_instance_id AND w.draining_since IS NOT NULL) AS draining FROM executions`
+		AND w.worker_instance_id = executions.worker_instance_id AND w.draining_since IS NOT NULL AND w.expires_at > ?) AS draining FROM executions`
 )
 
 func (r *row) fixedValues() []any {

@@ -49,7 +49,7 @@ type reportRef struct {
 // held reads and locks an execution of the caller's namespace, and says whether its worker is draining.
 func held(tx *store.Tx, id uuid.UUID) (e execution.Execution, draining bool, err error) {
 	var found row
-	if err := tx.Get(&found, selectHeld+" WHERE id = ?"+tx.ForUpdate(), store.ID(id)); err != nil && !store.NotFound(err) {
+	if err := tx.Get(&found, selectHeld+" WHERE id = ?"+tx.ForUpdate(), store.Millis(tx.Queries.Now()), store.ID(id)); err != nil && !store.NotFound(err) {
 		return e, false, fmt.Errorf("read execution %s: %w", id, err)
 	}
 	if found.Namespace != tx.Call.Namespace {
@@ -209,7 +209,7 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]holding, err
 	}
 	in, size := store.In(len(ids))
 	var rows []row
-	err := tx.Select(&rows, selectHeld+" WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(ids, size)...)
+	err := tx.Select(&rows, selectHeld+" WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), append([]any{store.Millis(tx.Queries.Now())}, store.InArgs(ids, size)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read a batch of executions: %w", err)
 	}
