@@ -9,9 +9,10 @@ package wait
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/flowapi/flowapi/internal/domain/event"
 	"slices"
 	"time"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
 )
 
 // Kind says what a condition asks for.
