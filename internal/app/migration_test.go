@@ -1,0 +1,94 @@
+package app_test
+
+import (
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/pressly/goose/v3"
+
+	"github.com/flowapi/flowapi/db/migrations"
+	"github.com/flowapi/flowapi/internal/apptest"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/storetest"
+)
+
+// oldDatabase makes a database as the first migration leaves it, with what the version of that time wrote into it.
+func oldDatabase(t *testing.T, url string, statements func(id func(uuid.UUID) string) []string) {
+	t.Helper()
+	driver, dialect, folder := "sqlite", goose.DialectSQLite3, "sqlite"
+	id := func(id uuid.UUID) string { return fmt.Sprintf("X'%x'", id[:]) }
+	if strings.HasPrefix(url, "postgres") {
+		driver, dialect, folder = "pgx", goose.DialectPostgres, "postgres"
+		id = func(id uuid.UUID) string { return "'" + id.String() + "'" }
+	}
+	files, err := fs.Sub(migrations.Files, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open(driver, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	p, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements(id) {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// TestMigration_executions: what an older version has left goes on: a lost execution can be taken over by those who do, what was
+// completed is answered again, and its lane is on the list.
+func TestMigration_executions(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		lost, ended, lease, attempt := uuid.New(), uuid.New(), uuid.New(), uuid.New()
+		oldDatabase(t, url, func(id func(uuid.UUID) string) []string {
+			row := func(e uuid.UUID, state, completed, released, bucket string) string {
+				return fmt.Sprintf(`INSERT INTO executions (id, namespace, lane, kind, priority, revision, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
+					terminal_outcome, attempt_state, public_state, payload_encoding, required_capabilities, tags, creator, created_at, started_at, completed_at, released,
+					current_attempt_index, total_attempt_count, retry_count, replay_count, lease_reclaim_count, lease_id, lease_epoch, attempt_id, worker_id, worker_instance_id,
+					lease_acquired_at, claim_bucket)
+					VALUES (%s, 'default', 'old', '', 0, 3, %s, 'json', '', '{}', 'local', 1000, 2000, %s, %s, 0, 1, 0, 0, 0, %s, 1, %s, 'w', 'w', 2000, %s)`,
+					id(e), state, completed, released, id(lease), id(attempt), bucket)
+			}
+			return []string{
+				`INSERT INTO capability_sets (tokens) VALUES ('')`,
+				`INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, state) VALUES ('default', 'old', 1, '', 'open')`,
+				row(lost, `'active', 'lease_expired_reclaimable', 'not_applicable', 'waiting_for_worker', 'none', 'attempt_interrupted', 'active'`, "NULL", "NULL", "1"),
+				row(ended, `'terminal', 'unowned', 'not_applicable', 'none', 'success', 'attempt_terminal', 'completed'`, "3000", `'{"op":"complete"}'`, "NULL"),
+				`INSERT INTO attempts (execution_id, attempt_index, attempt_type, state, worker_id, worker_instance_id, lease_epoch, started_at) VALUES (` + id(lost) + `, 0, 'initial', 'started', 'w', 'w', 1, 2000)`,
+			}
+		})
+		x := executionsOn(t, apptest.Start(t, url), "old")
+		if l := x.laneOf("old"); l == nil || *l.Depth != 1 {
+			t.Errorf("%+v", l)
+		}
+		x.none(`"reclaim":false`)
+		if c := x.claim(""); c.Execution.ID != lost || c.Kind != "reclaimed" || c.Fence.LeaseEpoch != 2 {
+			t.Errorf("%+v", c)
+		}
+		path := "/v1/executions/" + ended.String()
+		body := fmt.Sprintf(`{"fence":{"lease_id":"%s","lease_epoch":1,"attempt_id":"%s"}}`, lease, attempt)
+		if r := answerAs[oapi.Report](x.Post(path+"/complete", body).Want(http.StatusOK)); !r.Replayed {
+			t.Errorf("%+v", r)
+		}
+		x.Post(path+"/replay", nil).Want(http.StatusOK)
+		x.create("")
+		if n := len(x.claims(`"max":10`)); n != 2 {
+			t.Errorf("%d can be claimed", n)
+		}
+	})
+}
