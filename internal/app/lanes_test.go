@@ -216,7 +216,7 @@ func TestLanes(t *testing.T) {
 			elsewhere.turned("resume", "")
 			x.none("")
 		}},
-		{"a grant cannot be used while its lane is paused, one to take over can", func(x *executionTest) {
+		{"a grant cannot be used while its lane is paused, and nothing lost can be reserved", func(x *executionTest) {
 			e := x.create("")
 			g := x.reserved(`"grant_ttl_ms":60000`)
 			x.turned("pause", "")
@@ -225,7 +225,12 @@ func TestLanes(t *testing.T) {
 				return x.use(oapi.Grant{ExecutionID: e.ID, GrantID: uuid.New()}, "claim", "")
 			}, e.ID)
 			x.turned("resume", "")
-			x.used(g, "claim", "")
+			x.used(g, "claim", `"lease_ttl_ms":1000`)
+			x.advance(time.Second)
+			x.turned("pause", "")
+			x.refused(fault.CodeExecutionNotLeaseable, func() *apitest.Response {
+				return x.Post("/v1/executions/"+e.ID.String()+"/reclaim-grants", `{"worker_id":"w2","worker_instance_id":"w2","grant_ttl_ms":1000}`)
+			}, e.ID)
 		}},
 		{"resumed: those who wait are woken, as many as there is work", func(x *executionTest) {
 			x.turned("pause", "")

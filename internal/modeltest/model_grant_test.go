@@ -55,6 +55,8 @@ func (m *model) grantReclaim(e *execution, by claimant, ttl int64) answer {
 		code = "worker_draining"
 	case !elapsed && !e.isLost():
 		code = "not_reclaimable"
+	case m.paused(e.lane):
+		code = "execution_not_leaseable"
 	case !within(e.needs, by.capabilities):
 		code = "capability_mismatch"
 	case m.granted(e):
@@ -82,6 +84,8 @@ func (m *model) reclaimGranted(e *execution, g *grant, by claimant) answer {
 		code = "worker_draining"
 	case !e.isLost():
 		code = "not_reclaimable"
+	case m.paused(e.lane):
+		code = "execution_not_leaseable"
 	case e.grant == nil || e.grant != g || g.kind != "reclaim" || g.expires <= m.now:
 		code = "grant_not_found"
 	case g.worker != by.worker:

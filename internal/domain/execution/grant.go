@@ -49,14 +49,17 @@ func (e Execution) Reserve(g Grant, now time.Time) (Change, error) {
 }
 
 // ReserveLost grants an execution whose owner has lost it to a worker with the given capabilities. It returns, in this order,
-// CodeNotReclaimable, CodeCapabilityMismatch, CodeGrantExists and CodeReclaimCapExceeded. reference: executions.md 2.5.
-func (e Execution) ReserveLost(g Grant, worker Capabilities, now time.Time) (Change, error) {
+// CodeNotReclaimable, CodeExecutionNotLeaseable (its lane is paused), CodeCapabilityMismatch, CodeGrantExists and CodeReclaimCapExceeded. reference: executions.md 2.5.
+func (e Execution) ReserveLost(g Grant, worker Capabilities, lane Lane, now time.Time) (Change, error) {
 	c := Change{Execution: e}
 	if e.Ownership == Leased && !e.Held(now) && !e.cancelling() {
 		c = e.leaseExpired(now) // the sweep has not come by yet
 	}
 	if !c.Execution.Lost() {
 		return Change{}, e.notReclaimable()
+	}
+	if lane.State == LanePaused {
+		return Change{}, e.paused()
 	}
 	if missing := worker.Missing(e.Required); len(missing) > 0 {
 		return Change{}, fault.New(fault.CodeCapabilityMismatch, "Execution %s requires %s, which this worker lacks.", e.ID, missing).With("missing", []string(missing))
@@ -86,11 +89,11 @@ type Use struct {
 
 // ClaimGranted claims a reserved execution, and uses the grant up. The instance may be another one than it was given to. For a
 // claim it returns, in this order, CodeLeaseConflict, CodeExecutionNotLeaseable (also while its lane is paused),
-// CodeInvalidClaimGrant and CodeClaimGrantExpired; for taking over CodeNotReclaimable, CodeGrantNotFound and
+// CodeInvalidClaimGrant and CodeClaimGrantExpired; for taking over CodeNotReclaimable, CodeExecutionNotLeaseable, CodeGrantNotFound and
 // CodeInvalidClaimGrant. reference: executions.md 2.3 to 2.5.
 func (e Execution) ClaimGranted(use Use, by Claimant, lane Lane, now time.Time) (c Change, kind ClaimKind, err error) {
 	if use.Kind == GrantsReclaim {
-		err = e.checkReclaimGrant(use, by, now)
+		err = e.checkReclaimGrant(use, by, lane, now)
 	} else {
 		err = e.checkClaimGrant(use, by, lane, now)
 	}
@@ -108,7 +111,7 @@ func (e *Execution) checkClaimGrant(use Use, by Claimant, lane Lane, now time.Ti
 	case !e.eligible():
 		return e.refuse(fault.CodeExecutionNotLeaseable, "Execution %s is %s and cannot be claimed.", e.ID, e.Public())
 	case lane.State == LanePaused:
-		return e.refuse(fault.CodeExecutionNotLeaseable, "Lane %s is paused: nothing of it can be claimed.", e.Lane)
+		return e.paused()
 	case g == nil || g.Kind != GrantsClaim || g.ID != use.GrantID || g.WorkerID != by.WorkerID:
 		return e.otherGrant(by)
 	case !e.granted(now):
@@ -117,10 +120,12 @@ func (e *Execution) checkClaimGrant(use Use, by Claimant, lane Lane, now time.Ti
 	return nil
 }
 
-func (e *Execution) checkReclaimGrant(use Use, by Claimant, now time.Time) error {
+func (e *Execution) checkReclaimGrant(use Use, by Claimant, lane Lane, now time.Time) error {
 	switch g := e.Grant; {
 	case !e.Lost():
 		return e.notReclaimable()
+	case lane.State == LanePaused:
+		return e.paused()
 	case g == nil || g.Kind != GrantsReclaim || g.ID != use.GrantID || !e.granted(now):
 		return fault.New(fault.CodeGrantNotFound, "Execution %s has no such grant, or it has lapsed. Ask for another one.", e.ID)
 	case g.WorkerID != by.WorkerID:
@@ -153,6 +158,10 @@ func (e *Execution) refuse(code fault.Code, format string, args ...any) *fault.E
 func (e *Execution) conflict() error {
 	return fault.New(fault.CodeLeaseConflict, "Execution %s is held, or was, by worker %s: wait for its lease to end, or take it over.", e.ID, e.Lease.WorkerID).
 		With("lease_epoch", e.Lease.Epoch).With("ownership_state", e.Ownership)
+}
+
+func (e *Execution) paused() error {
+	return e.refuse(fault.CodeExecutionNotLeaseable, "Lane %s is paused: nothing of it can be claimed.", e.Lane)
 }
 
 func (e *Execution) notReclaimable() error {

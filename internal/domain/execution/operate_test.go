@@ -71,7 +71,7 @@ func reserved(tb testing.TB) execution.Execution {
 
 func reservedLost(tb testing.TB) execution.Execution {
 	tb.Helper()
-	return must(tb)(lapsed(tb).ReserveLost(grantFor("w2"), nil, after(80)))
+	return must(tb)(lapsed(tb).ReserveLost(grantFor("w2"), nil, execution.Lane{}, after(80)))
 }
 
 func operatorsGrant(kind execution.GrantKind) *execution.Grant {
@@ -332,7 +332,7 @@ func TestTransitions_operators(t *testing.T) {
 		{
 			name: "reserve what is lost and not marked", from: plain(active), public: execution.PublicActive, vector: lapsedRow,
 			do: func(e execution.Execution) (execution.Change, error) {
-				return e.ReserveLost(grantFor("w2"), nil, after(80))
+				return e.ReserveLost(grantFor("w2"), nil, execution.Lane{}, after(80))
 			},
 			change: func(e *execution.Execution) {
 				e.Lease.ExpiresAt, e.BlockingDetail, e.Grant = time.Time{}, "lease expired, awaiting reclaim", operatorsGrant(execution.GrantsReclaim)
@@ -427,9 +427,9 @@ func TestOperators_refusals(t *testing.T) {
 		}
 	}
 	claimIt, reclaimIt := execution.GrantsClaim, execution.GrantsReclaim
-	lost := func(at int, worker execution.Capabilities) call {
+	lost := func(at int, worker execution.Capabilities, lane ...execution.Lane) call {
 		return func(e execution.Execution) error {
-			_, err := e.ReserveLost(grantFor("w3"), worker, after(at))
+			_, err := e.ReserveLost(grantFor("w3"), worker, append(lane, execution.Lane{})[0], after(at))
 			return err
 		}
 	}
@@ -480,6 +480,7 @@ func TestOperators_refusals(t *testing.T) {
 		{"grant: lapsed", reserved, use(claimIt, id(99), 2, execution.Lane{}, 90), fault.CodeClaimGrantExpired},
 		{"reclaim: not lost", plain(active), use(reclaimIt, id(99), 2, execution.Lane{}, 20), fault.CodeNotReclaimable},
 		{"reclaim: ended", completed, use(reclaimIt, id(99), 2, execution.Lane{}, 20), fault.CodeNotReclaimable},
+		{"reclaim: lane paused", reservedLost, use(reclaimIt, id(99), 2, paused, 85), fault.CodeExecutionNotLeaseable},
 		{"reclaim: no grant", lapsed, use(reclaimIt, id(99), 2, execution.Lane{}, 85), fault.CodeGrantNotFound},
 		{"reclaim: another one", reservedLost, use(reclaimIt, id(98), 2, execution.Lane{}, 85), fault.CodeGrantNotFound},
 		{"reclaim: lapsed", reservedLost, use(reclaimIt, id(99), 2, execution.Lane{}, 90), fault.CodeGrantNotFound},
@@ -487,6 +488,7 @@ func TestOperators_refusals(t *testing.T) {
 		{"reserve lost: held", plain(active), lost(20, nil), fault.CodeNotReclaimable},
 		{"reserve lost: waiting", plain(created), lost(20, nil), fault.CodeNotReclaimable},
 		{"reserve lost: to end", cancelling, lost(80, nil), fault.CodeNotReclaimable},
+		{"reserve lost: lane paused", capable, lost(80, nil, paused), fault.CodeExecutionNotLeaseable},
 		{"reserve lost: incapable", capable, lost(80, execution.Capabilities{"go"}), fault.CodeCapabilityMismatch},
 		{"reserve lost: reserved", reservedLost, lost(85, nil), fault.CodeGrantExists},
 		{"reserve lost: too often", worn, lost(85, nil), fault.CodeReclaimCapExceeded},

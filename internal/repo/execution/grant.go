@@ -34,7 +34,7 @@ func (r *Repo) Reserve(ctx context.Context, req execution.GrantRequest) (*execut
 				return err
 			}
 			if len(found) > 0 {
-				e, err := r.reserve(tx, found[0], req, nil)
+				e, err := r.reserve(tx, found[0], func(g execution.Grant) (execution.Change, error) { return found[0].Reserve(g, tx.Now()) }, req)
 				*out = &e
 				return err
 			}
@@ -64,21 +64,20 @@ func (r *Repo) ReserveLost(ctx context.Context, id uuid.UUID, req execution.Gran
 		if err := working(tx, req.InstanceID); err != nil {
 			return err
 		}
-		*out, err = r.reserve(tx, e, req, &req.Capabilities)
+		lane, err := findLane(&tx.Queries, e.Namespace, e.Lane, "")
+		if err != nil {
+			return err
+		}
+		*out, err = r.reserve(tx, e, func(g execution.Grant) (execution.Change, error) {
+			return e.ReserveLost(g, req.Capabilities, lane, tx.Now())
+		}, req)
 		return err
 	})
 }
 
-// reserve grants e; lost holds the worker's capabilities when that is to take e over.
-func (r *Repo) reserve(tx *store.Tx, e execution.Execution, req execution.GrantRequest, lost *execution.Capabilities) (execution.Execution, error) {
-	g := execution.Grant{ID: store.NewID(), WorkerID: req.WorkerID, InstanceID: req.InstanceID, ExpiresAt: tx.Now().Add(req.TTL)}
-	var c execution.Change
-	var err error
-	if lost == nil {
-		c, err = e.Reserve(g, tx.Now())
-	} else {
-		c, err = e.ReserveLost(g, *lost, tx.Now())
-	}
+// reserve grants e as do says.
+func (r *Repo) reserve(tx *store.Tx, e execution.Execution, do func(g execution.Grant) (execution.Change, error), req execution.GrantRequest) (execution.Execution, error) {
+	c, err := do(execution.Grant{ID: store.NewID(), WorkerID: req.WorkerID, InstanceID: req.InstanceID, ExpiresAt: tx.Now().Add(req.TTL)})
 	if err != nil {
 		return execution.Execution{}, err
 	}
