@@ -12,10 +12,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
+	"github.com/flowapi/flowapi/internal/app"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/storetest"
 )
 
 // executionTest is one case on a running server: a client that reports to the case, and a lane that nobody else uses.
@@ -32,10 +34,12 @@ type executionCase struct {
 	run  func(x *executionTest)
 }
 
-// runExecutionCases runs cases one after the other, since they share a clock, on one server for each database.
+// runExecutionCases runs cases one after the other, since they share a clock, on one server for each database. The clock stands
+// still until a case moves it: what one case has left does not happen in the middle of another on a slow machine.
 func runExecutionCases(t *testing.T, cases []executionCase) {
 	t.Helper()
-	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+	storetest.Databases(t, func(t *testing.T, url string) {
+		s := apptest.Start(t, url, func(c *app.Config) { c.Clock = store.StillClock(time.Now()) })
 		for i, c := range cases {
 			t.Run(c.name, func(t *testing.T) { c.run(executionsOn(t, s, fmt.Sprintf("lane-%d", i))) })
 		}

@@ -53,6 +53,7 @@ func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, con
 	for _, c := range change {
 		c(&cfg)
 	}
+	s.Clock = cfg.Clock
 	a, err := app.Open(tb.Context(), cfg)
 	if err != nil {
 		tb.Fatal(err)
