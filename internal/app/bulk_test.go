@@ -294,7 +294,7 @@ func TestBulk(t *testing.T) {
 			}
 		}},
 		{"more than one chunk, the oldest first, each told once", func(x *executionTest) {
-			const n = 600
+			const n = 180
 			ids := x.createMany(n, func(i int) string { return fmt.Sprintf(`"priority":%d`, i%7) })
 			job := x.bulked(`"action":"cancel","reason":"too many"`)
 			if job.Total != n || job.Done != n || job.FailedCount != 0 {
@@ -341,7 +341,7 @@ func TestBulk(t *testing.T) {
 			}
 		}},
 		{"stopped: what is done stays done, what is not is left alone", func(x *executionTest) {
-			const n = 1500
+			const n = 500
 			x.createMany(n, func(int) string { return "" })
 			started := x.bulk(`"action":"cancel"`)
 			stop := "/v1/executions/bulk/" + started.JobID.String() + "/stop"
@@ -368,7 +368,7 @@ func TestBulk(t *testing.T) {
 			}
 		}},
 		{"what comes later is left alone", func(x *executionTest) {
-			const n = 1000
+			const n = 400
 			x.createMany(n, func(int) string { return "" })
 			started := x.bulk(`"action":"cancel"`)
 			x.server.Clock.Advance(time.Millisecond)
@@ -511,7 +511,7 @@ func TestBulk(t *testing.T) {
 func TestBulk_Restart(t *testing.T) {
 	t.Parallel()
 	storetest.Databases(t, func(t *testing.T, url string) {
-		const n = 2000
+		const n = 800
 		s := apptest.Start(t, url)
 		x := executionsOn(t, s, "ci")
 		x.createMany(n, func(int) string { return "" })
