@@ -213,8 +213,8 @@ func (w *world) policy() policy {
 		}
 		p.Retry.Categories = draw(w, "categories", nil, nil, []string{"transient"}, []string{"timeout", "transient"})
 	}
-	if w.sometimes("timeouts", 35) {
-		p.Timeout = &timeoutPolicy{Attempt: maybe[int64](w, "attempt_timeout", 200, 2000, 0), Deadline: draw(w, "execution_deadline", nil, nil, nil, new(int64(3000)), new(int64(60000))), MaxReclaim: maybe(w, "max_reclaim", 0, 1)}
+	if w.sometimes("timeouts", 50) {
+		p.Timeout = &timeoutPolicy{Attempt: maybe[int64](w, "attempt_timeout", 300, 300, 2000, 0), Deadline: draw(w, "execution_deadline", nil, nil, nil, new(int64(3000)), new(int64(60000))), MaxReclaim: maybe(w, "max_reclaim", 0, 1)}
 	}
 	if w.sometimes("replays", 30) {
 		p.MaxReplay = maybe(w, "max_replay", 1, 0, 2)

@@ -146,6 +146,7 @@ func (m *model) take(e *execution, by claimant) *claimView {
 	m.owners = append(m.owners, o)
 	e.owner, e.expires = o, m.now+by.ttl
 	kind, allowed := "", e.policy.attemptTimeout()
+	e.resumed = false
 	switch {
 	case again:
 		kind = "reclaimed"
@@ -153,7 +154,7 @@ func (m *model) take(e *execution, by claimant) *claimView {
 	case e.vector.attempt == "attempt_interrupted":
 		kind = "resumed"
 		if e.left > 0 {
-			allowed = e.left
+			allowed, e.resumed = e.left, true
 		}
 		a := e.attempts[e.current]
 		a.state, a.worker, a.instance, a.epoch = "started", o.worker, o.instance, o.epoch

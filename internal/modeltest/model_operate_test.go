@@ -101,6 +101,9 @@ func (m *model) replay(e *execution) answer {
 	case e.policy.deadline() > 0:
 		e.deadline = m.now + e.policy.deadline()
 	case e.deadline <= m.now:
+		if e.deadline == m.now {
+			m.reach("replay: at the deadline")
+		}
 		e.deadline = 0
 	}
 	e.change("operator.replayed", "execution.eligible")

@@ -83,6 +83,7 @@ type execution struct {
 	deadline                    instant // of the whole execution
 	timeout                     instant // of the attempt
 	left                        instant // of the attempt's time, when it was given back
+	resumed                     bool    // what is under way has only what was left of its time
 
 	attempts                   []*attempt
 	current                    int // index of the current or last attempt, -1 before the first

@@ -34,6 +34,9 @@ func (m *model) passOne(e *execution) bool {
 		m.finish(e, "expired", why, "timeout")
 	case e.phase == "active" && due(e.timeout):
 		m.reach("due: attempt timeout")
+		if e.resumed && m.now < e.owner.acquired+e.policy.attemptTimeout() { // or nobody could tell
+			m.reach("due: attempt timeout, of a resumed attempt")
+		}
 		m.failed(e, failure{"attempt_timeout", "timeout"}, nil, "expired")
 	case e.cancelling() && due(e.expires):
 		m.reach("due: lease, cancelling")
@@ -68,10 +71,11 @@ func (m *model) dues() []instant {
 		}
 	}
 	for _, e := range m.executions {
+		add(e.deadline)
 		if e.phase == "terminal" {
 			continue
 		}
-		add(e.deadline, e.timeout, e.expires, e.delay)
+		add(e.timeout, e.expires, e.delay)
 		if e.grant != nil {
 			add(e.grant.expires)
 		}

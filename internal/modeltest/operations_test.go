@@ -211,11 +211,11 @@ func reporting() []kind {
 		}),
 		reporter("complete", 4, complete),
 		reporter("fail", 6, fail),
-		reporter("release", 3, func(w *world, e *execution, p proof) {
+		reporter("release", 6, func(w *world, e *execution, p proof) {
 			w.reports(w.model.release(e, p.fence), e, "release", p, nil)
 		}),
-		reporter("delay", 3, putOff),
-		reporter("wait children", 3, waitChildren),
+		reporter("delay", 6, putOff),
+		reporter("wait children", 4, waitChildren),
 		reporter("cancel", 2, func(w *world, e *execution, p proof) {
 			w.reports(w.abandon(e, p.fence, "enough"), e, "cancel", p, map[string]any{"reason": "enough"})
 		}),
@@ -366,8 +366,8 @@ func operating() []kind {
 	}
 	return []kind{
 		{"operator-cancel", 1, someActive, func(w *world) { stop(w, 0) }},
-		{"operator-cancel with grace", 3, someHeld, func(w *world) { stop(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
-		{"operator-cancel again", 1, someCancelling, func(w *world) { stop(w, draw[int64](w, "grace", 0, 100, 1000, 40000, 80000)) }},
+		{"operator-cancel with grace", 4, someHeld, func(w *world) { stop(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
+		{"operator-cancel again", 3, someCancelling, func(w *world) { stop(w, draw[int64](w, "grace", 0, 0, 100, 1000, 40000, 80000)) }},
 		{"revoke-lease", 2, someHeld, func(w *world) { revoke(w, "") }},
 		{"revoke-lease by instance", 1, someHeld, func(w *world) { revoke(w, "by instance") }},
 		{"revoke-lease by lease", 1, someHeld, func(w *world) { revoke(w, "by lease") }},
@@ -405,7 +405,7 @@ func operating() []kind {
 			body := map[string]any{"value": value}
 			if key == "Team" { // it is looked at before anything else
 				w.ask(refused("invalid_tag_key"), false, func(*side) request {
-					return request{method: http.MethodPut, path: path(e, "tags/"+key), body: body}
+					return request{method: http.MethodPut, path: path(e, "tags/"+key), body: body, headers: []string{`If-Match: "1000"`}}
 				})
 				return
 			}
@@ -421,7 +421,7 @@ func granting() []kind {
 			return
 		}
 		g, by := w.grantFor(e), w.claimant()
-		if g != nil && !w.sometimes("another worker", 20) {
+		if g != nil && !w.sometimes("another worker", 35) {
 			by.worker = g.worker
 		}
 		w.ask(do(e, g, by), w.sometimes("keyed", 10), func(s *side) request {
@@ -464,7 +464,7 @@ func registering() []kind {
 	return []kind{
 		{"register worker", 1, nil, func(w *world) {
 			by := draw(w, "worker", instances...)
-			if w.sometimes("another id", 10) {
+			if w.sometimes("another id", 30) {
 				by.worker = "w3"
 			}
 			lanes, capabilities, ttl := draw(w, "lanes", laneNames, laneNames[:1]), draw(w, "capabilities", []string{"x", "y"}, []string{"x"}, []string{}), draw[int64](w, "liveness", 30000, 30000, 30000, 1000, 100)

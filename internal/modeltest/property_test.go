@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // shortRuns is how many runs there are when nobody asks for more: FLOWAPI_TEST_MODEL=5m goes on for five minutes, and then
 // insists that everything was reached.
 const (
-	shortRuns = 6
+	shortRuns = 5
 	repeats   = 3 // of some 30 steps
 )
 
@@ -122,7 +122,7 @@ var points = []string{
 	"code: worker_not_registered", "code: worker_reassigned",
 	"create: delayed", "create: the id is known", "create: the key is known",
 	"directives: cancel", "directives: drain",
-	"due: attempt timeout", "due: deadline", "due: delay", "due: grace", "due: grant", "due: heartbeat", "due: lease", "due: lease, cancelling",
+	"due: attempt timeout", "due: attempt timeout, of a resumed attempt", "due: deadline", "due: delay", "due: grace", "due: grant", "due: heartbeat", "due: lease", "due: lease, cancelling",
 	"ended: cancelled", "ended: expired", "ended: failed", "ended: success",
 	"explain: claimable",
 	"operator-cancel: grace", "operator-cancel: it is cancelled", "operator-cancel: less grace", "operator-cancel: more grace", "operator-cancel: no more grace",
@@ -132,7 +132,7 @@ var points = []string{
 	"reclaim-grants: reclaim_cap_exceeded", "reclaim-grants: worker_draining",
 	"register: the sweep has not come by yet",
 	"replayed: cancel", "replayed: complete", "replayed: delay", "replayed: fail", "replayed: release", "replayed: wait_children",
-	"replay: cancelled", "replay: expired", "replay: failed", "replay: success",
+	"replay: at the deadline", "replay: cancelled", "replay: expired", "replay: failed", "replay: success",
 	"resume: later",
 	"revoke-lease: already_expired", "revoke-lease: already_revoked", "revoke-lease: different_worker_instance_id",
 }

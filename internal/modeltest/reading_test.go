@@ -187,34 +187,3 @@ func missing(w *world) {
 	w.ask(refused("not_found"), false, func(*side) request { return r })
 	w.did[w.kind]++
 }
-
-func passing() []kind {
-	settle := func(w *world) {
-		w.pass()
-		w.each(func(s *side) {
-			s.server.Settle()
-			s.compare(false)
-		})
-		w.did[w.kind]++
-	}
-	move := func(w *world) {
-		d := w.step()
-		w.tellStory("the clock moves by %d ms", d)
-		w.clock.Advance(time.Duration(d) * time.Millisecond)
-		w.now += d
-	}
-	return []kind{
-		{"tick", 9, nil, func(w *world) {
-			move(w)
-			settle(w)
-		}},
-		{"tick without a sweep", 4, nil, func(w *world) {
-			move(w)
-			w.did[w.kind]++
-		}},
-		{"sweep", 2, nil, func(w *world) {
-			w.tellStory("what is due happens")
-			settle(w)
-		}},
-	}
-}
