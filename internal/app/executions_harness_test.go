@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
-	"github.com/flowapi/flowapi/internal/app"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -35,11 +34,12 @@ type executionCase struct {
 }
 
 // runExecutionCases runs cases one after the other, since they share a clock, on one server for each database. The clock stands
-// still until a case moves it: what one case has left does not happen in the middle of another on a slow machine.
+// still until a case moves it, and nothing happens by itself: what one case has left does not happen in the middle of another on
+// a slow machine.
 func runExecutionCases(t *testing.T, cases []executionCase) {
 	t.Helper()
 	storetest.Databases(t, func(t *testing.T, url string) {
-		s := apptest.Start(t, url, func(c *app.Config) { c.Clock = store.StillClock(time.Now()) })
+		s := apptest.Still(t, url, store.StillClock(time.Now()))
 		for i, c := range cases {
 			t.Run(c.name, func(t *testing.T) { c.run(executionsOn(t, s, fmt.Sprintf("lane-%d", i))) })
 		}

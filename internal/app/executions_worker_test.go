@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
+	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -43,6 +44,30 @@ func (x *executionTest) by(id uuid.UUID, op, members string) *apitest.Response {
 	return x.Post("/v1/executions/"+id.String()+"/"+op, executionJSON(members))
 }
 
+// TestExecutions_CompletionStream: a completion wakes a subscriber, once. executions.md 6.4/46.
+func TestExecutions_CompletionStream(t *testing.T) {
+	t.Parallel()
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		x := executionsOn(t, s, "stream")
+		e := x.create("")
+		c := x.claim("")
+		stream := x.Stream("/v1/subscriptions/completions?execution_id=" + e.ID.String())
+		x.report(c, "complete", "").Want(http.StatusOK)
+		x.report(c, "complete", "").Want(http.StatusOK)
+		event := stream.Next()
+		var data struct {
+			ExecutionID  uuid.UUID `json:"execution_id"`
+			Outcome      string    `json:"outcome"`
+			AttemptIndex *int      `json:"attempt_index"`
+		}
+		if err := json.Unmarshal([]byte(event.Data), &data); err != nil || event.Type != "execution.completed" || data.ExecutionID != e.ID || data.Outcome != "success" ||
+			data.AttemptIndex == nil || *data.AttemptIndex != 0 {
+			x.t.Errorf("%v: %+v", err, event)
+		}
+		x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
+	})
+}
+
 // TestExecutions_Worker: executions.md 2.6 to 2.9 and 6.4.
 func TestExecutions_Worker(t *testing.T) {
 	t.Parallel()
@@ -71,24 +96,6 @@ func TestExecutions_Worker(t *testing.T) {
 				}
 			}
 			x.none("")
-		}},
-		{"a completion wakes a subscriber, once (6.4/46)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim("")
-			stream := x.Stream("/v1/subscriptions/completions?execution_id=" + e.ID.String())
-			x.report(c, "complete", "").Want(http.StatusOK)
-			x.report(c, "complete", "").Want(http.StatusOK)
-			event := stream.Next()
-			var data struct {
-				ExecutionID  uuid.UUID `json:"execution_id"`
-				Outcome      string    `json:"outcome"`
-				AttemptIndex *int      `json:"attempt_index"`
-			}
-			if err := json.Unmarshal([]byte(event.Data), &data); err != nil || event.Type != "execution.completed" || data.ExecutionID != e.ID || data.Outcome != "success" ||
-				data.AttemptIndex == nil || *data.AttemptIndex != 0 {
-				x.t.Errorf("%v: %+v", err, event)
-			}
-			x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
 		}},
 		{"a fence that is a little wrong is refused by every call, and the right one still good (6.4/44, 48, 57)", func(x *executionTest) {
 			e := x.create("")
