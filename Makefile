@@ -25,7 +25,7 @@ build: ## Build bin/flowapi, static and stripped
 .PHONY: test
 test: ## Run all tests on both databases, with the race detector
 	@test -n '$(RACE)' || echo 'no C compiler: testing without the race detector' >&2
-	go test $(RACE) -timeout 15m $(TESTFLAGS) ./...
+	go test $(RACE) -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: test/race
 test/race: ## Hunt for races: all tests twice, in random order, none from the cache

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,12 +17,19 @@ import (
 	"github.com/flowapi/flowapi/internal/storetest"
 )
 
+// fleetExecutions is how many executions the fleet ends: 5,000, or as many as FLOWAPI_TEST_FLEET says. CONTRIBUTING.md has the number of a long run.
+var fleetExecutions = func() int {
+	if n, err := strconv.Atoi(os.Getenv("FLOWAPI_TEST_FLEET")); err == nil {
+		return n
+	}
+	return 5000
+}()
+
 // The fleet: so many workers, of different abilities and manners, end so many executions, while operators get in their way.
 const (
-	fleetWorkers    = 64
-	fleetOperators  = 2
-	fleetExecutions = 20_000
-	fleetPatience   = 4 * time.Minute
+	fleetWorkers   = 64
+	fleetOperators = 2
+	fleetPatience  = 4 * time.Minute
 )
 
 // Every execution ends once, no attempt has two owners, attempts and epochs grow: on SQLite, and on PostgreSQL with two
