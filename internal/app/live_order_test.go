@@ -99,7 +99,9 @@ func watchWriters(t *testing.T, servers []live) {
 		}
 	}
 	checkOrder(t, seen)
-	if diff := cmp.Diff(texts(servers[0].log(t, "")), texts(seen)); diff != "" {
+	listed := texts(servers[0].log(t, ""))
+	listed = listed[:min(len(listed), len(seen))] // a retry may have become due since: checkAnswered knows what must be there
+	if diff := cmp.Diff(listed, texts(seen)); diff != "" {
 		t.Errorf("the subscriber has not seen what the list shows (-list +stream)\n%s", diff)
 	}
 	checkAnswered(t, writers, seen)
