@@ -29,12 +29,6 @@ const (
 	GrantsReclaim GrantKind = "reclaim"
 )
 
-// Limits of a grant.
-const (
-	MinGrantTTL = time.Millisecond
-	MaxGrantTTL = time.Minute
-)
-
 // granted says whether a grant stands.
 func (e *Execution) granted(now time.Time) bool {
 	return e.Grant != nil && e.Grant.ExpiresAt.After(now)

@@ -69,6 +69,25 @@ func NotFound(resource string, id any) *Error {
 	return New(CodeNotFound, "There is no %s %v in this namespace.", resource, id).With("resource", resource)
 }
 
+// Stale returns the refusal for whoever has read another revision of what than the present one.
+func Stale(what string, expected, actual int64) *Error {
+	return New(CodeRevisionMismatch, "%s has revision %d and not %d. Read it again, and repeat with its ETag.", what, actual, expected).
+		With("expected", expected).With("actual", actual)
+}
+
+// MovedTo makes a refusal point at another part of the request. With a pointer it points there, else where it pointed before.
+func MovedTo(err error, in In, pointer string) error {
+	if f, ok := errors.AsType[*Error](err); ok {
+		for i := range f.Fields {
+			f.Fields[i].In = in
+			if pointer != "" {
+				f.Fields[i].Pointer = pointer
+			}
+		}
+	}
+	return err
+}
+
 // With adds a fact to the problem document and returns e.
 func (e *Error) With(name string, value any) *Error {
 	if e.Facts == nil {

@@ -107,6 +107,5 @@ func (f *Flow) Expect(revision *int64) error {
 	if revision == nil || *revision == f.Revision {
 		return nil
 	}
-	return fault.New(fault.CodeRevisionMismatch, "Flow %s has revision %d and not %d. Read it again, and repeat with its ETag.", f.ID, f.Revision, *revision).
-		With("expected", *revision).With("actual", f.Revision).With("changed", f.History.Since(*revision))
+	return fault.Stale("Flow "+f.ID.String(), *revision, f.Revision).With("changed", f.History.Since(*revision))
 }

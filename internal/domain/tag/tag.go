@@ -2,7 +2,6 @@
 package tag
 
 import (
-	"errors"
 	"regexp"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -29,13 +28,7 @@ func CheckKey(k, pointer string) error {
 
 // CheckParameter is CheckKey for a key that stands in the path.
 func CheckParameter(k string) error {
-	err := CheckKey(k, "key")
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		for i := range f.Fields {
-			f.Fields[i].In = fault.InPath
-		}
-	}
-	return err
+	return fault.MovedTo(CheckKey(k, "key"), fault.InPath, "")
 }
 
 // Check refuses a set of tags with a bad key, too many tags or a value that is too long. pointer is where the set stands in

@@ -4,7 +4,6 @@ package ask
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -100,10 +99,7 @@ func Tag(tags []string) (key, value string, err error) {
 		return "", "", badTag("The filter has the form tag=key:value.")
 	}
 	if err := tag.CheckKey(key, "tag"); err != nil {
-		if f, ok := errors.AsType[*fault.Error](err); ok {
-			f.Fields[0].In = fault.InQuery
-		}
-		return "", "", err
+		return "", "", fault.MovedTo(err, fault.InQuery, "")
 	}
 	return key, value, nil
 }

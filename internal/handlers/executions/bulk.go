@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -23,7 +24,7 @@ func (h *Handlers) StartBulk(ctx context.Context, req oapi.StartBulkRequestObjec
 	}
 	var err error
 	if in.Filter.Tags, err = tags(f.Tag); err != nil {
-		return nil, inBody(err, "/filter/tag")
+		return nil, fault.MovedTo(err, fault.InBody, "/filter/tag")
 	}
 	dry := ask.Or(req.Body.DryRun, false)
 	return answer.Write(ctx, func(ctx context.Context) (execution.BulkJob, error) {

@@ -3,7 +3,6 @@ package executions
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -63,7 +62,7 @@ func (h *Handlers) ExplainExecution(ctx context.Context, req oapi.ExplainExecuti
 	}
 	capabilities, err := execution.NewCapabilities(p.Capability, "worker", "capability")
 	if err != nil {
-		return nil, inQuery(err)
+		return nil, fault.MovedTo(err, fault.InQuery, "")
 	}
 	e, x, err := h.Executions.Explain(ctx, req.ExecutionID, instance, capabilities, named)
 	if err != nil {
@@ -91,24 +90,4 @@ func tags(filters []string) ([]execution.Tag, error) {
 		all = append(all, execution.Tag{Key: key, Value: value})
 	}
 	return all, nil
-}
-
-// inQuery makes a refusal point at a query parameter.
-func inQuery(err error) error {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		for i := range f.Fields {
-			f.Fields[i].In = fault.InQuery
-		}
-	}
-	return err
-}
-
-// inBody makes a refusal point at a member of the body.
-func inBody(err error, pointer string) error {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		for i := range f.Fields {
-			f.Fields[i].In, f.Fields[i].Pointer = fault.InBody, pointer
-		}
-	}
-	return err
 }

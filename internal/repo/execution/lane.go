@@ -69,8 +69,7 @@ func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state
 			return err
 		}
 		if expected != nil && *expected != lane.Revision {
-			return fault.New(fault.CodeRevisionMismatch, "Lane %s has revision %d and not %d. Read it again, and repeat with its ETag.", name, lane.Revision, *expected).
-				With("expected", *expected).With("actual", lane.Revision)
+			return fault.Stale("Lane "+name, *expected, lane.Revision)
 		}
 		c := lane.Turn(state, reason, tx.Call.Actor, tx.Now())
 		if *out = c.Lane; len(c.Events) == 0 {

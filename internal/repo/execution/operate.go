@@ -110,8 +110,7 @@ func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execu
 	}
 	tx.Later()
 	if expected != nil && *expected != e.Revision {
-		return fault.New(fault.CodeRevisionMismatch, "Execution %s has revision %d and not %d. Read it again, and repeat with its ETag.", id, e.Revision, *expected).
-			With("expected", *expected).With("actual", e.Revision)
+		return fault.Stale("Execution "+id.String(), *expected, e.Revision)
 	}
 	c, err := do(tx, e)
 	if err != nil {
