@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -30,10 +31,11 @@ const (
 
 // serveConfig is what the operator decides about a server.
 type serveConfig struct {
-	addr     string
-	database string
-	token    string // FLOWAPI_TOKEN only: a flag would show in the process list
-	logLevel string
+	addr      string
+	database  string
+	publicURL string
+	token     string // FLOWAPI_TOKEN only: a flag would show in the process list
+	logLevel  string
 }
 
 func serveCommand(env environment) *cobra.Command {
@@ -49,6 +51,7 @@ func serveCommand(env environment) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&cfg.addr, "addr", env.flag("FLOWAPI_ADDR", "127.0.0.1:8080"), "address to listen on (FLOWAPI_ADDR)")
 	flags.StringVar(&cfg.database, "db", env.flag("FLOWAPI_DATABASE_URL", "flowapi.db"), "SQLite file or postgres://… (FLOWAPI_DATABASE_URL)")
+	flags.StringVar(&cfg.publicURL, "public-url", env.flag("FLOWAPI_PUBLIC_URL", ""), "where people reach this server, for the links of approvals (FLOWAPI_PUBLIC_URL)")
 	flags.StringVar(&cfg.logLevel, "log-level", env.flag("FLOWAPI_LOG_LEVEL", "info"), "debug, info, warn or error (FLOWAPI_LOG_LEVEL)")
 	return cmd
 }
@@ -66,12 +69,15 @@ func serve(ctx context.Context, cfg serveConfig, env environment) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--log-level: %w", err)}
 	}
+	if u, err := url.Parse(cfg.publicURL); cfg.publicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return usageError{fmt.Errorf("--public-url: %q is not an http or https address", cfg.publicURL)}
+	}
 	log := zerolog.New(env.err).Level(level).With().Timestamp().Logger()
 	fatal := func(err error) {
 		log.Error().Err(err).Msg("the database cannot be trusted any more, stopping at once")
 		os.Exit(exitFailed)
 	}
-	a, err := app.Open(ctx, app.Config{DatabaseURL: cfg.database, Token: cfg.token, Version: version(), Log: log, Fatal: fatal})
+	a, err := app.Open(ctx, app.Config{DatabaseURL: cfg.database, PublicURL: strings.TrimRight(cfg.publicURL, "/"), Token: cfg.token, Version: version(), Log: log, Fatal: fatal})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/flowapi/flowapi/api"
+	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/docspage"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers"
@@ -22,6 +23,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/suspensions"
 	"github.com/flowapi/flowapi/internal/handlers/workers"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/reconcile"
@@ -37,6 +39,7 @@ import (
 // Config is what the operator decides.
 type Config struct {
 	DatabaseURL string // a file name, or postgres://…
+	PublicURL   string // where people reach this server, for links; where each caller has reached it without it
 	Token       string // an admin token that is valid beside the stored ones; "" for none
 	Version     string
 	Log         zerolog.Logger
@@ -73,16 +76,18 @@ type operations struct {
 	*flowOperations
 	*executionOperations
 	*workerOperations
+	*suspensionOperations
 	*eventOperations
 	*adminOperations
 }
 
 type (
-	flowOperations      = flows.Handlers
-	executionOperations = executions.Handlers
-	workerOperations    = workers.Handlers
-	eventOperations     = events.Handlers
-	adminOperations     = admin.Handlers
+	flowOperations       = flows.Handlers
+	executionOperations  = executions.Handlers
+	workerOperations     = workers.Handlers
+	suspensionOperations = suspensions.Handlers
+	eventOperations      = events.Handlers
+	adminOperations      = admin.Handlers
 )
 
 var _ oapi.StrictServerInterface = operations{}
@@ -119,11 +124,11 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	a.tokens, a.Anonymous = tokens, tokens.Anonymous
 	workerRepo := workerrepo.New(a.store)
-	executionRepo := executionrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
+	executionRepo := executionrepo.New(a.store, waitRepo, keys)
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
 	executionRepo.Attach(flowRepo)
-	waitRepo.Attach(flowRepo)
+	waitRepo.Attach(flowRepo, executionRepo)
 	a.store.React(flowRepo.Mirror())
 	a.store.React(flowRepo.Reopen())
 
@@ -133,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 
 	streams := &events.Handlers{
 		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
-		Leases: a.tail(events.Leases(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
+		Leases: a.tail(events.Leases(a.store)), Signals: a.tail(events.Signals(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
 	}
 	spec, err := oapi.GetSpec()
 	if err != nil {
@@ -148,11 +153,20 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
 			&workers.Handlers{Workers: workerRepo},
+			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, PublicURL: a.publicURL},
 			streams,
 			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},
 	})
 	return a, err
+}
+
+// publicURL is where people reach this server: as the operator says, else where this caller has reached it.
+func (a *App) publicURL(ctx context.Context) string {
+	if a.cfg.PublicURL != "" {
+		return a.cfg.PublicURL
+	}
+	return call.From(ctx).Base
 }
 
 // tail returns a tail of source that Run will run.

@@ -211,7 +211,7 @@ func (m *flowModel) parked(spec wait.Spec) (flow.Flow, error) {
 }
 
 func (m *flowModel) woken(f flow.Flow, payload json.RawMessage) (flow.Flow, error) {
-	c, err := f.Decided(wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{{Topic: listens.Topic, CorrelationID: listens.CorrelationID, Payload: payload}}}, m.by())
+	c, err := f.Decided(wait.Outcome{By: wait.BySignal, Received: []wait.Signal{{Topic: listens.Topic, CorrelationID: listens.CorrelationID, Payload: payload}}}, m.by())
 	return c.Flow, err
 }
 

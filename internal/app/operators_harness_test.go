@@ -107,16 +107,17 @@ func (x *executionTest) leaseEnds(id uuid.UUID, n int, eventType, reason string)
 	}
 }
 
-// suspended makes an execution that is suspended, which no request does yet.
+// suspended makes an execution that is suspended.
 func (x *executionTest) suspended(members string) (oapi.Execution, oapi.Claim) {
 	x.t.Helper()
 	e := x.create(members)
 	c := x.claim(lasting)
-	x.report(c, "release", "").Want(http.StatusOK)
-	x.tamper(`UPDATE executions SET lifecycle_phase = 'suspended', eligibility_state = 'not_applicable', blocking_reason = 'waiting_for_signal',
-		public_state = 'suspended', claim_bucket = NULL WHERE id = ?`, rowID(e.ID))
+	x.report(c, "suspend", waitForGo).Want(http.StatusOK)
 	return x.stands(e.ID, atSuspended), c
 }
+
+// waitForGo is what a suspension waits for that any signal at its waitpoint ends.
+const waitForGo = `"reason_code":"waiting_for_signal","waitpoints":[{"waitpoint_key":"go"}],"resume_condition":{"Single":{"waitpoint_key":"go","matcher":"Wildcard"}}`
 
 // operatorPhase is a place where an execution can stand, and how it comes there.
 type operatorPhase struct {
@@ -172,13 +173,13 @@ func operatorPhases() []operatorPhase {
 			x.t.Helper()
 			e, c := x.suspended("")
 			return e.ID, c
-		}, "release"},
+		}, ""},
 		{"resumed, later", atResumeDelay, true, false, func(x *executionTest) (uuid.UUID, oapi.Claim) {
 			x.t.Helper()
 			e, c := x.suspended("")
 			x.operated(e.ID, "resume", `"resume_delay_ms":3600000`)
 			return e.ID, c
-		}, "release"},
+		}, ""},
 	}
 }
 

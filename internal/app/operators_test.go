@@ -31,7 +31,7 @@ var operatorActs = []operatorAct{
 	{"priority", `"priority":7`, "waiting", []string{"operator.priority_changed"}},
 	{"replay", ``, "completed", []string{"operator.replayed", "execution.eligible"}},
 	{"resume", ``, "waiting for its children", []string{"operator.resumed", "execution.eligible"}},
-	{"resume", `"resume_delay_ms":1000`, "suspended", []string{"operator.resumed", "execution.delayed"}},
+	{"resume", `"resume_delay_ms":1000`, "suspended", []string{"operator.resumed", "execution.resumed"}},
 	{"operator-claim", ``, "waiting", []string{"operator.claimed", "lease.acquired"}},
 	{"complete", `"override":true`, "active", []string{"operator.reported", "execution.completed", "lease.revoked"}},
 	{"fail", `"override":true,"reason":"x"`, "active", []string{"operator.reported", "lease.revoked", "execution.delayed"}},
@@ -196,6 +196,11 @@ func TestOperators_Cancel(t *testing.T) {
 				x.stands(id, at)
 				want := before
 				want.StateVector, want.PublicState, want.BlockingReason, want.BlockingDetail = got.StateVector, "cancelled", "none", ""
+				if s := before.Suspension; s != nil && s.ClosedAt == nil {
+					closed := *s
+					closed.ClosedAt, closed.CloseReason = got.CompletedAt, new("cancelled")
+					want.Suspension = &closed
+				}
 				want.CurrentLease, want.DelayUntil, want.Revision, want.CompletedAt = nil, nil, before.Revision+1, got.CompletedAt
 				want.Cancellation = &oapi.ExecutionCancellation{Reason: "superseded", Actor: "local", RequestedAt: *got.CompletedAt}
 				if diff := cmp.Diff(want, got); diff != "" || got.CompletedAt == nil {

@@ -20,6 +20,7 @@ type Call struct {
 	RequestID     string       // also in the access log and in problem documents
 	TraceID       string       // W3C trace id, "" when the caller sent none
 	Target        string       // the request's path and query
+	Base          string       // scheme and host under which the caller has reached the server
 	Accept        string       // the media types that the caller takes, "" for any
 	Key           *Idempotency // set when the request carries an Idempotency-Key
 }

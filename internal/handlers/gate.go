@@ -41,9 +41,12 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request) (*http.Request, err
 	}
 	x := exchangeOf(r)
 	x.operation = op
+	if op.noStore {
+		w.Header().Set("Cache-Control", "no-store")
+	}
 	c, err := authenticate(r, op, g.auth)
 	c.RequestID, c.TraceID = x.id, x.trace
-	c.Target, c.Accept = r.URL.RequestURI(), r.Header.Get("Accept")
+	c.Target, c.Accept, c.Base = r.URL.RequestURI(), r.Header.Get("Accept"), baseOf(r)
 	x.caller = c
 	if err != nil {
 		return r, err
@@ -59,6 +62,14 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request) (*http.Request, err
 		return r, err
 	}
 	return r.WithContext(call.With(r.Context(), c)), nil
+}
+
+// baseOf returns scheme and host as the client wrote them.
+func baseOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // conditional returns CodePreconditionRequired for a request that must name the revision it is about, and names none; an

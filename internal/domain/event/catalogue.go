@@ -7,6 +7,7 @@ const (
 	TopicExecution  Topic = "execution"
 	TopicCompletion Topic = "completion"
 	TopicLease      Topic = "lease"
+	TopicSignal     Topic = "signal"
 	TopicOperator   Topic = "operator"
 	TopicWorker     Topic = "worker"
 	TopicLane       Topic = "lane"
@@ -15,7 +16,7 @@ const (
 
 // Topics returns every topic.
 func Topics() []Topic {
-	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
 }
 
 // The types.
@@ -42,6 +43,8 @@ const (
 	ExecutionEligible       Type = "execution.eligible"
 	ExecutionBlocked        Type = "execution.blocked"
 	ExecutionProgressed     Type = "execution.progressed"
+	ExecutionSuspended      Type = "execution.suspended"
+	ExecutionResumed        Type = "execution.resumed"
 	ExecutionCancelling     Type = "execution.cancelling"
 	ExecutionTagSet         Type = "execution.tag_set"
 	ExecutionCompleted      Type = "execution.completed"
@@ -53,6 +56,10 @@ const (
 	LeaseExpired            Type = "lease.expired"
 	LeaseReclaimed          Type = "lease.reclaimed"
 	LeaseRevoked            Type = "lease.revoked"
+	SignalDelivered         Type = "signal.delivered"
+	SignalBuffered          Type = "signal.buffered"
+	WaitpointCreated        Type = "waitpoint.created"
+	WaitpointClosed         Type = "waitpoint.closed"
 	OperatorCancelled       Type = "operator.cancelled"
 	OperatorLeaseRevoked    Type = "operator.lease_revoked"
 	OperatorPriorityChanged Type = "operator.priority_changed"
@@ -96,6 +103,8 @@ var catalogue = [...]Entry{
 	{ExecutionEligible, TopicExecution, "it can be claimed again", "blocking_reason, attempt_state"},
 	{ExecutionBlocked, TopicExecution, "it waits for something else than time", "blocking_reason"},
 	{ExecutionProgressed, TopicExecution, "its worker reported progress", "pct?, message?"},
+	{ExecutionSuspended, TopicExecution, "its worker gave it back until a condition holds; again when it is escalated to an operator", "suspension_id, reason_code, blocking_reason, waitpoints, timeout_at?, timeout_behavior, escalated?"},
+	{ExecutionResumed, TopicExecution, "what it waited for has come, or an operator or its timeout let it go on", "suspension_id, by (signal, operator, timeout), signal_id?, public_state, delay_until?"},
 	{ExecutionCancelling, TopicExecution, "its worker was asked to end it", "reason, deadline_at"},
 	{ExecutionTagSet, TopicExecution, "a tag was set", "key, value, previous?"},
 	{ExecutionCompleted, TopicCompletion, "it ended well", "outcome, attempt_index, lane, kind"},
@@ -106,7 +115,11 @@ var catalogue = [...]Entry{
 	{LeaseRenewed, TopicLease, "its worker renewed the lease", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, expires_at"},
 	{LeaseExpired, TopicLease, "the lease ran out; the work may be taken over", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason"},
 	{LeaseReclaimed, TopicLease, "another worker took the work over, as a new attempt", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, previous_attempt_index, expires_at"},
-	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, delayed, waiting_children, cancelled, operator, timeout)"},
+	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, delayed, suspended, waiting_children, cancelled, operator, timeout)"},
+	{SignalDelivered, TopicSignal, "a signal reached a waitpoint that somebody waits for", "signal_id, waitpoint_id, waitpoint_key, signal_name, signal_category, source_type, source_identity, correlation_id?, suspension_id, effect"},
+	{SignalBuffered, TopicSignal, "a signal is kept at a waitpoint that nobody waits for yet", "signal_id, waitpoint_id, waitpoint_key, signal_name, signal_category, source_type, source_identity, correlation_id?, effect"},
+	{WaitpointCreated, TopicSignal, "a worker made a waitpoint that it will wait for later", "waitpoint_id, waitpoint_key, expires_at"},
+	{WaitpointClosed, TopicSignal, "a waitpoint was closed by itself; with its suspension, that is told by what ended it", "waitpoint_id, waitpoint_key, reason"},
 	{OperatorCancelled, TopicOperator, "an operator cancelled it", "reason, grace_ms?"},
 	{OperatorLeaseRevoked, TopicOperator, "an operator took the lease away", "lease_id, lease_epoch, worker_id, worker_instance_id, reason?"},
 	{OperatorPriorityChanged, TopicOperator, "an operator changed its priority", "old_priority, new_priority"},

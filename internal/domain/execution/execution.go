@@ -48,6 +48,7 @@ type Execution struct {
 	Lease        Lease
 	Grant        *Grant // who has reserved it
 	Released     *Released
+	Suspension   *Suspension // the present one, or the last
 	Progress     *Progress
 	Failure      *Failure
 	Cancellation *Cancellation
@@ -127,6 +128,7 @@ const (
 	OpRelease      Op = "release"
 	OpDelay        Op = "delay"
 	OpWaitChildren Op = "wait_children"
+	OpSuspend      Op = "suspend"
 	OpCancel       Op = "cancel"
 )
 
@@ -261,12 +263,14 @@ func (c *Change) first(t event.Type, data any) {
 	c.Events = append(c.Events, rest...)
 }
 
-// tellStand adds the event that tells what a runnable execution waits for.
+// tellStand adds the event that tells what an execution waits for that nobody holds.
 func (c *Change) tellStand() {
-	switch e := &c.Execution; e.Eligibility {
-	case EligibleNow:
+	switch e := &c.Execution; {
+	case e.Lifecycle == Suspended:
+		c.emit(event.ExecutionSuspended, e.suspendedData())
+	case e.Eligibility == EligibleNow:
 		c.emit(event.ExecutionEligible, eligibleData{e.Blocking, e.Attempt})
-	case NotEligibleUntilTime:
+	case e.Eligibility == NotEligibleUntilTime:
 		c.emit(event.ExecutionDelayed, delayedData{event.Stamp(e.DelayUntil), e.Blocking})
 	default:
 		c.emit(event.ExecutionBlocked, blockedData{e.Blocking})
@@ -275,11 +279,14 @@ func (c *Change) tellStand() {
 
 // emit adds an event about the execution as it is after the change.
 func (c *Change) emit(t event.Type, data any) {
-	e := &c.Execution
-	revision := e.Revision
-	c.Events = append(c.Events, event.Event{
-		Namespace: e.Namespace, Type: t, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &revision, Data: data,
-	})
+	told := c.Execution.Event(t, data)
+	told.Revision = new(c.Execution.Revision)
+	c.Events = append(c.Events, told)
+}
+
+// Event returns an event that concerns e and is no change of it.
+func (e *Execution) Event(t event.Type, data any) event.Event {
+	return event.Event{Namespace: e.Namespace, Type: t, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Data: data}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

@@ -116,6 +116,9 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 	return c
 }
 
+// endOf is how a suspension ends when its execution does so for another reason than its timeout.
+var endOf = map[Outcome]string{OutcomeCancelled: closedCancelled, OutcomeExpired: "expired:" + reasonDeadline, OutcomeSkipped: "skipped"}
+
 // reasonOf is why a lease ended when its execution ended with an outcome.
 var reasonOf = map[Outcome]string{OutcomeFailed: "failed", OutcomeExpired: "timeout", OutcomeCancelled: "cancelled"}
 
@@ -157,6 +160,7 @@ func (c *Change) finish(outcome Outcome, failure *Failure, reason string, now ti
 	}
 	n.Vector = Vector{Terminal, Unowned, EligibilityNone, BlockingNone, outcome, attempt}
 	n.BlockingDetail, n.CompletedAt, n.Grant = "", now, nil
+	n.closeSuspension(endOf[outcome], now)
 	n.DelayUntil, n.AttemptTimeoutAt = time.Time{}, time.Time{}
 	if failure != nil {
 		n.Failure = failure

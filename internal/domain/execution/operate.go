@@ -163,18 +163,16 @@ func (e Execution) Resume(delay time.Duration, now time.Time) (Change, error) {
 		return Change{}, e.refuse(fault.CodeNotSuspended, "Execution %s is %s: there is nothing to resume.", e.ID, e.Public())
 	}
 	c := Change{Execution: e}
-	n := &c.Execution
-	n.Vector = Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptInterrupted}
-	n.BlockingDetail = ""
-	if delay > 0 {
-		n.delay(now.Add(delay), WaitingForResumeDelay, "resumed by an operator, delayed until "+stamp(now.Add(delay)))
-	}
-	n.Revision++
+	c.wake(closedResumed, delay, now)
 	c.emit(event.OperatorResumed, struct {
 		Blocking Blocking `json:"blocking_reason"`
 		DelayMS  int64    `json:"resume_delay_ms,omitempty"`
 	}{e.Blocking, delay.Milliseconds()})
-	c.tellStand()
+	if waitsForChildren {
+		c.tellStand()
+	} else {
+		c.tellResumed("operator")
+	}
 	return c, nil
 }
 

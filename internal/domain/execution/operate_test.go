@@ -310,21 +310,6 @@ func TestTransitions_operators(t *testing.T) {
 				`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"attempt_interrupted"}`},
 		},
 		{
-			name: "resume what is suspended, later", public: execution.PublicDelayed,
-			from: func(tb testing.TB) execution.Execution {
-				e := withChildren(tb)
-				e.Vector = vector(tb, "suspended unowned not_applicable waiting_for_approval none attempt_interrupted")
-				return e
-			},
-			do:     func(e execution.Execution) (execution.Change, error) { return e.Resume(80*time.Second, after(20)) },
-			vector: "runnable unowned not_eligible_until_time waiting_for_resume_delay none attempt_interrupted",
-			change: func(e *execution.Execution) {
-				e.DelayUntil, e.BlockingDetail = after(100), "resumed by an operator, delayed until 2026-11-21T09:31:40.000Z"
-			},
-			events: []string{`operator.resumed {"blocking_reason":"waiting_for_approval","resume_delay_ms":80000}`,
-				`execution.delayed {"delay_until":"2026-11-21T09:31:40.000Z","blocking_reason":"waiting_for_resume_delay"}`},
-		},
-		{
 			name: "reserve", from: plain(created), public: execution.PublicWaiting, vector: waitingRow,
 			do:     func(e execution.Execution) (execution.Change, error) { return e.Reserve(grantFor("w2"), after(80)) },
 			change: func(e *execution.Execution) { e.Grant = operatorsGrant(execution.GrantsClaim) },

@@ -20,6 +20,14 @@ type Policy struct {
 	MaxReplayCount  *int                `json:"max_replay_count,omitempty"`
 	Routing         RoutingRequirements `json:"routing_requirements,omitzero"`
 	DedupWindowMS   *int64              `json:"dedup_window_ms,omitempty"`
+	Suspension      SuspensionPolicy    `json:"suspension_policy,omitzero"`
+	MaxSignalCount  *int                `json:"max_signals_per_execution,omitempty"`
+}
+
+// SuspensionPolicy is what a suspension does about time when it does not say so itself.
+type SuspensionPolicy struct {
+	DefaultTimeoutMS *int64          `json:"default_timeout_ms,omitempty"`
+	TimeoutBehavior  TimeoutBehavior `json:"timeout_behavior,omitempty"`
 }
 
 // RetryPolicy says whether a failed attempt is followed by another, and when.
@@ -100,6 +108,9 @@ func (p Policy) MaxReclaims() int {
 
 // MaxReplays is how often an ended execution may be replayed.
 func (p Policy) MaxReplays() int { return or(p.MaxReplayCount, defaultMaxReplays) }
+
+// MaxSignals is how many signals an execution takes, 0 for any number.
+func (p Policy) MaxSignals() int { return or(p.MaxSignalCount, DefaultMaxSignals) }
 
 // AttemptTimeout is how long one attempt may take, 0 for any time.
 func (p Policy) AttemptTimeout() time.Duration {

@@ -38,6 +38,17 @@ const (
 	CodeNotReclaimable        Code = "not_reclaimable"
 	CodeReclaimCapExceeded    Code = "reclaim_cap_exceeded"
 	CodeCapabilityMismatch    Code = "capability_mismatch"
+	CodeAlreadySuspended      Code = "already_suspended"
+	CodeWaitpointClosed       Code = "waitpoint_closed"
+	CodeWaitpointNotPending   Code = "waitpoint_not_pending"
+	CodePendingExpired        Code = "pending_waitpoint_expired"
+	CodeTargetNotSignalable   Code = "target_not_signalable"
+	CodeSignalLimitExceeded   Code = "signal_limit_exceeded"
+	CodeInvalidToken          Code = "invalid_token"
+	CodeRotationConflict      Code = "rotation_conflict"
+	CodeWaitpointLimit        Code = "waitpoint_limit_exceeded"
+	CodeSelfApproval          Code = "self_approval"
+	CodeInvalidCondition      Code = "invalid_condition"
 	CodeNotSuspended          Code = "not_suspended"
 	CodeWorkerNotRegistered   Code = "worker_not_registered"
 	CodeWorkerReassigned      Code = "worker_reassigned"
@@ -98,6 +109,8 @@ var catalogue = [...]Entry{
 	{Code: CodeInvalidHandle, Status: 400, Retryable: false, Title: "The handle is not one of ours", About: "Send the `handle` of the claim answer unchanged, to the execution it was given for."},
 	{Code: CodeUnauthenticated, Status: 401, Retryable: false, Title: "No valid token", About: "Send `Authorization: Bearer <token>`. An administrator makes one with `flowapi token create`."},
 	{Code: CodeForbidden, Status: 403, Retryable: false, Title: "The token's role does not allow this", About: "`required_role` names the role that does."},
+	{Code: CodeInvalidToken, Status: 403, Retryable: false, Title: "The token does not open this waitpoint", About: "The answer is the same whatever is wrong: with the token, its secret, or the waitpoint. Use the token that was given out with the waitpoint."},
+	{Code: CodeSelfApproval, Status: 403, Retryable: false, Title: "Whoever asks may not approve", About: "`requested_by` asked for this approval. Another person has to decide."},
 	{Code: CodeCrossOrigin, Status: 403, Retryable: false, Title: "A page of another origin may not call this server", About: "Call from a page of the same origin, or from outside a browser."},
 	{Code: CodeNotFound, Status: 404, Retryable: false, Title: "There is no such resource", About: "`resource` names its kind. A resource of another namespace does not exist for this token."},
 	{Code: CodeMethodNotAllowed, Status: 405, Retryable: false, Title: "The resource has no such method", About: "The `Allow` header and `allowed` list the methods it has."},
@@ -126,6 +139,14 @@ var catalogue = [...]Entry{
 	{Code: CodeReclaimCapExceeded, Status: 409, Retryable: false, Title: "The execution was taken over as often as its policy allows", About: "The next claim of its lane ends it as failed; replay it then, or cancel it."},
 	{Code: CodeCapabilityMismatch, Status: 409, Retryable: true, Title: "The worker lacks capabilities that the execution requires", About: "`missing` lists them. Another worker may have it."},
 	{Code: CodeNotSuspended, Status: 409, Retryable: false, Title: "The execution is not suspended", About: "Only what is suspended, or waits for its children, can be resumed. `public_state` says where it is."},
+	{Code: CodeAlreadySuspended, Status: 409, Retryable: false, Title: "The execution is suspended already", About: "Stop working on it. Its waitpoints are at `GET …/waitpoints`; whoever claims it after it was resumed goes on."},
+	{Code: CodeWaitpointClosed, Status: 409, Retryable: false, Title: "The waitpoint is closed", About: "`close_reason` says why. What waited there has gone on, or has ended; nothing was changed."},
+	{Code: CodeWaitpointNotPending, Status: 409, Retryable: false, Title: "The waitpoint is not pending", About: "Only a pending waitpoint of the present attempt can be suspended on. `state` says where it is. Create another one."},
+	{Code: CodePendingExpired, Status: 409, Retryable: false, Title: "The pending waitpoint has expired", About: "Nobody suspended on it in time. Create another one."},
+	{Code: CodeTargetNotSignalable, Status: 409, Retryable: false, Title: "The execution takes no signals", About: "`public_state` says where it is: it has ended, or the attempt that the waitpoint belongs to is over."},
+	{Code: CodeSignalLimitExceeded, Status: 409, Retryable: false, Title: "The execution has as many signals as its policy allows", About: "`limit` is `max_signals_per_execution` of its policy."},
+	{Code: CodeWaitpointLimit, Status: 409, Retryable: false, Title: "The execution has as many waitpoints as it may have", About: "`limit` says how many. Suspend on those that there are."},
+	{Code: CodeRotationConflict, Status: 409, Retryable: false, Title: "The secrets cannot be changed in this way", About: "`current_kid` names the secret that tokens are made with. Choose a kid that was not used yet, or send the secret that belongs to it."},
 	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
 	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
 	{Code: CodeWorkerDraining, Status: 409, Retryable: false, Title: "The worker is draining", About: "It gets no more work. End what it holds, and stop it."},
@@ -137,6 +158,7 @@ var catalogue = [...]Entry{
 	{Code: CodeIdempotencyMismatch, Status: 422, Retryable: false, Title: "The key was used for another request", About: "An `Idempotency-Key` belongs to one method, path and body for 24 hours. Use a new key."},
 	{Code: CodeTimerOutOfRange, Status: 422, Retryable: false, Title: "The time is in the past or too far ahead", About: "Timers and deadlines lie in the future and within the horizon that `/v1/meta` names."},
 	{Code: CodeBadWaitCondition, Status: 422, Retryable: false, Title: "The wait condition is not well formed", About: "`errors[].pointer` names the part."},
+	{Code: CodeInvalidCondition, Status: 422, Retryable: false, Title: "The resume condition is not well formed", About: "`errors[].pointer` names the part, and `rule` the rule that it breaks."},
 	{Code: CodeInvalidCapabilities, Status: 422, Retryable: false, Title: "The capabilities are not well formed", About: "At most 256 tokens and 4,096 bytes, none empty, without commas, spaces or control characters."},
 	{Code: CodeInvalidTagKey, Status: 422, Retryable: false, Title: "The tag's key is not well formed", About: "Keys look like `area.name`: lower-case letters, digits and underscores, with a dot inside."},
 	{Code: CodePreconditionRequired, Status: 428, Retryable: false, Title: "This change needs If-Match", About: "Read the resource and send its ETag as `If-Match`."},

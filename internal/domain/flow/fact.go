@@ -91,7 +91,7 @@ type resumed struct {
 	Topic         string          `json:"topic,omitempty"`
 	CorrelationID string          `json:"correlation_id,omitempty"`
 	Payload       json.RawMessage `json:"payload,omitempty"`
-	Earlier       []wait.Event    `json:"earlier,omitempty"` // events that met other parts of the condition before
+	Earlier       []wait.Signal   `json:"earlier,omitempty"` // events that met other parts of the condition before
 	StatePatch    json.RawMessage `json:"state_patch,omitempty"`
 }
 

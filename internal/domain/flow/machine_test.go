@@ -75,9 +75,9 @@ func verb(t *rapid.T, at time.Time) func(flow.Flow) (flow.Change, error) {
 		key, value := rapid.SampledFrom([]string{"a.b", "c.d", "bad"}).Draw(t, "key"), word.Draw(t, "value")
 		return func(f flow.Flow) (flow.Change, error) { return f.SetTag(key, value, by) }
 	default:
-		o := wait.Outcome{By: rapid.SampledFrom([]wait.Reason{wait.ByTimer, wait.ByExternalEvent, wait.ByTimeout}).Draw(t, "decided by")}
+		o := wait.Outcome{By: rapid.SampledFrom([]wait.Reason{wait.ByTimer, wait.BySignal, wait.ByTimeout}).Draw(t, "decided by")}
 		if rapid.Bool().Draw(t, "with event") {
-			o.Received = []wait.Event{{ID: "e", Topic: "a", CorrelationID: "b", Payload: doc()}}
+			o.Received = []wait.Signal{{ID: "e", Topic: "a", CorrelationID: "b", Payload: doc()}}
 		}
 		return func(f flow.Flow) (flow.Change, error) { return f.Decided(o, by) }
 	}

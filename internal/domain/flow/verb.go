@@ -211,7 +211,7 @@ func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
 		return f.Cancel(CancelAll, reasonTimeout, by)
 	}
 	x := resumed{WaitID: f.Wait.ID, By: ResumedBy(o.By)}
-	if e := o.Event(); e != nil {
+	if e := o.Last(); e != nil {
 		x.EventID, x.Topic, x.CorrelationID, x.Payload = e.ID, e.Topic, e.CorrelationID, e.Payload
 		x.Earlier = o.Received[:len(o.Received)-1]
 	}

@@ -326,8 +326,8 @@ func TestSetTag(t *testing.T) {
 // TestDecided holds what becomes of a flow when its wait is decided. reference: runs-and-taskflows.md B7, G-TK.
 func TestDecided(t *testing.T) {
 	t.Parallel()
-	payload := wait.Event{ID: "e1", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(`{"ok":true}`)}
-	bare := wait.Event{ID: "e2", Topic: "a", CorrelationID: "b"}
+	payload := wait.Signal{ID: "e1", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(`{"ok":true}`)}
+	bare := wait.Signal{ID: "e2", Topic: "a", CorrelationID: "b"}
 	engine := flow.By{Actor: "engine", At: by(9).At}
 	tests := []struct {
 		name      string
@@ -340,16 +340,16 @@ func TestDecided(t *testing.T) {
 		data      string
 	}{
 		{"timer", `{}`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByTimer}, flow.Running, `{}`, `{"wait_id":"W","by":"timer"}`},
-		{"event", `{"n":1}`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{payload}}, flow.Running, `{"n":1,"resume_event":{"ok":true}}`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true}}`},
-		{"event, again", `{"resume_event":1,"n":1}`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{payload}}, flow.Running, `{"resume_event":{"ok":true},"n":1}`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true}}`},
-		{"event without payload", `{"n":1}`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{bare}}, flow.Running, `{"n":1}`, `{"wait_id":"W","by":"external_event","event_id":"e2","topic":"a","correlation_id":"b"}`},
-		{"event, state is a list", `[1]`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{payload}}, flow.Running, `[1]`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true}}`},
-		{"two events", `{}`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{bare, payload}}, flow.Running, `{"resume_event":{"ok":true}}`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true},"earlier":[{"event_id":"e2","topic":"a","correlation_id":"b"}]}`},
-		{"timeout resumes", `{}`, wait.TimeoutResumes, false, wait.Outcome{By: wait.ByTimeout, Received: []wait.Event{payload}}, flow.Running, `{}`, `{"wait_id":"W","by":"timeout"}`},
+		{"event", `{"n":1}`, wait.TimeoutFails, false, wait.Outcome{By: wait.BySignal, Received: []wait.Signal{payload}}, flow.Running, `{"n":1,"resume_event":{"ok":true}}`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true}}`},
+		{"event, again", `{"resume_event":1,"n":1}`, wait.TimeoutFails, false, wait.Outcome{By: wait.BySignal, Received: []wait.Signal{payload}}, flow.Running, `{"resume_event":{"ok":true},"n":1}`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true}}`},
+		{"event without payload", `{"n":1}`, wait.TimeoutFails, false, wait.Outcome{By: wait.BySignal, Received: []wait.Signal{bare}}, flow.Running, `{"n":1}`, `{"wait_id":"W","by":"external_event","event_id":"e2","topic":"a","correlation_id":"b"}`},
+		{"event, state is a list", `[1]`, wait.TimeoutFails, false, wait.Outcome{By: wait.BySignal, Received: []wait.Signal{payload}}, flow.Running, `[1]`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true}}`},
+		{"two events", `{}`, wait.TimeoutFails, false, wait.Outcome{By: wait.BySignal, Received: []wait.Signal{bare, payload}}, flow.Running, `{"resume_event":{"ok":true}}`, `{"wait_id":"W","by":"external_event","event_id":"e1","topic":"a","correlation_id":"b","payload":{"ok":true},"earlier":[{"event_id":"e2","topic":"a","correlation_id":"b"}]}`},
+		{"timeout resumes", `{}`, wait.TimeoutResumes, false, wait.Outcome{By: wait.ByTimeout, Received: []wait.Signal{payload}}, flow.Running, `{}`, `{"wait_id":"W","by":"timeout"}`},
 		{"timeout fails", `{}`, wait.TimeoutFails, false, wait.Outcome{By: wait.ByTimeout}, flow.Failed, `{}`, `{"reason":"wait_timeout","wait_id":"W"}`},
 		{"timeout cancels", `{}`, wait.TimeoutCancels, false, wait.Outcome{By: wait.ByTimeout}, flow.Cancelled, `{}`, `{"policy":"cancel_all","reason":"wait_timeout","wait_id":"W"}`},
 		{"cancel requested, timer", `{}`, wait.TimeoutFails, true, wait.Outcome{By: wait.ByTimer}, flow.Cancelled, `{}`, `{"policy":"cancel_all","reason":"enough","wait_id":"W"}`},
-		{"cancel requested, event", `{}`, wait.TimeoutFails, true, wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{payload}}, flow.Cancelled, `{}`, `{"policy":"cancel_all","reason":"enough","wait_id":"W"}`},
+		{"cancel requested, event", `{}`, wait.TimeoutFails, true, wait.Outcome{By: wait.BySignal, Received: []wait.Signal{payload}}, flow.Cancelled, `{}`, `{"policy":"cancel_all","reason":"enough","wait_id":"W"}`},
 		{"cancel requested, timeout", `{}`, wait.TimeoutFails, true, wait.Outcome{By: wait.ByTimeout}, flow.Cancelled, `{}`, `{"policy":"cancel_all","reason":"enough","wait_id":"W"}`},
 		{"cancel requested", `{}`, wait.TimeoutFails, true, wait.Outcome{By: wait.ByOwner}, flow.Cancelled, `{}`, `{"policy":"cancel_all","reason":"enough","wait_id":"W"}`},
 	}

@@ -1,18 +1,17 @@
-// Package wait holds what it means to wait: conditions on time, on events from outside and on people, what satisfies them,
+// Package wait holds what it means to wait: conditions on time, on signals from outside and on people, what satisfies them,
 // and what becomes of a wait whose deadline passes. It is pure: time is an argument.
 //
-// A condition is satisfied by leaves that are met. A leaf that names a time is met from that time on, one that names an
-// event once that event has come, and one that a person answers never by itself: a person ends the whole wait. So what is
+// A condition is satisfied by leaves that are met. A leaf that names a time is met from that time on, one that names signals
+// once enough of them have come, and one that a person answers never by itself: a person ends the whole wait. So what is
 // met only grows, in whatever order things happen.
+//
+// Conditions have two spellings: that of a flow's wait ([Parse]) and that of a suspended execution ([ParseResume]). What they
+// mean is decided here once.
 package wait
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/flowapi/flowapi/internal/domain/event"
 )
 
 // Kind says what a condition asks for.
@@ -22,31 +21,49 @@ type Kind string
 const (
 	Timer         Kind = "timer"          // until a time
 	ExternalEvent Kind = "external_event" // for an event with a topic and a correlation id
+	SignalOn      Kind = "signal"         // for a signal on a waitpoint
+	Count         Kind = "count"          // for several distinct signals on some waitpoints
 	Manual        Kind = "manual"         // for a person
+	Never         Kind = "timeout"        // for the deadline alone
 	Any           Kind = "any"            // for one of several
 	All           Kind = "all"            // for each of several
 )
 
-// Limits of a condition.
+// Limits of a flow's condition.
 const (
 	MaxDepth  = 3   // levels, the leaves' included
 	MaxLeaves = 32  // of the whole condition
 	MaxName   = 256 // characters of a topic or a correlation id
 )
 
-// Condition is what a wait waits for. reference: runs-and-taskflows.md B3.4.
+// Condition is what a wait waits for. reference: runs-and-taskflows.md B3.4; executions.md 2.16.
 type Condition struct {
 	Kind          Kind
 	At            time.Time   // of a timer
 	Topic         string      // of an external event
 	CorrelationID string      // of an external event
+	Waitpoints    []string    // keys of those that a signal or a count listens to
+	Name          string      // of the signals that count, "" for any
+	N             int         // how many a count needs
+	Distinct      Distinct    // what a count counts
 	Of            []Condition // of any and all
 }
 
-// Met says which leaves of a condition events have met: bit i stands for leaf i, in the order in which they are written.
-type Met uint32
+// Distinct says in what the signals that a count counts differ.
+type Distinct string
 
-// Key is what an event and the leaves that wait for it have in common.
+// What they differ in.
+const (
+	DistinctWaitpoints Distinct = "waitpoints"
+	DistinctSignals    Distinct = "signals"
+	DistinctSources    Distinct = "sources"
+)
+
+// Progress says how far each leaf of a condition is, in the order in which they are written: how many signals it has that
+// count, and never more than it needs.
+type Progress []int
+
+// Key is what an external event and the leaves that wait for it have in common.
 type Key struct {
 	Topic         string
 	CorrelationID string
@@ -71,39 +88,88 @@ func (c Condition) each(fn func(i int, leaf Condition)) {
 
 func (c Condition) composite() bool { return c.Kind == Any || c.Kind == All }
 
-// Match returns the leaves that an event meets. Names are compared character by character.
-func (c Condition) Match(k Key) Met {
-	var met Met
-	c.each(func(i int, leaf Condition) {
-		if leaf.Kind == ExternalEvent && leaf.key() == k {
-			met |= 1 << i
-		}
-	})
-	return met
+// needs is how many signals that count a leaf is met by.
+func (c Condition) needs() int {
+	switch c.Kind {
+	case ExternalEvent, SignalOn:
+		return 1
+	case Count:
+		return c.N
+	default:
+		return 0
+	}
 }
 
-// Satisfied says whether the condition holds at a time, given the leaves that events have met.
-func (c Condition) Satisfied(met Met, now time.Time) bool {
-	at, ok := c.HoldsFrom(met)
+// hears says whether a leaf listens to where a signal comes from.
+func (c Condition) hears(s *Signal) bool {
+	switch c.Kind {
+	case ExternalEvent:
+		return c.key() == s.Key()
+	case SignalOn, Count:
+		return s.Waitpoint != "" && slices.Contains(c.Waitpoints, s.Waitpoint)
+	default:
+		return false
+	}
+}
+
+// takes says whether a signal counts for a leaf, and as what: of those that are the same, one counts. Names are compared
+// character by character.
+func (c Condition) takes(s *Signal) (as string, ok bool) {
+	if !c.hears(s) || c.Name != "" && c.Name != s.Name {
+		return "", false
+	}
+	switch c.Distinct {
+	case DistinctWaitpoints:
+		as = s.Waitpoint
+	case DistinctSignals:
+		as = s.ID
+	case DistinctSources:
+		as = s.SourceType + "\x00" + s.SourceIdentity
+	}
+	return as, true
+}
+
+// Progress returns how far the condition is with these signals. Their order does not matter, and neither do those that are
+// there twice.
+func (c Condition) Progress(received []Signal) Progress {
+	var p Progress
+	c.each(func(_ int, leaf Condition) {
+		var counted []string
+		for i := range received {
+			if len(counted) >= leaf.needs() {
+				break
+			}
+			if as, ok := leaf.takes(&received[i]); ok && !slices.Contains(counted, as) {
+				counted = append(counted, as)
+			}
+		}
+		p = append(p, len(counted))
+	})
+	return p
+}
+
+// Satisfied says whether the condition holds at a time.
+func (c Condition) Satisfied(p Progress, now time.Time) bool {
+	at, ok := c.HoldsFrom(p)
 	return ok && !at.After(now)
 }
 
-// HoldsFrom returns from when on the condition holds if no further event comes, and whether it does so at all. The zero time
+// HoldsFrom returns from when on the condition holds if no further signal comes, and whether it does so at all. The zero time
 // means that it holds already.
-func (c Condition) HoldsFrom(met Met) (time.Time, bool) {
+func (c Condition) HoldsFrom(p Progress) (time.Time, bool) {
 	i := 0
-	return c.holdsFrom(met, &i)
+	return c.holdsFrom(p, &i)
 }
 
-func (c Condition) holdsFrom(met Met, i *int) (from time.Time, ok bool) {
+func (c Condition) holdsFrom(p Progress, i *int) (from time.Time, ok bool) {
 	if !c.composite() {
-		bit := Met(1) << *i
+		has := p[*i]
 		*i++
-		return c.At, c.Kind == Timer || met&bit != 0
+		return c.At, c.Kind == Timer || c.needs() > 0 && has >= c.needs()
 	}
 	ok = c.Kind == All
 	for j, part := range c.Of {
-		at, holds := part.holdsFrom(met, i)
+		at, holds := part.holdsFrom(p, i)
 		switch {
 		case c.Kind == All:
 			ok = ok && holds
@@ -120,11 +186,11 @@ func (c Condition) holdsFrom(met Met, i *int) (from time.Time, ok bool) {
 	return from, ok
 }
 
-// Keys returns the events that the condition waits for and that have not come, each once.
-func (c Condition) Keys(met Met) []Key {
+// Keys returns the external events that the condition waits for and that have not come, each once.
+func (c Condition) Keys(p Progress) []Key {
 	var keys []Key
 	c.each(func(i int, leaf Condition) {
-		if leaf.Kind == ExternalEvent && met&(1<<i) == 0 && !slices.Contains(keys, leaf.key()) {
+		if leaf.Kind == ExternalEvent && p[i] == 0 && !slices.Contains(keys, leaf.key()) {
 			keys = append(keys, leaf.key())
 		}
 	})
@@ -142,40 +208,6 @@ func (c Condition) Answerable() bool {
 
 // Equal says whether c and d ask for the same, part by part.
 func (c Condition) Equal(d Condition) bool {
-	return c.Kind == d.Kind && c.At.Equal(d.At) && c.key() == d.key() && slices.EqualFunc(c.Of, d.Of, Condition.Equal)
-}
-
-// MarshalJSON writes the condition as [Parse] reads it.
-func (c Condition) MarshalJSON() ([]byte, error) {
-	switch c.Kind {
-	case Timer:
-		return json.Marshal(struct {
-			Kind Kind        `json:"kind"`
-			At   event.Stamp `json:"at"`
-		}{c.Kind, event.Stamp(c.At)})
-	case ExternalEvent:
-		return json.Marshal(struct {
-			Kind          Kind   `json:"kind"`
-			Topic         string `json:"topic"`
-			CorrelationID string `json:"correlation_id"`
-		}{c.Kind, c.Topic, c.CorrelationID})
-	case Manual:
-		return json.Marshal(struct {
-			Kind Kind `json:"kind"`
-		}{c.Kind})
-	case Any, All:
-		return json.Marshal(struct {
-			Kind Kind        `json:"kind"`
-			Of   []Condition `json:"of"`
-		}{c.Kind, c.Of})
-	default:
-		return nil, fmt.Errorf("wait: no condition has the kind %q", c.Kind)
-	}
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (c *Condition) UnmarshalJSON(b []byte) error {
-	parsed, err := Parse(b, "")
-	*c = parsed
-	return err
+	return c.Kind == d.Kind && c.At.Equal(d.At) && c.key() == d.key() && slices.Equal(c.Waitpoints, d.Waitpoints) && c.Name == d.Name &&
+		c.N == d.N && c.Distinct == d.Distinct && slices.EqualFunc(c.Of, d.Of, Condition.Equal)
 }

@@ -174,13 +174,13 @@ func TestRequest_Parse(t *testing.T) {
 func TestEvent_Check(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		event   wait.Event
+		event   wait.Signal
 		pointer string
 	}{
-		{wait.Event{Topic: "a", CorrelationID: "b"}, ""},
-		{wait.Event{Topic: " ", CorrelationID: "b"}, "/topic"},
-		{wait.Event{Topic: "a"}, "/correlation_id"},
-		{wait.Event{Topic: "a", CorrelationID: strings.Repeat("x", 257)}, "/correlation_id"},
+		{wait.Signal{Topic: "a", CorrelationID: "b"}, ""},
+		{wait.Signal{Topic: " ", CorrelationID: "b"}, "/topic"},
+		{wait.Signal{Topic: "a"}, "/correlation_id"},
+		{wait.Signal{Topic: "a", CorrelationID: strings.Repeat("x", 257)}, "/correlation_id"},
 	} {
 		if _, pointer := refusal(tt.event.Check()); pointer != tt.pointer {
 			t.Errorf("Check(%+v) points at %q, want %q", tt.event, pointer, tt.pointer)

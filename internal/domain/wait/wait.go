@@ -14,16 +14,23 @@ import (
 // OnTimeout is what becomes of the owner of a wait whose deadline passes.
 type OnTimeout string
 
-// What may become of it.
+// What may become of it. A flow neither expires nor escalates.
 const (
-	TimeoutResumes OnTimeout = "resume"
-	TimeoutFails   OnTimeout = "fail"
-	TimeoutCancels OnTimeout = "cancel"
+	TimeoutResumes   OnTimeout = "resume"
+	TimeoutFails     OnTimeout = "fail"
+	TimeoutCancels   OnTimeout = "cancel"
+	TimeoutExpires   OnTimeout = "expire"
+	TimeoutEscalates OnTimeout = "escalate" // to an operator
 )
+
+// ofFlows says whether o may become of a flow.
+func (o OnTimeout) ofFlows() bool {
+	return o == TimeoutResumes || o == TimeoutFails || o == TimeoutCancels
+}
 
 // Known says whether o is one of them.
 func (o OnTimeout) Known() bool {
-	return o == TimeoutResumes || o == TimeoutFails || o == TimeoutCancels
+	return o.ofFlows() || o == TimeoutExpires || o == TimeoutEscalates
 }
 
 // DefaultHorizon is how far ahead timers and deadlines may lie unless the configuration says otherwise.
@@ -55,7 +62,7 @@ func (r Request) Parse(pointer string) (Spec, error) {
 	if s.OnTimeout == "" {
 		s.OnTimeout = TimeoutFails
 	}
-	if !s.OnTimeout.Known() {
+	if !s.OnTimeout.ofFlows() {
 		return Spec{}, fault.Invalid(fault.CodeValidationFailed, pointer+"/on_timeout", "on_timeout is one of resume, fail and cancel.")
 	}
 	return s, nil
@@ -105,16 +112,18 @@ func (s Spec) Equal(t Spec) bool {
 	return s.Condition.Equal(t.Condition) && s.Deadline.Equal(t.Deadline) && s.OnTimeout == t.OnTimeout
 }
 
-// Wait is one open wait. It belongs to a flow.
+// Wait is one open wait. It belongs to a flow or to an execution.
 type Wait struct {
-	ID        uuid.UUID
-	Namespace string
-	FlowID    uuid.UUID
+	ID          uuid.UUID
+	Namespace   string
+	FlowID      uuid.UUID
+	ExecutionID uuid.UUID
 	Spec
 	Since       time.Time
-	Title       string  // what is waited for, in words, for people
-	RequestedBy string  //
-	Received    []Event // the events that have met a leaf, the first first
+	Asks        bool   // a person can answer it
+	Title       string // what is waited for, in words, for people
+	RequestedBy string
+	Received    []Signal // those that count, the first first
 }
 
 // Reason says what decided a wait.
@@ -122,59 +131,72 @@ type Reason string
 
 // The reasons.
 const (
-	ByTimer         Reason = "timer"          // the condition holds since a time
-	ByExternalEvent Reason = "external_event" // the condition holds since an event
-	ByTimeout       Reason = "timeout"        // the deadline has passed
-	ByOwner         Reason = "owner"          // its owner wants to be called
+	ByTimer   Reason = "timer"          // the condition holds since a time
+	BySignal  Reason = "external_event" // the condition holds since a signal
+	ByTimeout Reason = "timeout"        // the deadline has passed
+	ByOwner   Reason = "owner"          // its owner wants to be called
 )
 
 // Outcome is how a wait was decided. A wait is decided once.
 type Outcome struct {
 	By       Reason
-	Received []Event // the events that met a leaf, the first first; the last one is the one that counts
+	Received []Signal // those that counted, the first first; the last one is the one that decided
 }
 
-// Event returns the last event that met a leaf of a condition that came to hold, nil without one.
-func (o *Outcome) Event() *Event {
-	if (o.By != ByTimer && o.By != ByExternalEvent) || len(o.Received) == 0 {
+// Last returns the last signal that counted for a condition that came to hold, nil without one.
+func (o *Outcome) Last() *Signal {
+	if (o.By != ByTimer && o.By != BySignal) || len(o.Received) == 0 {
 		return nil
 	}
 	return &o.Received[len(o.Received)-1]
 }
 
-// Met returns the leaves that events have met.
-func (w *Wait) Met() Met {
-	var met Met
-	for i := range w.Received {
-		met |= w.Condition.Match(w.Received[i].Key())
-	}
-	return met
-}
+// Progress returns how far w's condition is.
+func (w *Wait) Progress() Progress { return w.Condition.Progress(w.Received) }
 
 // DueAt is when time decides w, zero for never.
 func (w *Wait) DueAt() time.Time {
-	at, ok := w.Condition.HoldsFrom(w.Met())
+	at, ok := w.Condition.HoldsFrom(w.Progress())
 	if !ok || !w.Deadline.IsZero() && w.Deadline.Before(at) {
 		return w.Deadline
 	}
 	return at
 }
 
-// Deliver gives w an event. It returns w with it, and whether that met a leaf that no event had met before; if not, nothing
-// has changed.
-func (w Wait) Deliver(e Event) (Wait, bool) {
-	met := w.Met()
-	if w.Condition.Match(e.Key())&^met == 0 {
+// Deliver gives w a signal. It returns w with it, and whether it counts: whether some leaf needs it and has none like it. If
+// not, nothing has changed.
+func (w Wait) Deliver(s Signal) (Wait, bool) {
+	received := append(slices.Clip(w.Received), s)
+	if slices.Equal(w.Condition.Progress(received), w.Progress()) {
 		return w, false
 	}
-	w.Received = append(slices.Clip(w.Received), e)
+	w.Received = received
 	return w, true
+}
+
+// Effect returns what a signal on a waitpoint does that does not satisfy w.
+func (w *Wait) Effect(s Signal) Effect {
+	if w.Condition.Kind == Never || w.Condition.Kind == Manual {
+		return Ignored
+	}
+	if _, counts := w.Deliver(s); counts || w.Condition.Kind == SignalOn {
+		return Appended // a lone signal of another name is kept beside, too
+	}
+	effect := NotInCondition
+	w.Condition.each(func(_ int, leaf Condition) {
+		if _, ok := leaf.takes(&s); ok {
+			effect = Duplicate
+		} else if effect == NotInCondition && leaf.hears(&s) {
+			effect = MatcherFailed
+		}
+	})
+	return effect
 }
 
 // Decide says whether w is decided at a time, and how. The earlier of condition and deadline decides, however late it is
 // asked; the condition, when both come at once. reference: runs-and-taskflows.md B7.
 func (w *Wait) Decide(now time.Time) (Outcome, bool) {
-	from, holds := w.Condition.HoldsFrom(w.Met())
+	from, holds := w.Condition.HoldsFrom(w.Progress())
 	holds = holds && !from.After(now)
 	late := !w.Deadline.IsZero() && !w.Deadline.After(now)
 	switch {
@@ -186,16 +208,28 @@ func (w *Wait) Decide(now time.Time) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// DecideBy is Decide at the moment in which an event has met a leaf: whoever comes first wins, so a deadline that has passed
+// DecideBy is Decide at the moment in which a signal has counted: whoever comes first wins, so a deadline that has passed
 // does not count before it was acted on.
 func (w *Wait) DecideBy(now time.Time) (Outcome, bool) {
-	if !w.Condition.Satisfied(w.Met(), now) {
+	if !w.Condition.Satisfied(w.Progress(), now) {
 		return Outcome{}, false
 	}
-	return Outcome{By: ByExternalEvent, Received: w.Received}, true
+	return Outcome{By: BySignal, Received: w.Received}, true
 }
 
 // Filter selects open waits that a person can answer. Empty fields select everything.
 type Filter struct {
-	FlowID uuid.UUID
+	Kind        InboxKind
+	FlowID      uuid.UUID
+	ExecutionID uuid.UUID
 }
+
+// InboxKind says whose wait it is.
+type InboxKind string
+
+// The kinds.
+const (
+	FlowWait       InboxKind = "flow_wait"
+	WaitpointsWait InboxKind = "waitpoint"
+	GateWait       InboxKind = "gate"
+)

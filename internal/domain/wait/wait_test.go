@@ -50,7 +50,7 @@ func TestWait_Decide(t *testing.T) {
 			t.Parallel()
 			w := wait.Wait{Spec: tt.spec}
 			for _, k := range tt.received {
-				w, _ = w.Deliver(wait.Event{Topic: k.Topic, CorrelationID: k.CorrelationID})
+				w, _ = w.Deliver(wait.Signal{Topic: k.Topic, CorrelationID: k.CorrelationID})
 			}
 			outcome, decided := w.Decide(start)
 			if decided != (tt.want != "") || outcome.By != tt.want {
@@ -66,39 +66,39 @@ func TestWait_Decide(t *testing.T) {
 func TestWait_Deliver(t *testing.T) {
 	t.Parallel()
 	w := wait.Wait{Spec: wait.Spec{Condition: allOf(event("a", "1"), event("b", "2"), timer(start))}}
-	if _, ok := w.Deliver(wait.Event{Topic: "a", CorrelationID: "2"}); ok {
+	if _, ok := w.Deliver(wait.Signal{Topic: "a", CorrelationID: "2"}); ok {
 		t.Error("an event with another correlation id was taken")
 	}
-	if _, ok := w.Deliver(wait.Event{Topic: "A", CorrelationID: "1"}); ok {
+	if _, ok := w.Deliver(wait.Signal{Topic: "A", CorrelationID: "1"}); ok {
 		t.Error("an event with another topic was taken")
 	}
-	first := wait.Event{ID: "1", Topic: "a", CorrelationID: "1", Payload: json.RawMessage(`{"n":1}`)}
+	first := wait.Signal{ID: "1", Topic: "a", CorrelationID: "1", Payload: json.RawMessage(`{"n":1}`)}
 	w, ok := w.Deliver(first)
 	if !ok {
 		t.Fatal("a matching event was not taken")
 	}
-	if _, ok := w.Deliver(wait.Event{ID: "2", Topic: "a", CorrelationID: "1"}); ok {
+	if _, ok := w.Deliver(wait.Signal{ID: "2", Topic: "a", CorrelationID: "1"}); ok {
 		t.Error("a second event for the same leaf was taken")
 	}
 	if _, decided := w.DecideBy(start); decided {
 		t.Error("half of all is enough")
 	}
-	if keys := w.Condition.Keys(w.Met()); !slices.Equal(keys, []wait.Key{{Topic: "b", CorrelationID: "2"}}) {
+	if keys := w.Condition.Keys(w.Progress()); !slices.Equal(keys, []wait.Key{{Topic: "b", CorrelationID: "2"}}) {
 		t.Errorf("it still waits for %v", keys)
 	}
-	second := wait.Event{ID: "3", Topic: "b", CorrelationID: "2"}
+	second := wait.Signal{ID: "3", Topic: "b", CorrelationID: "2"}
 	w, _ = w.Deliver(second)
 	if _, decided := w.DecideBy(after(-1)); decided {
 		t.Error("the timer was not waited for")
 	}
 	got, decided := w.DecideBy(start)
-	if want := (wait.Outcome{By: wait.ByExternalEvent, Received: []wait.Event{first, second}}); !decided || !cmp.Equal(want, got) {
+	if want := (wait.Outcome{By: wait.BySignal, Received: []wait.Signal{first, second}}); !decided || !cmp.Equal(want, got) {
 		t.Errorf("DecideBy() = %+v, %v", got, decided)
 	}
-	if e := got.Event(); e == nil || e.ID != "3" {
+	if e := got.Last(); e == nil || e.ID != "3" {
 		t.Errorf("the event that counts is %+v, want the last", e)
 	}
-	if late := (wait.Outcome{By: wait.ByTimeout, Received: got.Received}); late.Event() != nil {
+	if late := (wait.Outcome{By: wait.ByTimeout, Received: got.Received}); late.Last() != nil {
 		t.Error("an event counts although the deadline passed")
 	}
 }
@@ -130,13 +130,13 @@ func keys() *rapid.Generator[wait.Key] {
 	})
 }
 
-// met folds keys into the leaves that they meet.
-func met(c wait.Condition, ks []wait.Key) wait.Met {
-	var m wait.Met
-	for _, k := range ks {
-		m |= c.Match(k)
+// met returns how far a condition is with events of these keys.
+func met(c wait.Condition, ks []wait.Key) wait.Progress {
+	events := make([]wait.Signal, len(ks))
+	for i, k := range ks {
+		events[i] = wait.Signal{Topic: k.Topic, CorrelationID: k.CorrelationID}
 	}
-	return m
+	return c.Progress(events)
 }
 
 // satisfied is the definition: any of them, all of them.
@@ -167,7 +167,7 @@ func TestCondition_Properties(t *testing.T) {
 		if want := satisfied(c, got, now); holds != want {
 			t.Fatalf("Satisfied() = %v, want %v", holds, want)
 		}
-		if shuffled := rapid.Permutation(got).Draw(t, "another order"); met(c, shuffled) != met(c, got) {
+		if shuffled := rapid.Permutation(got).Draw(t, "another order"); !slices.Equal(met(c, shuffled), met(c, got)) {
 			t.Fatal("the order of events matters")
 		}
 		more := append(slices.Clone(got), keys().Draw(t, "one more"))
@@ -198,12 +198,12 @@ func TestWait_Incremental(t *testing.T) {
 		}
 		got := rapid.SliceOfN(keys(), 0, 6).Draw(t, "events")
 		for _, k := range got {
-			w, _ = w.Deliver(wait.Event{Topic: k.Topic, CorrelationID: k.CorrelationID})
+			w, _ = w.Deliver(wait.Signal{Topic: k.Topic, CorrelationID: k.CorrelationID})
 		}
-		if w.Met() != met(w.Condition, got) {
-			t.Fatalf("one by one they meet %b, together %b", w.Met(), met(w.Condition, got))
+		if !slices.Equal(w.Progress(), met(w.Condition, got)) {
+			t.Fatalf("one by one they meet %v, together %v", w.Progress(), met(w.Condition, got))
 		}
-		if from, ok := w.Condition.HoldsFrom(w.Met()); ok && from.IsZero() {
+		if from, ok := w.Condition.HoldsFrom(w.Progress()); ok && from.IsZero() {
 			return // an event decided it
 		}
 		due := w.DueAt()

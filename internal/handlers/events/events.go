@@ -33,6 +33,7 @@ type Handlers struct {
 	Feed         *sse.Tail
 	Completions  *sse.Tail
 	Leases       *sse.Tail
+	Signals      *sse.Tail
 	Operator     *sse.Tail
 	InstanceTags *sse.Tail
 }
@@ -135,6 +136,13 @@ func (h *Handlers) SubscribeLeases(ctx context.Context, req oapi.SubscribeLeases
 	return stream{ctx, h.Leases, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
 }
 
+// SubscribeSignals handles GET /v1/subscriptions/signals.
+func (h *Handlers) SubscribeSignals(ctx context.Context, req oapi.SubscribeSignalsRequestObject) (oapi.SubscribeSignalsResponseObject, error) {
+	p := req.Params
+	after, err := cursor(p.LastEventID, p.After)
+	return stream{ctx, h.Signals, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+}
+
 // SubscribeOperator handles GET /v1/subscriptions/operator.
 func (h *Handlers) SubscribeOperator(ctx context.Context, req oapi.SubscribeOperatorRequestObject) (oapi.SubscribeOperatorResponseObject, error) {
 	p := req.Params
@@ -168,6 +176,9 @@ func (s stream) VisitSubscribeCompletionsResponse(w http.ResponseWriter) error {
 
 // VisitSubscribeLeasesResponse implements the generated response interface.
 func (s stream) VisitSubscribeLeasesResponse(w http.ResponseWriter) error { return s.serve(w) }
+
+// VisitSubscribeSignalsResponse implements the generated response interface.
+func (s stream) VisitSubscribeSignalsResponse(w http.ResponseWriter) error { return s.serve(w) }
 
 // VisitSubscribeOperatorResponse implements the generated response interface.
 func (s stream) VisitSubscribeOperatorResponse(w http.ResponseWriter) error { return s.serve(w) }

@@ -45,6 +45,11 @@ func Leases(log Log) sse.Source {
 	return &source{log: log, filter: event.Filter{Topics: []event.Topic{event.TopicLease}}, render: flat}
 }
 
+// Signals is the source of the signals that were taken.
+func Signals(log Log) sse.Source {
+	return &source{log: log, filter: event.Filter{Types: []event.Type{event.SignalDelivered, event.SignalBuffered}}, render: flat}
+}
+
 // Operator is the source of what operators do to executions, one by one.
 func Operator(log Log) sse.Source {
 	return &source{log: log, filter: event.Filter{Topics: []event.Topic{event.TopicOperator}}, render: acted}

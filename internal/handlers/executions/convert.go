@@ -41,6 +41,20 @@ func body(e *execution.Execution) oapi.Execution {
 	if c := e.Cancellation; c != nil {
 		out.Cancellation = &oapi.ExecutionCancellation{Reason: c.Reason, Actor: c.Actor, RequestedAt: wire.Time(c.RequestedAt), DeadlineAt: wire.TimeOrNull(c.DeadlineAt)}
 	}
+	out.Suspension = suspension(e.Suspension)
+	return out
+}
+
+func suspension(s *execution.Suspension) *oapi.Suspension {
+	if s == nil {
+		return nil
+	}
+	out := &oapi.Suspension{SuspensionID: s.ID, AttemptIndex: int32(s.AttemptIndex), ReasonCode: oapi.SuspendReason(s.Reason), RequestedBy: s.RequestedBy, Since: wire.Time(s.Since),
+		Waitpoints: make([]oapi.BoundWaitpoint, len(s.Waitpoints)), TimeoutAt: wire.TimeOrNull(s.TimeoutAt), TimeoutBehavior: oapi.TimeoutBehavior(s.Behavior),
+		ContinuationMetadataPointer: wire.TextOrNull(s.Pointer), ClosedAt: wire.TimeOrNull(s.ClosedAt), CloseReason: wire.TextOrNull(s.CloseReason), CloserSignalID: wire.TextOrNull(s.Closer)}
+	for i, w := range s.Waitpoints {
+		out.Waitpoints[i] = oapi.BoundWaitpoint{WaitpointID: w.ID, WaitpointKey: w.Key}
+	}
 	return out
 }
 

@@ -2,7 +2,6 @@ package flows
 
 import (
 	"context"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
-	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
 // ListFlowEvents handles GET /v1/flows/{flow_id}/events.
@@ -49,7 +47,7 @@ func (h *Handlers) AppendFlowEvent(ctx context.Context, req oapi.AppendFlowEvent
 // DeliverExternalEvent handles POST /v1/external-events.
 func (h *Handlers) DeliverExternalEvent(ctx context.Context, req oapi.DeliverExternalEventRequestObject) (oapi.DeliverExternalEventResponseObject, error) {
 	b := req.Body
-	e := wait.Event{ID: ask.Or(b.EventID, ""), Topic: b.Topic, CorrelationID: b.CorrelationID, Payload: b.Payload, FlowID: ask.Or(b.FlowID, uuid.Nil)}
+	e := wait.Signal{ID: ask.Or(b.EventID, ""), Topic: b.Topic, CorrelationID: b.CorrelationID, Payload: b.Payload, FlowID: ask.Or(b.FlowID, uuid.Nil)}
 	return answer.Write(ctx, func(ctx context.Context) (wait.Receipt, error) {
 		return h.Waits.Deliver(ctx, e)
 	}, func(r wait.Receipt) oapi.DeliverExternalEventResponseObject {
@@ -66,31 +64,3 @@ func (h *Handlers) DeliverExternalEvent(ctx context.Context, req oapi.DeliverExt
 
 // flowWait is the only kind of wait in the inbox so far.
 const flowWait = "flow_wait"
-
-// ListInbox handles GET /v1/inbox.
-func (h *Handlers) ListInbox(ctx context.Context, req oapi.ListInboxRequestObject) (oapi.ListInboxResponseObject, error) {
-	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
-	body := oapi.InboxList{Items: []oapi.InboxItem{}}
-	if ask.Or(p.Kind, flowWait) != flowWait {
-		return oapi.ListInbox200JSONResponse{Body: body}, nil
-	}
-	found, err := h.Waits.Inbox(ctx, wait.Filter{FlowID: ask.Or(p.FlowID, uuid.Nil)}, after, ask.Limit(p.Limit))
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range found.Items {
-		item := oapi.InboxItem{Kind: flowWait, WaitID: w.ID, FlowID: &w.FlowID, Title: w.Title, Since: wire.Time(w.Since), DeadlineAt: wire.TimeOrNull(w.Deadline),
-			Actions: []string{"resume", "fail", "cancel"}}
-		if by := strings.TrimSpace(w.RequestedBy); by != "" {
-			item.RequestedBy = &by
-		}
-		body.Items = append(body.Items, item)
-	}
-	next, link := ask.Next(ctx, found.Next)
-	body.NextCursor = next
-	return oapi.ListInbox200JSONResponse{Body: body, Headers: oapi.ListInbox200ResponseHeaders{Link: link}}, nil
-}

@@ -49,8 +49,7 @@ type Flows interface {
 
 // Waits is the store of open waits.
 type Waits interface {
-	Deliver(ctx context.Context, e wait.Event) (wait.Receipt, error)
-	Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limit int) (page.Page[wait.Wait], error)
+	Deliver(ctx context.Context, e wait.Signal) (wait.Receipt, error)
 }
 
 // Handlers are the operations on flows.

@@ -304,6 +304,24 @@ func (e Database) Valid() bool {
 	}
 }
 
+// Defines values for DecideApprovalDecision.
+const (
+	DecideApprovalDecisionApproved DecideApprovalDecision = "approved"
+	DecideApprovalDecisionRejected DecideApprovalDecision = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the DecideApprovalDecision enum.
+func (e DecideApprovalDecision) Valid() bool {
+	switch e {
+	case DecideApprovalDecisionApproved:
+		return true
+	case DecideApprovalDecisionRejected:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EligibilityState.
 const (
 	EligibilityStateBlockedByBudget       EligibilityState = "blocked_by_budget"
@@ -646,6 +664,21 @@ func (e PublicState) Valid() bool {
 	}
 }
 
+// Defines values for ResumePolicyResumeTarget.
+const (
+	ResumePolicyResumeTargetRunnable ResumePolicyResumeTarget = "Runnable"
+)
+
+// Valid indicates whether the value is a known member of the ResumePolicyResumeTarget enum.
+func (e ResumePolicyResumeTarget) Valid() bool {
+	switch e {
+	case ResumePolicyResumeTargetRunnable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RevocationOutcome.
 const (
 	RevocationOutcomeAlreadySatisfied RevocationOutcome = "already_satisfied"
@@ -715,6 +748,57 @@ func (e RollupState) Valid() bool {
 	}
 }
 
+// Defines values for SignalEffect.
+const (
+	SignalEffectAppendedToWaitpoint          SignalEffect = "appended_to_waitpoint"
+	SignalEffectAppendedToWaitpointDuplicate SignalEffect = "appended_to_waitpoint_duplicate"
+	SignalEffectBufferedForPendingWaitpoint  SignalEffect = "buffered_for_pending_waitpoint"
+	SignalEffectNoOp                         SignalEffect = "no_op"
+	SignalEffectResumeConditionSatisfied     SignalEffect = "resume_condition_satisfied"
+	SignalEffectSignalIgnoredMatcherFailed   SignalEffect = "signal_ignored_matcher_failed"
+	SignalEffectSignalIgnoredNotInCondition  SignalEffect = "signal_ignored_not_in_condition"
+)
+
+// Valid indicates whether the value is a known member of the SignalEffect enum.
+func (e SignalEffect) Valid() bool {
+	switch e {
+	case SignalEffectAppendedToWaitpoint:
+		return true
+	case SignalEffectAppendedToWaitpointDuplicate:
+		return true
+	case SignalEffectBufferedForPendingWaitpoint:
+		return true
+	case SignalEffectNoOp:
+		return true
+	case SignalEffectResumeConditionSatisfied:
+		return true
+	case SignalEffectSignalIgnoredMatcherFailed:
+		return true
+	case SignalEffectSignalIgnoredNotInCondition:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SignalReceiptOutcome.
+const (
+	SignalReceiptOutcomeAccepted  SignalReceiptOutcome = "accepted"
+	SignalReceiptOutcomeDuplicate SignalReceiptOutcome = "duplicate"
+)
+
+// Valid indicates whether the value is a known member of the SignalReceiptOutcome enum.
+func (e SignalReceiptOutcome) Valid() bool {
+	switch e {
+	case SignalReceiptOutcomeAccepted:
+		return true
+	case SignalReceiptOutcomeDuplicate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepRuntime.
 const (
 	StepRuntimeManaged  StepRuntime = "managed"
@@ -760,6 +844,90 @@ func (e StepStatus) Valid() bool {
 	}
 }
 
+// Defines values for SuspendExecutionRequestedBy.
+const (
+	SuspendExecutionRequestedByOperator            SuspendExecutionRequestedBy = "operator"
+	SuspendExecutionRequestedByPolicy              SuspendExecutionRequestedBy = "policy"
+	SuspendExecutionRequestedBySystemTimeoutPolicy SuspendExecutionRequestedBy = "system_timeout_policy"
+	SuspendExecutionRequestedByWorker              SuspendExecutionRequestedBy = "worker"
+)
+
+// Valid indicates whether the value is a known member of the SuspendExecutionRequestedBy enum.
+func (e SuspendExecutionRequestedBy) Valid() bool {
+	switch e {
+	case SuspendExecutionRequestedByOperator:
+		return true
+	case SuspendExecutionRequestedByPolicy:
+		return true
+	case SuspendExecutionRequestedBySystemTimeoutPolicy:
+		return true
+	case SuspendExecutionRequestedByWorker:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SuspendReason.
+const (
+	SuspendReasonManualPause              SuspendReason = "manual_pause"
+	SuspendReasonPausedByBudget           SuspendReason = "paused_by_budget"
+	SuspendReasonPausedByPolicy           SuspendReason = "paused_by_policy"
+	SuspendReasonStepBoundary             SuspendReason = "step_boundary"
+	SuspendReasonWaitingForApproval       SuspendReason = "waiting_for_approval"
+	SuspendReasonWaitingForCallback       SuspendReason = "waiting_for_callback"
+	SuspendReasonWaitingForOperatorReview SuspendReason = "waiting_for_operator_review"
+	SuspendReasonWaitingForSignal         SuspendReason = "waiting_for_signal"
+	SuspendReasonWaitingForToolResult     SuspendReason = "waiting_for_tool_result"
+)
+
+// Valid indicates whether the value is a known member of the SuspendReason enum.
+func (e SuspendReason) Valid() bool {
+	switch e {
+	case SuspendReasonManualPause:
+		return true
+	case SuspendReasonPausedByBudget:
+		return true
+	case SuspendReasonPausedByPolicy:
+		return true
+	case SuspendReasonStepBoundary:
+		return true
+	case SuspendReasonWaitingForApproval:
+		return true
+	case SuspendReasonWaitingForCallback:
+		return true
+	case SuspendReasonWaitingForOperatorReview:
+		return true
+	case SuspendReasonWaitingForSignal:
+		return true
+	case SuspendReasonWaitingForToolResult:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SuspendedExecutionOutcome.
+const (
+	SuspendedExecutionOutcomeAlreadySatisfied SuspendedExecutionOutcome = "already_satisfied"
+	SuspendedExecutionOutcomeCancelled        SuspendedExecutionOutcome = "cancelled"
+	SuspendedExecutionOutcomeSuspended        SuspendedExecutionOutcome = "suspended"
+)
+
+// Valid indicates whether the value is a known member of the SuspendedExecutionOutcome enum.
+func (e SuspendedExecutionOutcome) Valid() bool {
+	switch e {
+	case SuspendedExecutionOutcomeAlreadySatisfied:
+		return true
+	case SuspendedExecutionOutcomeCancelled:
+		return true
+	case SuspendedExecutionOutcomeSuspended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TerminalOutcome.
 const (
 	TerminalOutcomeCancelled TerminalOutcome = "cancelled"
@@ -784,6 +952,57 @@ func (e TerminalOutcome) Valid() bool {
 	case TerminalOutcomeSkipped:
 		return true
 	case TerminalOutcomeSuccess:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TimeoutBehavior.
+const (
+	TimeoutBehaviorAutoResume                  TimeoutBehavior = "auto_resume"
+	TimeoutBehaviorAutoResumeWithTimeoutSignal TimeoutBehavior = "auto_resume_with_timeout_signal"
+	TimeoutBehaviorCancel                      TimeoutBehavior = "cancel"
+	TimeoutBehaviorEscalate                    TimeoutBehavior = "escalate"
+	TimeoutBehaviorExpire                      TimeoutBehavior = "expire"
+	TimeoutBehaviorFail                        TimeoutBehavior = "fail"
+)
+
+// Valid indicates whether the value is a known member of the TimeoutBehavior enum.
+func (e TimeoutBehavior) Valid() bool {
+	switch e {
+	case TimeoutBehaviorAutoResume:
+		return true
+	case TimeoutBehaviorAutoResumeWithTimeoutSignal:
+		return true
+	case TimeoutBehaviorCancel:
+		return true
+	case TimeoutBehaviorEscalate:
+		return true
+	case TimeoutBehaviorExpire:
+		return true
+	case TimeoutBehaviorFail:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WaitpointState.
+const (
+	WaitpointStateActive  WaitpointState = "active"
+	WaitpointStateClosed  WaitpointState = "closed"
+	WaitpointStatePending WaitpointState = "pending"
+)
+
+// Valid indicates whether the value is a known member of the WaitpointState enum.
+func (e WaitpointState) Valid() bool {
+	switch e {
+	case WaitpointStateActive:
+		return true
+	case WaitpointStateClosed:
+		return true
+	case WaitpointStatePending:
 		return true
 	default:
 		return false
@@ -830,6 +1049,28 @@ type AppendFlowEvent struct {
 
 	// Type `custom.` and a name of your own.
 	Type string `json:"type"`
+}
+
+// Approval What a person is asked. It is shown as it is, and never run.
+type Approval struct {
+	// AllowRequester Whether who asks may decide, too.
+	AllowRequester *bool `json:"allow_requester,omitempty"`
+
+	// Form A JSON Schema (an object with properties of simple types) of what to fill in with the decision.
+	Form json.RawMessage `json:"form,omitempty"`
+
+	// MinApprovals How many different people have to approve. One rejection ends it.
+	MinApprovals *int32 `json:"min_approvals,omitempty"`
+
+	// Payload Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Payload Document `json:"payload,omitempty"`
+
+	// Prompt The question and its reason. Plain text.
+	Prompt *string `json:"prompt,omitempty"`
+
+	// RequestedBy Who asks; by default the worker.
+	RequestedBy *string `json:"requested_by,omitempty"`
+	Title       string  `json:"title"`
 }
 
 // Attempt defines model for Attempt.
@@ -883,6 +1124,12 @@ type BackoffType string
 
 // BlockingReason defines model for BlockingReason.
 type BlockingReason string
+
+// BoundWaitpoint defines model for BoundWaitpoint.
+type BoundWaitpoint struct {
+	WaitpointID  openapi_types.UUID `json:"waitpoint_id"`
+	WaitpointKey string             `json:"waitpoint_key"`
+}
 
 // BudgetIDs Budgets that apply.
 type BudgetIDs = []openapi_types.UUID
@@ -1045,6 +1292,16 @@ type ClearableID = wire.Field[uuid.UUID]
 // ClearableString Left out it keeps its value, null clears it.
 type ClearableString = wire.Field[string]
 
+// CloseWaitpoint defines model for CloseWaitpoint.
+type CloseWaitpoint struct {
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+}
+
 // CompleteExecution One of `handle` and `fence` is required.
 type CompleteExecution struct {
 	// Fence Instead of the handle.
@@ -1205,6 +1462,25 @@ type CreateToken struct {
 	Role      Role    `json:"role"`
 }
 
+// CreateWaitpoint One of `handle` and `fence` is required.
+type CreateWaitpoint struct {
+	// Approval What a person is asked. It is shown as it is, and never run.
+	Approval    *Approval `json:"approval,omitempty"`
+	ExpiresInMs *int64    `json:"expires_in_ms,omitempty"`
+
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+
+	// WaitpointID An id of your own.
+	WaitpointID *openapi_types.UUID `json:"waitpoint_id,omitempty"`
+
+	// WaitpointKey The waitpoint's name in the condition.
+	WaitpointKey WaitpointKey `json:"waitpoint_key"`
+}
+
 // CreatedExecution Either the execution or the problem.
 type CreatedExecution struct {
 	Execution *Execution `json:"execution,omitempty"`
@@ -1256,6 +1532,20 @@ type CurrentLease struct {
 // Database defines model for Database.
 type Database string
 
+// DecideApproval defines model for DecideApproval.
+type DecideApproval struct {
+	Decision DecideApprovalDecision `json:"decision"`
+
+	// Form Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Form              Document           `json:"form,omitempty"`
+	IdempotencySuffix *string            `json:"idempotency_suffix,omitempty"`
+	Reason            *string            `json:"reason,omitempty"`
+	WaitpointID       openapi_types.UUID `json:"waitpoint_id"`
+}
+
+// DecideApprovalDecision defines model for DecideApproval.Decision.
+type DecideApprovalDecision string
+
 // DelayExecution One of `handle` and `fence` is required, and one of `delay_ms` and `delay_until`.
 type DelayExecution struct {
 	DelayMs *int64 `json:"delay_ms,omitempty"`
@@ -1286,6 +1576,28 @@ type DeliverExternalEvent struct {
 	// Payload Any JSON value. Numbers keep all their digits, and objects the order of their members.
 	Payload Document `json:"payload,omitempty"`
 	Topic   string   `json:"topic"`
+}
+
+// DeliverSignal defines model for DeliverSignal.
+type DeliverSignal struct {
+	CorrelationID  *string `json:"correlation_id,omitempty"`
+	DedupTTLMs     *int64  `json:"dedup_ttl_ms,omitempty"`
+	IdempotencyKey *string `json:"idempotency_key,omitempty"`
+
+	// Payload Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Payload Document `json:"payload,omitempty"`
+
+	// ResumeDelayMs In place of that of the suspension.
+	ResumeDelayMs  *int64       `json:"resume_delay_ms,omitempty"`
+	SignalCategory *SignalLabel `json:"signal_category,omitempty"`
+
+	// SignalID An id of your own; the same again is a duplicate.
+	SignalID       *openapi_types.UUID `json:"signal_id,omitempty"`
+	SignalName     SignalLabel         `json:"signal_name"`
+	SourceIdentity *string             `json:"source_identity,omitempty"`
+	SourceType     *SignalLabel        `json:"source_type,omitempty"`
+	Token          string              `json:"token"`
+	WaitpointID    openapi_types.UUID  `json:"waitpoint_id"`
 }
 
 // Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
@@ -1432,6 +1744,9 @@ type Execution struct {
 	// StartedAt As Time, or null.
 	StartedAt   *NullableTime `json:"started_at"`
 	StateVector StateVector   `json:"state_vector"`
+
+	// Suspension What it waits for, or waited for last.
+	Suspension *Suspension `json:"suspension"`
 
 	// Tags Labels by name. Keys look like `team.name`: lower-case letters, digits and underscores, with a dot inside; else 422
 	// `invalid_tag_key`.
@@ -1860,11 +2175,16 @@ type InboxItem struct {
 	RunID       *openapi_types.UUID `json:"run_id,omitempty"`
 
 	// Since RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
-	Since       Time                `json:"since"`
-	StepID      *openapi_types.UUID `json:"step_id,omitempty"`
-	Title       string              `json:"title"`
-	WaitID      openapi_types.UUID  `json:"wait_id"`
+	Since  Time                `json:"since"`
+	StepID *openapi_types.UUID `json:"step_id,omitempty"`
+	Title  string              `json:"title"`
+	WaitID openapi_types.UUID  `json:"wait_id"`
+
+	// WaitpointID Where it is answered: the first that is open.
 	WaitpointID *openapi_types.UUID `json:"waitpoint_id,omitempty"`
+
+	// Waitpoints All that are open.
+	Waitpoints []BoundWaitpoint `json:"waitpoints,omitempty"`
 }
 
 // InboxKind defines model for InboxKind.
@@ -2007,6 +2327,17 @@ type Meta struct {
 	Limits     Limits   `json:"limits"`
 	Name       string   `json:"name"`
 	Version    string   `json:"version"`
+}
+
+// MintedWaitpoint defines model for MintedWaitpoint.
+type MintedWaitpoint struct {
+	// ApproveURL A page on which a person decides. As secret as the token.
+	ApproveURL string `json:"approve_url"`
+
+	// Token Whoever has it may signal there. Keep it secret.
+	Token        string             `json:"token"`
+	WaitpointID  openapi_types.UUID `json:"waitpoint_id"`
+	WaitpointKey string             `json:"waitpoint_key"`
 }
 
 // NamespaceName The name of a namespace.
@@ -2364,6 +2695,23 @@ type ResumeLane struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// ResumePolicy defines model for ResumePolicy.
+type ResumePolicy struct {
+	// CloseWaitpointOnResume If not, the waitpoints are pending again, with the same tokens, for the next suspension of the attempt.
+	CloseWaitpointOnResume *bool `json:"close_waitpoint_on_resume,omitempty"`
+
+	// ConsumeMatchedSignals If not, and the waitpoints stay open, the signals that counted are kept there.
+	ConsumeMatchedSignals *bool                     `json:"consume_matched_signals,omitempty"`
+	ResumeDelayMs         *int64                    `json:"resume_delay_ms,omitempty"`
+	ResumeTarget          *ResumePolicyResumeTarget `json:"resume_target,omitempty"`
+
+	// RetainSignalBufferUntilClosed Whether signals that did not count are kept at waitpoints that stay open.
+	RetainSignalBufferUntilClosed *bool `json:"retain_signal_buffer_until_closed,omitempty"`
+}
+
+// ResumePolicyResumeTarget defines model for ResumePolicy.ResumeTarget.
+type ResumePolicyResumeTarget string
+
 // RetryPolicy Without it nothing is retried.
 type RetryPolicy struct {
 	// Backoff Exponential (initial · multiplier ^ retries, at most max) or fixed (delay_ms).
@@ -2422,6 +2770,48 @@ type SetTag struct {
 	Value string `json:"value"`
 }
 
+// Signal defines model for Signal.
+type Signal struct {
+	// AcceptedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	AcceptedAt    Time         `json:"accepted_at"`
+	CorrelationID *string      `json:"correlation_id"`
+	Effect        SignalEffect `json:"effect"`
+
+	// Payload Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Payload        Document           `json:"payload"`
+	SignalCategory string             `json:"signal_category"`
+	SignalID       openapi_types.UUID `json:"signal_id"`
+	SignalName     string             `json:"signal_name"`
+	SourceIdentity string             `json:"source_identity"`
+	SourceType     string             `json:"source_type"`
+	WaitpointID    openapi_types.UUID `json:"waitpoint_id"`
+	WaitpointKey   string             `json:"waitpoint_key"`
+}
+
+// SignalEffect defines model for SignalEffect.
+type SignalEffect string
+
+// SignalLabel defines model for SignalLabel.
+type SignalLabel = string
+
+// SignalList defines model for SignalList.
+type SignalList struct {
+	Items      []Signal `json:"items"`
+	NextCursor *string  `json:"next_cursor"`
+}
+
+// SignalReceipt defines model for SignalReceipt.
+type SignalReceipt struct {
+	Effect  SignalEffect         `json:"effect"`
+	Outcome SignalReceiptOutcome `json:"outcome"`
+
+	// SignalID Of the first one, when it is a duplicate.
+	SignalID openapi_types.UUID `json:"signal_id"`
+}
+
+// SignalReceiptOutcome defines model for SignalReceipt.Outcome.
+type SignalReceiptOutcome string
+
 // StartBulk defines model for StartBulk.
 type StartBulk struct {
 	Action BulkAction `json:"action"`
@@ -2472,10 +2862,84 @@ type StreamPolicy struct {
 	RetentionTTLMs  *int64  `json:"retention_ttl_ms,omitempty"`
 }
 
+// SuspendExecution One of `handle` and `fence` is required; `resume_condition`, too, unless the only waitpoint has an approval.
+type SuspendExecution struct {
+	// ContinuationMetadataPointer Where the worker keeps what it needs to go on; kept only.
+	ContinuationMetadataPointer *string `json:"continuation_metadata_pointer,omitempty"`
+
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle         *Handle                      `json:"handle,omitempty"`
+	IdempotencyKey *string                      `json:"idempotency_key,omitempty"`
+	ReasonCode     SuspendReason                `json:"reason_code"`
+	RequestedBy    *SuspendExecutionRequestedBy `json:"requested_by,omitempty"`
+
+	// ResumeCondition Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	ResumeCondition Document            `json:"resume_condition,omitempty"`
+	ResumePolicy    *ResumePolicy       `json:"resume_policy,omitempty"`
+	SuspensionID    *openapi_types.UUID `json:"suspension_id,omitempty"`
+
+	// TimeoutAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	TimeoutAt *Time `json:"timeout_at,omitempty"`
+
+	// TimeoutBehavior What becomes of the execution when its time is over. `escalate`: it goes on waiting, for an operator.
+	TimeoutBehavior *TimeoutBehavior `json:"timeout_behavior,omitempty"`
+	TimeoutMs       *int64           `json:"timeout_ms,omitempty"`
+
+	// Waitpoints The first is the primary one.
+	Waitpoints []WaitpointBinding `json:"waitpoints"`
+}
+
+// SuspendExecutionRequestedBy defines model for SuspendExecution.RequestedBy.
+type SuspendExecutionRequestedBy string
+
+// SuspendReason defines model for SuspendReason.
+type SuspendReason string
+
+// SuspendedExecution defines model for SuspendedExecution.
+type SuspendedExecution struct {
+	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	Directives   Directives                `json:"directives"`
+	Outcome      SuspendedExecutionOutcome `json:"outcome"`
+	SuspensionID openapi_types.UUID        `json:"suspension_id"`
+	Waitpoints   []MintedWaitpoint         `json:"waitpoints"`
+}
+
+// SuspendedExecutionOutcome defines model for SuspendedExecution.Outcome.
+type SuspendedExecutionOutcome string
+
+// Suspension What it waits for, or waited for last.
+type Suspension struct {
+	AttemptIndex int32   `json:"attempt_index"`
+	CloseReason  *string `json:"close_reason"`
+
+	// ClosedAt As Time, or null.
+	ClosedAt                    *NullableTime `json:"closed_at"`
+	CloserSignalID              *string       `json:"closer_signal_id"`
+	ContinuationMetadataPointer *string       `json:"continuation_metadata_pointer,omitempty"`
+	ReasonCode                  SuspendReason `json:"reason_code"`
+	RequestedBy                 string        `json:"requested_by"`
+
+	// Since RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	Since        Time               `json:"since"`
+	SuspensionID openapi_types.UUID `json:"suspension_id"`
+
+	// TimeoutAt As Time, or null.
+	TimeoutAt *NullableTime `json:"timeout_at"`
+
+	// TimeoutBehavior What becomes of the execution when its time is over. `escalate`: it goes on waiting, for an operator.
+	TimeoutBehavior TimeoutBehavior  `json:"timeout_behavior"`
+	Waitpoints      []BoundWaitpoint `json:"waitpoints"`
+}
+
 // SuspensionPolicy defines model for SuspensionPolicy.
 type SuspensionPolicy struct {
-	DefaultTimeoutMs *int64  `json:"default_timeout_ms,omitempty"`
-	TimeoutBehavior  *string `json:"timeout_behavior,omitempty"`
+	DefaultTimeoutMs *int64 `json:"default_timeout_ms,omitempty"`
+
+	// TimeoutBehavior What becomes of the execution when its time is over. `escalate`: it goes on waiting, for an operator.
+	TimeoutBehavior *TimeoutBehavior `json:"timeout_behavior,omitempty"`
 }
 
 // Tag defines model for Tag.
@@ -2506,6 +2970,9 @@ type Throughput struct {
 
 // Time RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
 type Time = wire.Time
+
+// TimeoutBehavior What becomes of the execution when its time is over. `escalate`: it goes on waiting, for an operator.
+type TimeoutBehavior string
 
 // TimeoutPolicy defines model for TimeoutPolicy.
 type TimeoutPolicy struct {
@@ -2601,6 +3068,69 @@ type WaitForChildren struct {
 
 	// Override An operator reports in place of the holder, without its handle.
 	Override *bool `json:"override,omitempty"`
+}
+
+// Waitpoint defines model for Waitpoint.
+type Waitpoint struct {
+	// ActivatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	ActivatedAt *Time `json:"activated_at,omitempty"`
+
+	// Approval What a person is asked. It is shown as it is, and never run.
+	Approval     *Approval `json:"approval,omitempty"`
+	AttemptIndex int32     `json:"attempt_index"`
+	CloseReason  *string   `json:"close_reason,omitempty"`
+
+	// ClosedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	ClosedAt *Time `json:"closed_at,omitempty"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt   Time               `json:"created_at"`
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+
+	// ExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	ExpiresAt *Time `json:"expires_at,omitempty"`
+
+	// RequiredSignalNames Of an open one; `__operator_only__` and `__timeout_only__` stand for what no signal ends.
+	RequiredSignalNames []string            `json:"required_signal_names,omitempty"`
+	SignalCount         *int64              `json:"signal_count,omitempty"`
+	State               WaitpointState      `json:"state"`
+	SuspensionID        *openapi_types.UUID `json:"suspension_id,omitempty"`
+	TokenFingerprint    *string             `json:"token_fingerprint,omitempty"`
+	TokenKid            *string             `json:"token_kid,omitempty"`
+	WaitpointID         openapi_types.UUID  `json:"waitpoint_id"`
+	WaitpointKey        string              `json:"waitpoint_key"`
+}
+
+// WaitpointBinding A new waitpoint with `waitpoint_key`, or one that was made before with `use_pending`.
+type WaitpointBinding struct {
+	// Approval What a person is asked. It is shown as it is, and never run.
+	Approval   *Approval           `json:"approval,omitempty"`
+	UsePending *openapi_types.UUID `json:"use_pending,omitempty"`
+
+	// WaitpointID An id of your own.
+	WaitpointID *openapi_types.UUID `json:"waitpoint_id,omitempty"`
+
+	// WaitpointKey The waitpoint's name in the condition.
+	WaitpointKey *WaitpointKey `json:"waitpoint_key,omitempty"`
+}
+
+// WaitpointKey The waitpoint's name in the condition.
+type WaitpointKey = string
+
+// WaitpointList defines model for WaitpointList.
+type WaitpointList struct {
+	Items      []Waitpoint `json:"items"`
+	NextCursor *string     `json:"next_cursor"`
+}
+
+// WaitpointState defines model for WaitpointState.
+type WaitpointState string
+
+// WaitpointToken defines model for WaitpointToken.
+type WaitpointToken struct {
+	ApproveURL  string             `json:"approve_url"`
+	Token       string             `json:"token"`
+	WaitpointID openapi_types.UUID `json:"waitpoint_id"`
 }
 
 // Worker defines model for Worker.
@@ -2714,6 +3244,9 @@ type TopicFilter = []string
 // TypeFilter defines model for TypeFilter.
 type TypeFilter = []string
 
+// WaitpointID defines model for WaitpointID.
+type WaitpointID = openapi_types.UUID
+
 // WorkerID The name of a worker, without white space and control characters.
 //
 // Example: builder
@@ -2760,6 +3293,9 @@ type Problem = ProblemDetails
 
 // ReportOK defines model for ReportOK.
 type ReportOK = Report
+
+// SignalOK defines model for SignalOK.
+type SignalOK = SignalReceipt
 
 // TagOK defines model for TagOK.
 type TagOK = Tag
@@ -3061,6 +3597,18 @@ type GetExecutionParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// DecideApprovalParams defines parameters for DecideApproval.
+type DecideApprovalParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // ListAttemptsParams defines parameters for ListAttempts.
 type ListAttemptsParams struct {
 	// Cursor The `next_cursor` of the page before.
@@ -3340,10 +3888,52 @@ type RevokeLeaseParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ListSignalsParams defines parameters for ListSignals.
+type ListSignalsParams struct {
+	// All Also those that did not count.
+	All *bool `form:"all,omitempty" json:"all,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// DeliverSignalParams defines parameters for DeliverSignal.
+type DeliverSignalParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // GetExecutionStateParams defines parameters for GetExecutionState.
 type GetExecutionStateParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SuspendExecutionParams defines parameters for SuspendExecution.
+type SuspendExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -3389,6 +3979,54 @@ type WaitForChildrenParams struct {
 
 	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListWaitpointsParams defines parameters for ListWaitpoints.
+type ListWaitpointsParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CreateWaitpointParams defines parameters for CreateWaitpoint.
+type CreateWaitpointParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CloseWaitpointParams defines parameters for CloseWaitpoint.
+type CloseWaitpointParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetWaitpointTokenParams defines parameters for GetWaitpointToken.
+type GetWaitpointTokenParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -3994,6 +4632,30 @@ type SubscribeOperatorParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// SubscribeSignalsParams defines parameters for SubscribeSignals.
+type SubscribeSignalsParams struct {
+	// After Begin strictly after this event; 0 is the beginning.
+	After *After `form:"after,omitempty" json:"after,omitempty"`
+
+	// FlowID Only what belongs to this flow.
+	FlowID *FlowFilter `form:"flow_id,omitempty" json:"flow_id,omitempty"`
+
+	// ExecutionID Only what belongs to this execution.
+	ExecutionID *ExecutionFilter `form:"execution_id,omitempty" json:"execution_id,omitempty"`
+
+	// InstanceTag Only events of executions whose tag `cairn.instance_id` has this value.
+	InstanceTag *InstanceTagFilter `form:"instance_tag,omitempty" json:"instance_tag,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// LastEventID Resume strictly after this event. Browsers send it by themselves; it wins over `after`.
+	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // ListWorkersParams defines parameters for ListWorkers.
 type ListWorkersParams struct {
 	// WorkerID Only instances of this worker.
@@ -4096,6 +4758,9 @@ type StartBulkJSONRequestBody = StartBulk
 // StopBulkJSONRequestBody defines body for StopBulk for application/json ContentType.
 type StopBulkJSONRequestBody = StopBulk
 
+// DecideApprovalJSONRequestBody defines body for DecideApproval for application/json ContentType.
+type DecideApprovalJSONRequestBody = DecideApproval
+
 // CancelHeldExecutionJSONRequestBody defines body for CancelHeldExecution for application/json ContentType.
 type CancelHeldExecutionJSONRequestBody = CancelHeldExecution
 
@@ -4144,11 +4809,23 @@ type ResumeExecutionJSONRequestBody = ResumeExecution
 // RevokeLeaseJSONRequestBody defines body for RevokeLease for application/json ContentType.
 type RevokeLeaseJSONRequestBody = RevokeLease
 
+// DeliverSignalJSONRequestBody defines body for DeliverSignal for application/json ContentType.
+type DeliverSignalJSONRequestBody = DeliverSignal
+
+// SuspendExecutionJSONRequestBody defines body for SuspendExecution for application/json ContentType.
+type SuspendExecutionJSONRequestBody = SuspendExecution
+
 // SetExecutionTagJSONRequestBody defines body for SetExecutionTag for application/json ContentType.
 type SetExecutionTagJSONRequestBody = SetTag
 
 // WaitForChildrenJSONRequestBody defines body for WaitForChildren for application/json ContentType.
 type WaitForChildrenJSONRequestBody = WaitForChildren
+
+// CreateWaitpointJSONRequestBody defines body for CreateWaitpoint for application/json ContentType.
+type CreateWaitpointJSONRequestBody = CreateWaitpoint
+
+// CloseWaitpointJSONRequestBody defines body for CloseWaitpoint for application/json ContentType.
+type CloseWaitpointJSONRequestBody = CloseWaitpoint
 
 // DeliverExternalEventJSONRequestBody defines body for DeliverExternalEvent for application/json ContentType.
 type DeliverExternalEventJSONRequestBody = DeliverExternalEvent
@@ -4444,6 +5121,9 @@ type ServerInterface interface {
 	// GetExecution Read an execution
 	// (GET /v1/executions/{execution_id})
 	GetExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionParams)
+	// DecideApproval Approve or reject
+	// (POST /v1/executions/{execution_id}/approvals)
+	DecideApproval(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DecideApprovalParams)
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListAttemptsParams)
@@ -4507,9 +5187,18 @@ type ServerInterface interface {
 	// RevokeLease Take a lease away
 	// (POST /v1/executions/{execution_id}/revoke-lease)
 	RevokeLease(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params RevokeLeaseParams)
+	// ListSignals Observe what woke an execution
+	// (GET /v1/executions/{execution_id}/signals)
+	ListSignals(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListSignalsParams)
+	// DeliverSignal Signal a waitpoint
+	// (POST /v1/executions/{execution_id}/signals)
+	DeliverSignal(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DeliverSignalParams)
 	// GetExecutionState Read where an execution stands
 	// (GET /v1/executions/{execution_id}/state)
 	GetExecutionState(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionStateParams)
+	// SuspendExecution Wait for something outside
+	// (POST /v1/executions/{execution_id}/suspend)
+	SuspendExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params SuspendExecutionParams)
 	// ListExecutionTags Read an execution's tags
 	// (GET /v1/executions/{execution_id}/tags)
 	ListExecutionTags(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListExecutionTagsParams)
@@ -4522,6 +5211,18 @@ type ServerInterface interface {
 	// WaitForChildren Wait for child executions
 	// (POST /v1/executions/{execution_id}/wait-children)
 	WaitForChildren(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params WaitForChildrenParams)
+	// ListWaitpoints List the open waitpoints of an execution
+	// (GET /v1/executions/{execution_id}/waitpoints)
+	ListWaitpoints(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListWaitpointsParams)
+	// CreateWaitpoint Make a waitpoint beforehand
+	// (POST /v1/executions/{execution_id}/waitpoints)
+	CreateWaitpoint(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CreateWaitpointParams)
+	// CloseWaitpoint Close a waitpoint
+	// (POST /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/close)
+	CloseWaitpoint(w http.ResponseWriter, r *http.Request, executionID ExecutionID, waitpointID WaitpointID, params CloseWaitpointParams)
+	// GetWaitpointToken Read the token of a waitpoint
+	// (GET /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/token)
+	GetWaitpointToken(w http.ResponseWriter, r *http.Request, executionID ExecutionID, waitpointID WaitpointID, params GetWaitpointTokenParams)
 	// DeliverExternalEvent Deliver an event from outside
 	// (POST /v1/external-events)
 	DeliverExternalEvent(w http.ResponseWriter, r *http.Request, params DeliverExternalEventParams)
@@ -4627,6 +5328,9 @@ type ServerInterface interface {
 	// SubscribeOperator Follow what operators do
 	// (GET /v1/subscriptions/operator)
 	SubscribeOperator(w http.ResponseWriter, r *http.Request, params SubscribeOperatorParams)
+	// SubscribeSignals Follow the signals
+	// (GET /v1/subscriptions/signals)
+	SubscribeSignals(w http.ResponseWriter, r *http.Request, params SubscribeSignalsParams)
 	// ListWorkers List registered workers
 	// (GET /v1/workers)
 	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
@@ -4750,6 +5454,12 @@ func (_ Unimplemented) CreateExecutionFromOctets(w http.ResponseWriter, r *http.
 // GetExecution Read an execution
 // (GET /v1/executions/{execution_id})
 func (_ Unimplemented) GetExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DecideApproval Approve or reject
+// (POST /v1/executions/{execution_id}/approvals)
+func (_ Unimplemented) DecideApproval(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DecideApprovalParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4879,9 +5589,27 @@ func (_ Unimplemented) RevokeLease(w http.ResponseWriter, r *http.Request, execu
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListSignals Observe what woke an execution
+// (GET /v1/executions/{execution_id}/signals)
+func (_ Unimplemented) ListSignals(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListSignalsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeliverSignal Signal a waitpoint
+// (POST /v1/executions/{execution_id}/signals)
+func (_ Unimplemented) DeliverSignal(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DeliverSignalParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetExecutionState Read where an execution stands
 // (GET /v1/executions/{execution_id}/state)
 func (_ Unimplemented) GetExecutionState(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionStateParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SuspendExecution Wait for something outside
+// (POST /v1/executions/{execution_id}/suspend)
+func (_ Unimplemented) SuspendExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params SuspendExecutionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -4906,6 +5634,30 @@ func (_ Unimplemented) SetExecutionTag(w http.ResponseWriter, r *http.Request, e
 // WaitForChildren Wait for child executions
 // (POST /v1/executions/{execution_id}/wait-children)
 func (_ Unimplemented) WaitForChildren(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params WaitForChildrenParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWaitpoints List the open waitpoints of an execution
+// (GET /v1/executions/{execution_id}/waitpoints)
+func (_ Unimplemented) ListWaitpoints(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListWaitpointsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateWaitpoint Make a waitpoint beforehand
+// (POST /v1/executions/{execution_id}/waitpoints)
+func (_ Unimplemented) CreateWaitpoint(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CreateWaitpointParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CloseWaitpoint Close a waitpoint
+// (POST /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/close)
+func (_ Unimplemented) CloseWaitpoint(w http.ResponseWriter, r *http.Request, executionID ExecutionID, waitpointID WaitpointID, params CloseWaitpointParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWaitpointToken Read the token of a waitpoint
+// (GET /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/token)
+func (_ Unimplemented) GetWaitpointToken(w http.ResponseWriter, r *http.Request, executionID ExecutionID, waitpointID WaitpointID, params GetWaitpointTokenParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5116,6 +5868,12 @@ func (_ Unimplemented) SubscribeLeases(w http.ResponseWriter, r *http.Request, p
 // SubscribeOperator Follow what operators do
 // (GET /v1/subscriptions/operator)
 func (_ Unimplemented) SubscribeOperator(w http.ResponseWriter, r *http.Request, params SubscribeOperatorParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SubscribeSignals Follow the signals
+// (GET /v1/subscriptions/signals)
+func (_ Unimplemented) SubscribeSignals(w http.ResponseWriter, r *http.Request, params SubscribeSignalsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6785,6 +7543,88 @@ func (siw *ServerInterfaceWrapper) GetExecution(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DecideApproval operation middleware
+func (siw *ServerInterfaceWrapper) DecideApproval(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DecideApprovalParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DecideApproval(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -8633,6 +9473,190 @@ func (siw *ServerInterfaceWrapper) RevokeLease(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListSignals operation middleware
+func (siw *ServerInterfaceWrapper) ListSignals(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSignalsParams
+
+	// ------------- Optional query parameter "all" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "all", r.URL.Query(), &params.All, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "all"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "all", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSignals(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeliverSignal operation middleware
+func (siw *ServerInterfaceWrapper) DeliverSignal(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeliverSignalParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeliverSignal(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetExecutionState operation middleware
 func (siw *ServerInterfaceWrapper) GetExecutionState(w http.ResponseWriter, r *http.Request) {
 
@@ -8687,6 +9711,88 @@ func (siw *ServerInterfaceWrapper) GetExecutionState(w http.ResponseWriter, r *h
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetExecutionState(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SuspendExecution operation middleware
+func (siw *ServerInterfaceWrapper) SuspendExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SuspendExecutionParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SuspendExecution(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -9008,6 +10114,340 @@ func (siw *ServerInterfaceWrapper) WaitForChildren(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.WaitForChildren(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWaitpoints operation middleware
+func (siw *ServerInterfaceWrapper) ListWaitpoints(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWaitpointsParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWaitpoints(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateWaitpoint operation middleware
+func (siw *ServerInterfaceWrapper) CreateWaitpoint(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateWaitpointParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateWaitpoint(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CloseWaitpoint operation middleware
+func (siw *ServerInterfaceWrapper) CloseWaitpoint(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waitpoint_id" -------------
+	var waitpointID WaitpointID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waitpoint_id", chi.URLParam(r, "waitpoint_id"), &waitpointID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waitpoint_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CloseWaitpointParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CloseWaitpoint(w, r, executionID, waitpointID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWaitpointToken operation middleware
+func (siw *ServerInterfaceWrapper) GetWaitpointToken(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "waitpoint_id" -------------
+	var waitpointID WaitpointID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "waitpoint_id", chi.URLParam(r, "waitpoint_id"), &waitpointID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "waitpoint_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetWaitpointTokenParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWaitpointToken(w, r, executionID, waitpointID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -12581,6 +14021,131 @@ func (siw *ServerInterfaceWrapper) SubscribeOperator(w http.ResponseWriter, r *h
 	handler.ServeHTTP(w, r)
 }
 
+// SubscribeSignals operation middleware
+func (siw *ServerInterfaceWrapper) SubscribeSignals(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SubscribeSignalsParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "flow_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "flow_id", r.URL.Query(), &params.FlowID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "flow_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "execution_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "execution_id", r.URL.Query(), &params.ExecutionID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "execution_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "instance_tag" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "instance_tag", r.URL.Query(), &params.InstanceTag, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "instance_tag"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "instance_tag", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID LastEventID
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SubscribeSignals(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWorkers operation middleware
 func (siw *ServerInterfaceWrapper) ListWorkers(w http.ResponseWriter, r *http.Request) {
 
@@ -13363,6 +14928,30 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/executions/{execution_id}/cancel", wrapper.CancelHeldExecution)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/suspend", wrapper.SuspendExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/waitpoints", wrapper.ListWaitpoints)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/waitpoints", wrapper.CreateWaitpoint)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/token", wrapper.GetWaitpointToken)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/waitpoints/{waitpoint_id}/close", wrapper.CloseWaitpoint)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/signals", wrapper.ListSignals)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/signals", wrapper.DeliverSignal)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/approvals", wrapper.DecideApproval)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CompleteExecutions)
 	})
 	r.Group(func(r chi.Router) {
@@ -13415,6 +15004,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/subscriptions/leases", wrapper.SubscribeLeases)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/subscriptions/signals", wrapper.SubscribeSignals)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/subscriptions/operator", wrapper.SubscribeOperator)
@@ -13571,6 +15163,15 @@ type ReportOKJSONResponse struct {
 	Body Report
 
 	Headers ReportOKResponseHeaders
+}
+
+type SignalOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type SignalOKJSONResponse struct {
+	Body SignalReceipt
+
+	Headers SignalOKResponseHeaders
 }
 
 type TagOKResponseHeaders struct {
@@ -14627,6 +16228,57 @@ type GetExecutiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetExecutiondefaultApplicationProblemPlusJSONResponse) VisitGetExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DecideApprovalRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      DecideApprovalParams
+	Body        *DecideApprovalJSONRequestBody
+}
+
+type DecideApprovalResponseObject interface {
+	VisitDecideApprovalResponse(w http.ResponseWriter) error
+}
+
+type DecideApproval200JSONResponse struct{ SignalOKJSONResponse }
+
+func (response DecideApproval200JSONResponse) VisitDecideApprovalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DecideApprovaldefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DecideApprovaldefaultApplicationProblemPlusJSONResponse) VisitDecideApprovalResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -15807,6 +17459,114 @@ func (response RevokeLeasedefaultApplicationProblemPlusJSONResponse) VisitRevoke
 	return err
 }
 
+type ListSignalsRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ListSignalsParams
+}
+
+type ListSignalsResponseObject interface {
+	VisitListSignalsResponse(w http.ResponseWriter) error
+}
+
+type ListSignals200ResponseHeaders struct {
+	Link *string
+}
+
+type ListSignals200JSONResponse struct {
+	Body    SignalList
+	Headers ListSignals200ResponseHeaders
+}
+
+func (response ListSignals200JSONResponse) VisitListSignalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSignalsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListSignalsdefaultApplicationProblemPlusJSONResponse) VisitListSignalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeliverSignalRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      DeliverSignalParams
+	Body        *DeliverSignalJSONRequestBody
+}
+
+type DeliverSignalResponseObject interface {
+	VisitDeliverSignalResponse(w http.ResponseWriter) error
+}
+
+type DeliverSignal200JSONResponse struct{ SignalOKJSONResponse }
+
+func (response DeliverSignal200JSONResponse) VisitDeliverSignalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeliverSignaldefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DeliverSignaldefaultApplicationProblemPlusJSONResponse) VisitDeliverSignalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetExecutionStateRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      GetExecutionStateParams
@@ -15845,6 +17605,64 @@ type GetExecutionStatedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetExecutionStatedefaultApplicationProblemPlusJSONResponse) VisitGetExecutionStateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendExecutionRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      SuspendExecutionParams
+	Body        *SuspendExecutionJSONRequestBody
+}
+
+type SuspendExecutionResponseObject interface {
+	VisitSuspendExecutionResponse(w http.ResponseWriter) error
+}
+
+type SuspendExecution200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SuspendExecution200JSONResponse struct {
+	Body    SuspendedExecution
+	Headers SuspendExecution200ResponseHeaders
+}
+
+func (response SuspendExecution200JSONResponse) VisitSuspendExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SuspendExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SuspendExecutiondefaultApplicationProblemPlusJSONResponse) VisitSuspendExecutionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -16050,6 +17868,228 @@ type WaitForChildrendefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response WaitForChildrendefaultApplicationProblemPlusJSONResponse) VisitWaitForChildrenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointsRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ListWaitpointsParams
+}
+
+type ListWaitpointsResponseObject interface {
+	VisitListWaitpointsResponse(w http.ResponseWriter) error
+}
+
+type ListWaitpoints200ResponseHeaders struct {
+	Link *string
+}
+
+type ListWaitpoints200JSONResponse struct {
+	Body    WaitpointList
+	Headers ListWaitpoints200ResponseHeaders
+}
+
+func (response ListWaitpoints200JSONResponse) VisitListWaitpointsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListWaitpointsdefaultApplicationProblemPlusJSONResponse) VisitListWaitpointsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWaitpointRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      CreateWaitpointParams
+	Body        *CreateWaitpointJSONRequestBody
+}
+
+type CreateWaitpointResponseObject interface {
+	VisitCreateWaitpointResponse(w http.ResponseWriter) error
+}
+
+type CreateWaitpoint201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type CreateWaitpoint201JSONResponse struct {
+	Body    MintedWaitpoint
+	Headers CreateWaitpoint201ResponseHeaders
+}
+
+func (response CreateWaitpoint201JSONResponse) VisitCreateWaitpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWaitpointdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CreateWaitpointdefaultApplicationProblemPlusJSONResponse) VisitCreateWaitpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CloseWaitpointRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	WaitpointID WaitpointID `json:"waitpoint_id"`
+	Params      CloseWaitpointParams
+	Body        *CloseWaitpointJSONRequestBody
+}
+
+type CloseWaitpointResponseObject interface {
+	VisitCloseWaitpointResponse(w http.ResponseWriter) error
+}
+
+type CloseWaitpoint200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type CloseWaitpoint200JSONResponse struct {
+	Body    Waitpoint
+	Headers CloseWaitpoint200ResponseHeaders
+}
+
+func (response CloseWaitpoint200JSONResponse) VisitCloseWaitpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CloseWaitpointdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CloseWaitpointdefaultApplicationProblemPlusJSONResponse) VisitCloseWaitpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWaitpointTokenRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	WaitpointID WaitpointID `json:"waitpoint_id"`
+	Params      GetWaitpointTokenParams
+}
+
+type GetWaitpointTokenResponseObject interface {
+	VisitGetWaitpointTokenResponse(w http.ResponseWriter) error
+}
+
+type GetWaitpointToken200JSONResponse WaitpointToken
+
+func (response GetWaitpointToken200JSONResponse) VisitGetWaitpointTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWaitpointTokendefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetWaitpointTokendefaultApplicationProblemPlusJSONResponse) VisitGetWaitpointTokenResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -18096,6 +20136,81 @@ func (response SubscribeOperatordefaultApplicationProblemPlusJSONResponse) Visit
 	return err
 }
 
+type SubscribeSignalsRequestObject struct {
+	Params SubscribeSignalsParams
+}
+
+type SubscribeSignalsResponseObject interface {
+	VisitSubscribeSignalsResponse(w http.ResponseWriter) error
+}
+
+type SubscribeSignals200TextEventStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response SubscribeSignals200TextEventStreamResponse) VisitSubscribeSignalsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type SubscribeSignalsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SubscribeSignalsdefaultApplicationProblemPlusJSONResponse) VisitSubscribeSignalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListWorkersRequestObject struct {
 	Params ListWorkersParams
 }
@@ -18486,6 +20601,9 @@ type StrictServerInterface interface {
 	// GetExecution Read an execution
 	// (GET /v1/executions/{execution_id})
 	GetExecution(ctx context.Context, request GetExecutionRequestObject) (GetExecutionResponseObject, error)
+	// DecideApproval Approve or reject
+	// (POST /v1/executions/{execution_id}/approvals)
+	DecideApproval(ctx context.Context, request DecideApprovalRequestObject) (DecideApprovalResponseObject, error)
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(ctx context.Context, request ListAttemptsRequestObject) (ListAttemptsResponseObject, error)
@@ -18549,9 +20667,18 @@ type StrictServerInterface interface {
 	// RevokeLease Take a lease away
 	// (POST /v1/executions/{execution_id}/revoke-lease)
 	RevokeLease(ctx context.Context, request RevokeLeaseRequestObject) (RevokeLeaseResponseObject, error)
+	// ListSignals Observe what woke an execution
+	// (GET /v1/executions/{execution_id}/signals)
+	ListSignals(ctx context.Context, request ListSignalsRequestObject) (ListSignalsResponseObject, error)
+	// DeliverSignal Signal a waitpoint
+	// (POST /v1/executions/{execution_id}/signals)
+	DeliverSignal(ctx context.Context, request DeliverSignalRequestObject) (DeliverSignalResponseObject, error)
 	// GetExecutionState Read where an execution stands
 	// (GET /v1/executions/{execution_id}/state)
 	GetExecutionState(ctx context.Context, request GetExecutionStateRequestObject) (GetExecutionStateResponseObject, error)
+	// SuspendExecution Wait for something outside
+	// (POST /v1/executions/{execution_id}/suspend)
+	SuspendExecution(ctx context.Context, request SuspendExecutionRequestObject) (SuspendExecutionResponseObject, error)
 	// ListExecutionTags Read an execution's tags
 	// (GET /v1/executions/{execution_id}/tags)
 	ListExecutionTags(ctx context.Context, request ListExecutionTagsRequestObject) (ListExecutionTagsResponseObject, error)
@@ -18564,6 +20691,18 @@ type StrictServerInterface interface {
 	// WaitForChildren Wait for child executions
 	// (POST /v1/executions/{execution_id}/wait-children)
 	WaitForChildren(ctx context.Context, request WaitForChildrenRequestObject) (WaitForChildrenResponseObject, error)
+	// ListWaitpoints List the open waitpoints of an execution
+	// (GET /v1/executions/{execution_id}/waitpoints)
+	ListWaitpoints(ctx context.Context, request ListWaitpointsRequestObject) (ListWaitpointsResponseObject, error)
+	// CreateWaitpoint Make a waitpoint beforehand
+	// (POST /v1/executions/{execution_id}/waitpoints)
+	CreateWaitpoint(ctx context.Context, request CreateWaitpointRequestObject) (CreateWaitpointResponseObject, error)
+	// CloseWaitpoint Close a waitpoint
+	// (POST /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/close)
+	CloseWaitpoint(ctx context.Context, request CloseWaitpointRequestObject) (CloseWaitpointResponseObject, error)
+	// GetWaitpointToken Read the token of a waitpoint
+	// (GET /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/token)
+	GetWaitpointToken(ctx context.Context, request GetWaitpointTokenRequestObject) (GetWaitpointTokenResponseObject, error)
 	// DeliverExternalEvent Deliver an event from outside
 	// (POST /v1/external-events)
 	DeliverExternalEvent(ctx context.Context, request DeliverExternalEventRequestObject) (DeliverExternalEventResponseObject, error)
@@ -18669,6 +20808,9 @@ type StrictServerInterface interface {
 	// SubscribeOperator Follow what operators do
 	// (GET /v1/subscriptions/operator)
 	SubscribeOperator(ctx context.Context, request SubscribeOperatorRequestObject) (SubscribeOperatorResponseObject, error)
+	// SubscribeSignals Follow the signals
+	// (GET /v1/subscriptions/signals)
+	SubscribeSignals(ctx context.Context, request SubscribeSignalsRequestObject) (SubscribeSignalsResponseObject, error)
 	// ListWorkers List registered workers
 	// (GET /v1/workers)
 	ListWorkers(ctx context.Context, request ListWorkersRequestObject) (ListWorkersResponseObject, error)
@@ -19231,6 +21373,40 @@ func (sh *strictHandler) GetExecution(w http.ResponseWriter, r *http.Request, ex
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetExecutionResponseObject); ok {
 		if err := validResponse.VisitGetExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DecideApproval operation middleware
+func (sh *strictHandler) DecideApproval(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DecideApprovalParams) {
+	var request DecideApprovalRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body DecideApprovalJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DecideApproval(ctx, request.(DecideApprovalRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DecideApproval")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DecideApprovalResponseObject); ok {
+		if err := validResponse.VisitDecideApprovalResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -19935,6 +22111,67 @@ func (sh *strictHandler) RevokeLease(w http.ResponseWriter, r *http.Request, exe
 	}
 }
 
+// ListSignals operation middleware
+func (sh *strictHandler) ListSignals(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListSignalsParams) {
+	var request ListSignalsRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSignals(ctx, request.(ListSignalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSignals")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSignalsResponseObject); ok {
+		if err := validResponse.VisitListSignalsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeliverSignal operation middleware
+func (sh *strictHandler) DeliverSignal(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params DeliverSignalParams) {
+	var request DeliverSignalRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body DeliverSignalJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeliverSignal(ctx, request.(DeliverSignalRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeliverSignal")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeliverSignalResponseObject); ok {
+		if err := validResponse.VisitDeliverSignalResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetExecutionState operation middleware
 func (sh *strictHandler) GetExecutionState(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params GetExecutionStateParams) {
 	var request GetExecutionStateRequestObject
@@ -19955,6 +22192,40 @@ func (sh *strictHandler) GetExecutionState(w http.ResponseWriter, r *http.Reques
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetExecutionStateResponseObject); ok {
 		if err := validResponse.VisitGetExecutionStateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SuspendExecution operation middleware
+func (sh *strictHandler) SuspendExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params SuspendExecutionParams) {
+	var request SuspendExecutionRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body SuspendExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SuspendExecution(ctx, request.(SuspendExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SuspendExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SuspendExecutionResponseObject); ok {
+		if err := validResponse.VisitSuspendExecutionResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -20079,6 +22350,133 @@ func (sh *strictHandler) WaitForChildren(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(WaitForChildrenResponseObject); ok {
 		if err := validResponse.VisitWaitForChildrenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWaitpoints operation middleware
+func (sh *strictHandler) ListWaitpoints(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListWaitpointsParams) {
+	var request ListWaitpointsRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWaitpoints(ctx, request.(ListWaitpointsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWaitpoints")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWaitpointsResponseObject); ok {
+		if err := validResponse.VisitListWaitpointsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateWaitpoint operation middleware
+func (sh *strictHandler) CreateWaitpoint(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CreateWaitpointParams) {
+	var request CreateWaitpointRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body CreateWaitpointJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateWaitpoint(ctx, request.(CreateWaitpointRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateWaitpoint")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateWaitpointResponseObject); ok {
+		if err := validResponse.VisitCreateWaitpointResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CloseWaitpoint operation middleware
+func (sh *strictHandler) CloseWaitpoint(w http.ResponseWriter, r *http.Request, executionID ExecutionID, waitpointID WaitpointID, params CloseWaitpointParams) {
+	var request CloseWaitpointRequestObject
+
+	request.ExecutionID = executionID
+	request.WaitpointID = waitpointID
+	request.Params = params
+
+	var body CloseWaitpointJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CloseWaitpoint(ctx, request.(CloseWaitpointRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CloseWaitpoint")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CloseWaitpointResponseObject); ok {
+		if err := validResponse.VisitCloseWaitpointResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWaitpointToken operation middleware
+func (sh *strictHandler) GetWaitpointToken(w http.ResponseWriter, r *http.Request, executionID ExecutionID, waitpointID WaitpointID, params GetWaitpointTokenParams) {
+	var request GetWaitpointTokenRequestObject
+
+	request.ExecutionID = executionID
+	request.WaitpointID = waitpointID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWaitpointToken(ctx, request.(GetWaitpointTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWaitpointToken")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWaitpointTokenResponseObject); ok {
+		if err := validResponse.VisitGetWaitpointTokenResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -21185,6 +23583,32 @@ func (sh *strictHandler) SubscribeOperator(w http.ResponseWriter, r *http.Reques
 	}
 }
 
+// SubscribeSignals operation middleware
+func (sh *strictHandler) SubscribeSignals(w http.ResponseWriter, r *http.Request, params SubscribeSignalsParams) {
+	var request SubscribeSignalsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SubscribeSignals(ctx, request.(SubscribeSignalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SubscribeSignals")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SubscribeSignalsResponseObject); ok {
+		if err := validResponse.VisitSubscribeSignalsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListWorkers operation middleware
 func (sh *strictHandler) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
 	var request ListWorkersRequestObject
@@ -21385,510 +23809,588 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P3rktu2ti+Kvwr+WrvKl0XJUl/sWF2pWY5jJ15xHC+7s7P2irxEiIQkpilAk4Ba1vS/d80Pp/b5vh5i",
-	"vsL5fh4lT3IKYwAgSJESqe72JZmVD3FTvAADwLiP3/jQicRiKTjjSnaGHzrsPV0sUwb//maVXvybmOh/",
-	"ytViQbNNZ9h5Qn4TE6LmVJFsxWUn6FzSdMX0TTRSieCdYSeiPGJpJ9BXRNYZdpS4YHwYJZ2gE2WMKhaP",
-	"qeoMO0f9o4fdwaB7NDjvPx4e94f9fq/f7/9nJ+jEgrPO8Oi0H3QYj80DfJWmQWdKk5TFneGvevAx6ww7",
-	"NM0YjTdjxbJFwqn+dMwUTdLOsPNCkTmVBF5CqCR6vilTLO51gg57z6KVHvU4iTvDTn/w+KvT6Jh1H02O",
-	"+t1H8cmg+xV9eNw9ZUfR4+mjySDqH3Wu3tkhjCOx4qozHASdaZIqlmkqpFQPvAOTVXTWGf7aUYwuepwu",
-	"2HCZUjUV2aLz7iro/CYm/mdP+t0BHfS7jybHrPvV5PSoezIdxF+xh/Rk0n/YCTrLLBFZojaWDhmjEugt",
-	"V0uWSRazuBN0pKJKDyBbcZ7wmR6FUDTtDAdH/f7VVdB5CquTsvh5KtbFxT2fM0K5XLOMKEHcMuYrvFJi",
-	"PE14Iued4ZSmkgVmsccZ++uKSaXXpfBDSnFTfKjaDEuRJtHG7ZgxTfXnKuZFJhsy6J30BvCz+VLlHnrk",
-	"9tBV0IkEV5lIU5YhoaPkQcZSRiVrsROjVZYxrsZSsWVn2El4ovTOiWfMrn9hj9YPCLfNKmN2AWdCr0vn",
-	"DQ5JT7ATdGYZXc7HGbtMJBCuH3RKexM2if7XY71JjvNNoqlzkXB9dz7NBVtMWAYH2h2cd0FHrJRUlMd6",
-	"i+hvmE3Svwo6eqfKJY30LorZlK5SPWEuYn/CYs1ZNpZM6lGOL5heRTpjXA2jZGguDxc04d6KZWORJbNE",
-	"Ly1ctVM8Cjp6lVZLSxizhz90LlmGt3T06vf1murfVtLtmRQ2vaIzmKE7aZ1hx521q6CzWsZUNVigNU0M",
-	"m4GTYlnFM8smSryQE8dAkCXKVRQxcxDdqZmkIrpI+GzseFInyC+63c41xws6k1U8Y2qcxBIXqniMkD6O",
-	"h9Vs3pN889Zv8qPHw9PH5U1OlWKLpRonPGbvYaHtL7ifzABiRuM04czjyjFL6Wa84krPMGfU3nafpmIN",
-	"5xD/bM5xgw7sL3zMbHA5Z8AsfHYLQxxnLEppsvD2avWGXtJNKmisVyhb6QWYCTJZJWlMeg96vZ7eNuaW",
-	"MeORwJPS+U0vVs65PnQyprLNOP97QqMLMZ3qfyJJFrIzPO3rI7ZZ6hFMk/cs1m9f0Pdj/XSixe2R3nA5",
-	"hx/09V9iljEJGzun84JJSWeOqMvIbtigs1xN0iQaWwngdkkn6Px1JRQ1o8z3VsaWeoQ5pfRJTTIt2eiS",
-	"TpI0UTC4Xzsz0YH79Vz9270jLBXNmvBTGN74kqE40FPDLWeHbf/2hHntYWFpMktgnBv3PBdqTJfLNIno",
-	"JNU3pcmURZsoZePlHPZwx3s18DE5T5bu+RXX1zTRdtDTvmEsVioSwG/g7EupV3YfOwJm686a1SIKLOcN",
-	"W4pM7RTP5laf1cRJxiKVXDKzwMxnXP/kQ//kQ//kQ//kQ3v5kF0Qp8zrPfEclMdtm+EJ0ecJ1R+jYN6M",
-	"xWBZzKdX4R9WqfB4Fnbd6jaJmjOSsVkiVbYhGZuuJIuJvrhawsm/+kimwBei2LtddB2t/mGtVq+38FvY",
-	"CMVtrDfHDi0+midpXKSL2aENN2HR11ASRU3XtHRvdNzvPmInJ92vJo9Oug+nxzHtfxUdxf1TWAepV1hP",
-	"k0WCa2Z7DId7ZdwdIGU6cEElQN0F5XTm3AiwGj4xFJUX2wJq90L0h8cDtxAiu4Ap2yHYNXkJ0rO4HiBR",
-	"i+4lzaitlF+qeWc4OCpK3uodLtKYSVWje2yfV+td8Y6dTHjESpsY/F2XeohqnonVbL5cAbFz9jw8OQo6",
-	"64THYg3S92G/3+9f6fn+tGQZrTcsi4oe5UTA/SLz6XGIbqdPgr4wFdlYLwbLDtL09m78Jjqdeck/1bov",
-	"VK0ze+kjKHX9olLnncId6tuSgXNrPE0y6fZe80NRpdHhtZSNuVhX6nPZinOj7LXQ53JCVmhzoGAeqsoh",
-	"s3mDnuAq1c04iUGF++LVtkqu8MdUrAYHKVZeSOAamlW/VrP6BTdyY2+pflqSqcgIJe7gtXWb/lOk/VOk",
-	"/VOk/ZlEmmM0u50RPndZsgx34T8l3B/adeDtu2tIuNMtCaetOh4nVqgZ8iwoX9FUv81yd/9dR1vvEnys",
-	"7Wyh7URYxY6zLPcNoeAkmO5MFACd7xc89GV1D5xQLGNxhbytYGGaIfDVe83K4owmWnkYF0xh9n6ZZEzW",
-	"Gf5uClrmwEujRL8spVKN54xmasKo2ntK0uSScSblWKkUhMOxNqTrNmU+yb0WPxLBc4YARexVLpU+94Wf",
-	"uwOk75zR2ETVn6SGDcVMRlmyNEkw2oZfMDUXsUR+hF5AKVZZxMicyoAITk76pz29C6I5W1DYryjypMr0",
-	"PtafenZOZ9Wvt6clIAknWmIxiUktkMPTGXZGnUejTicXU52hylZs9+dexGyxFIpx9Qak3fanQ/2SkKzn",
-	"jBMu1FwbEGsqSSw4IxMW0ZVkJFFkTmMyYYzbH6YiY5WTnQiRMsrh8y8TflE9W87eK7KkMxYQKkk4WvX7",
-	"x9Hvf/8H/IOdkYylX486+q5RJzwjdCIZV8QQnvF4H51fisjlqhS//sucZQxew9k6X8MEqN2Gtq8zNmUZ",
-	"4xF7slymCYsriKtP+9evDHn1N5fuIaDyXHCxytje6bzRuseTqclKKn7kLfoDCdU/k/U8ieZECaKyDaEz",
-	"mvDiuxcJTxarBaaJ4HcSrtiMZXgWljSjC6bscaj+5DdslnCixxepdGO+rOaJJOyScXVG+iSRMN+JvlOz",
-	"Gj0KEAx/XbFsY4SQFinwBX+EmqnDWU+4eqjF384hB52nq0yKrHqbhXoHjSO4IyRiimtAZ/4OrhoVPlEk",
-	"HH3/kvGZmneGR/2Tr2BY9sIgqDrq1j567tLJigP8iacbstbcZMJSwWcSlg2oaB+tG1/B/VxJvNUKftkx",
-	"rBffVtPMvfuOJEnsRrCkal47gPpzs39AWvFrTyKtGtZRx1pa7cdRRxP9xl3kyL94HUo4bh1tfmAVvPpH",
-	"esEkoSRjS6ZAf8EtnUhiNDAyp9kiZRJV5aMTMherTLpBo6DLh+19sKu/WLffT0/L232pNflMv/O/fv3/",
-	"df/3u7u/ku7/fncf/n3vL/+jenrTH6mK5tUU1oKR3A1ByIUBERkJf3mAf92rELmLlVREqiRNyZxesvoZ",
-	"Trv40ZqpPTypHukrwdm+0bpRRVRbDpCZapJXz8hx/0Tz4hSEZyKJMQ52DVR/86DRGt3mnM52niPgzVJv",
-	"GXd6JVnPhWRE0RkJI5pkvOdpSiFMCfYXKJZ15809ouisbuiD/tHJfp75b2JSdwR/E5NdJ9Dk317vAL6k",
-	"nL3WArB6CFrxvSOJ/mLNKEyYq34M/yNj086w8y8P8kztB/irfKC//kq/B4ci1TO9YFX0eMPkasHqBXCP",
-	"fJOJtWSZJJLxWG/ByUZv1YVk6SWTZ/rKOuGSiEuWkRCeD2v3ph5LFwbTffFt3QIfH1VSNFmgyVWcwPdi",
-	"TRaUb0ii2EJqvW4hpKrbXym8xP+uNRCGp31wJKF+AG4mpy0MKrWFV9bM+B4nWa2d2psC43KANGc88HgY",
-	"klir6TRNjVKxqCWeFit0mXTdhztN94N7wm0Kd+XfgUA3NnaiH8SBkwWjHHU36e/z0pLwG5gNKtD1WvMQ",
-	"vD5ktdRC/xUxcW9y1+wWcnp6D6YohTbNtOEC8VWItK4TNa9dEvPhWmn3MKhUwa03Y5f1tl9UnTnaguVj",
-	"BVRYR2nnRbmOjvxmdYAWmq1q9U8T8m/HXd+sanVOqdjyjtZ7tVJBU3LBNgFZ8eSvK6b3Kvj+fIWvyHXd",
-	"aA7ju28VW+LY9Cj3SVEgVUSzLGFGNio6Qyv2gm2GICjDHvmRbsiEgapGXX3KMoUSFxxcFV3LAhTYY1mS",
-	"Hms25ytg/zV892EQHJ0+vBpuEx744wt8zyDf2TTL6AbdbRtwL1hf2jmdVSqfepkUnd2RuDhpcsFI6Bxy",
-	"YY98K5QkNNP2VaasrbVDVl6Awlm/ZOUjuU93OBfLJGqoAKk501qPfkKeuUUCtVMybQIrLFOJxGJBZdPF",
-	"06/bu3wwF3/1aPdv43f/ejcw/7h3/3/sXkRP0NYv4mbJ2pFis2Q3SAk9vL2EACt6mxKjUU//q999PO51",
-	"PcKUru+lk6cs19IJPat1XAl9h7s1vtzreCj7wTE4qWiGZFTqKv9VEs3t8XIjXGYiYlIyiebGnsF6ztAb",
-	"GTUkmcql4DIvNvzpB+NpV4yDBmjSZ/U0HkAYsVSh+BtWJ1Z91N72wFYx6i82G2f+BHj2K6wKzbrRRuMo",
-	"YTx3cO4/7eYO1KrPmWcebDlc4btPU5osZBuKwJ3wFAYri7UAjWePH66bPHyAxbk5CGJM7yuheQT8fDsE",
-	"AWPircoYmloeTRR7rx4Ad+pK93vuBE/iITk5GnG4Y4hKgYnPjXhMFR2SD6NOEo8gX2/UoWrUGY5q4xGj",
-	"TjDKdVm41ZgW8AtwdLiqP4SXNkvmrrhP61+MDwh+bBKZg4esdjfSmtsI0yLhDbawEu7SExt1hh9GEB+E",
-	"370I4ahzdTXi+r+dXuStLfCEIIXBI4DyALRXprVs8FizRM1ZRmQS680ikL1AaoDzIj5FCrQ86za0t++8",
-	"byWhND/4/jOVu5+zddHR6m1zG6bZtbPhnkKM5eAjUYxX7HrW3XdV8OW2ZrZeXuueJaiom7zBRciTiHZw",
-	"4Y+8GtYZfNjWtnlZ++jqJ/I1J6i5vXZDWyvpy9vLembtt7ErG967jQuF8lc58MCe57xKGcy2b7+4QVt2",
-	"d4N7AjJoPp+j5UdNu17YdNdbtuOsV37lx2GnVJqakd1rb4tL2q2FeaT2jOpv37xadZ1zp0fc+ux9KhJC",
-	"ac/t6+wvKWetaZKa0pedNIH6mOb0MLdX0kJ/7zOTnK+E+lHEybQyIeLcd4xan6g0/lLjQRVT8Irm0bDw",
-	"4En51Tmt17Ip094u/2m+tvbZL009ep2JScoWOyi6xDv+tcquRZwfiETAzWNXJOiywyci3pAH2toZEuPb",
-	"JmjJkBT8R5oUg07QYVkmNBl+/ZA/vPMBcIvo10Mac8LBR9aBTwEaUOI8L50Hl4MHWoDKPMUR88dO48G0",
-	"Hx1NHtNjDPepbAN5tTbH1OYwnhwdBR2VKLBdcfNjnH6SMXqBGx9yT2mkcm+WJZ58kNOoa2jUeGuZJfoW",
-	"iFLpAvgFEmsZV2SdCT4jd988f0oen5w+ulfaYC4pbtdGwZtsrlLXZQ7tesZLa8LiFsBJ+BjGjEFkaH5S",
-	"3QOV5zSDXyGlS9ELxm9HJJ3TWVsfEubt5nmzLkW0kD/bjASOpVYGBjCICIkRiXEkGCfltWyS3CXanoG7",
-	"tNndSjfe1nwruAcqSYFfzfm1l6Z7a7oKjuiN+9JnT6gXeFa4UD59bE5e/gVkP8sl42CCgdsQZhRj/jZN",
-	"X2diyTJMczbMd+ld+gC+s30D/VZEq4V+9ZXlwVsx6WgllVj0QkJ5TChEBPT+3ohVRsQaDrwfozsqJggW",
-	"Ax34Li+e8e5f7/7a677L/6wMblz5vvpf8dd37i4x+Y1FMIMnppZk+KFEilKBUzGMfHzU2Q4dBzlwhiHL",
-	"LjKaD5/rW6/8Uoc9mQGrNNXS8zxZMGuZG1SGRr6l5+b+K1sCxZYCE7e2wuTb81tqvVOs5Hg/cbgZpw2U",
-	"bL/M1l7Z0p0Pdc/k8Sq/cKgdmVwNRYMleWlLgcAbkSfKf9geUFXC/Ic9W7FIu9KmsSMNCrGyylCUv3wF",
-	"0nibKd8fW/SuXc0dpySnjGaKfLWAwgbjU3Bj0P9aySUMwg3GYrPYv/Nx4d8+ph3omdlqqedjRs1ib1w5",
-	"/d24ZMUJdnFU948Gi59ztTwQ6uVFN9impeXGjxdfsoPEb+1GteQ1ODt1FXDGyeZdyVfTUdF7Hgvz8rvz",
-	"61Dgt/0ah9Szg/7nht/ZMSc8UQlNrbafb76OrSSsfNs3eTnkTplVlDbP3uNSJjQld82Xyf/7/5DFKlXJ",
-	"Mk1YRv6LmNrJwGbPkQV9f4+IjECFJblryy9Bmy/JRFeZ6aXSDaAMZzuzyGbXHQ9OjwH0opBl16/ig2bI",
-	"49v+zm+JcikO5u2GnuViFCw3rRzPw/7NDShfoMInjrzXx2KFFZju/YN+Td4iXy0m+N5cKTFv7LB8iwDD",
-	"wV1avIqltu+qjvPWWf3GlJ2+caKrdForq1D9i3gMbf1v+Te5WjCkf+mnqmsymSGQln+RLpeZuNy6HNE0",
-	"1R8tXVZCpGMDmlN6YJ6kccZ46TJWmZcuQuXw1geXmlVWEyEVEYWa3IXJ417SlWTxeLIZe7Av+UVTOO1f",
-	"gjiygeutZCkw0Bffyoq6HPjJWF9a699AIoiVFXtS9HZmigWd992Z6OprXXmRLLtiicys65woWnTA+NKL",
-	"J5F1RDuRavGHDbP0qr2rJ5lePM/1wCL7QgdShe5iPUAVPxUBm5qkK/oSr1TuAgNwn6sSfTB+l4DVgvU/",
-	"QacQQlBDglb43bNz8uBy8CDP2g8DEonFJOEshkxXcp/y+H4P80D9TwzKnN/VMu9yzziD32ia9iG0z5o+",
-	"5fAOGmw8rMFtmfMX7HS3b2fVlwvb9/jP4F7UXa4M+vetJGQuEm7/OvjM7bbgazLNKjetwYgvGY7RrriS",
-	"n2plDv6Vg4uvOIp+PX2zrYT48bVFBGuWMZIKccFiQlXgUPkEZ5IkPEpXMWbgNrAHr2O0ouOlkWru87cK",
-	"9bwISd/IkM1B6/d+F+/0QOsbnNAcm+NAy9iqFVUW8P7TqMedn0WEN9+9HyRLWaQ0g5wzDhUwbEY5JLZS",
-	"MmVrkjIph5jOnUhiNiVJeJ6fvxALxuFXOF96QwVECdFoK5UkiKtPMmfJLZhHWkem3GTGqZoTUNoXQQ6u",
-	"iIetcLS8rVwnoN4a43brvNfvi73+DNB7WNxo09aRyL5jx7iLBmWOhSSVWC6BJAgHUmNkYzaIhRxp4U3M",
-	"gW52pl3C61/jvYXd74mNk/7jBlntWwTAd3/P0iLeYAsV4ycOrstwTnmcMvRohlPGIxYSU0qamJr04uTh",
-	"nr3VFIyr53DjVdDBT+x75Hu8azehGpPmtVui3FoqtKSoiIJNWCQWzObDE9NmoedZVqDNCJ7qU1p4m/nD",
-	"OB1qdpsPxrEVExcXjFudPWMABU4zSMulkUo3PfLEGPhHpw9tyRYs2knQf/yQTDaKSaLEjEGy5l0pMsjg",
-	"/02Afuhy9+8FRJtyhC2WahOMuFYcxUqZXwOynieKEUiEhbcbTBwSzWlGI62NnhGWSkZOjo5ImHCITRaw",
-	"ksIepKBW6UhfDR4f7daEoD70QPUH0py32VgBVLNhmmLQbJcfvMMTvlxhd57qE9s8ULFdEppiRYeAfeDV",
-	"+CKCEoPSHCmNHJtsyAXbaHGINbXF0+TRHrBxlr/ior37TQree0PXPxocLk9535uI/oO+MffSe3AzTdTA",
-	"OpOs4xbBrp0ZUsWHHP2rRAuM0W0F2VIyRKVDvls+ePceYMcYBJ4yJ3nBpWI0BuaubwkL1n/Tlxcrjeqt",
-	"E7eQFsjHY7jH+3xqXz08KTvUBv1qlxp9X3QfFj1nuwt+cy+t/wpUXUpcmF4wrIYGjRDOkISCTZKa0uRt",
-	"n2IhktLU8qoLsRxQ5nNGQjcEAzKTsqkiYqVKAckKa7pgsI5GcjR63+93R6P3g+lo9P7R9N2/7o9B5gSo",
-	"PVA/GO7gBGnG5LzgRjf+IPQRxrlnvU53M2UxW14hd73RlkeZUWF7+aU2e7hxfmeZMGYwhbdVk4jRTCvU",
-	"VTVoL81a6sW+YGwpoRAWEjgCojVxEunHsSgjaKmrFzn8OslY73nC0vhX/XTv559ffPuuIIGThe1hAjVl",
-	"w84sUfPVpBeJBSRJ0WXi/g/SmdP0ATLmTD7Q79fzbSTR9W1ikai/sUx4Mt5Q6i2O/7rU8g7H6eCofDgO",
-	"pJ0Rkp8X4UzO0x/QXND8OktiVhUBKrlVc9h1k6wltam/TLW2a7jsXKQxywJiFWO9fXBE1dw/h+RvprJV",
-	"mizlxWmrdrSLCJvPJQKEelkDN9K0Tt5XRoHf7ZhU0UIthTixtEwVklxFZkDSIHVxe0cdptC3dP3DR212",
-	"a5sMS7/TSiUcXm1EoRkR5XXzAapKua67yF7+TVt9WbGZyPb6Uszbn9rbr+FOsRi+EPwYl2Jih4d9SyQz",
-	"o9tNMzh+t8KHz0g4pUkaksSzBpBVhY71UWKSVXacsaanZWpCbs34juf0/hjupNYcut0ZBXdrc8FapLSP",
-	"a77P+21Dvlcl8PGG8ZNC3kOdyehBmIeVLu5DMiIKuOitA4c1BW1KkAkj1PjpiJhWqb9bG7XqlU84SeJy",
-	"ImeDNzncPERGLr8WN4YDtiLgd3NiTisYCdcEj1fLsespEwYYfUhkDuK0ZcadVkVPq4bwBHNUTTzD5mC3",
-	"DLBa107uSa14x/XDsjkUfVPnVzM/fO6B98NXbjL9Mov9PplppSSRhNEsTVjWI09TuliyWG+5Pvn97/8g",
-	"j/v9fvl01OTObuPO7x7uv+v7cczmrNdA0rfzLln07D25/dtGLKxjA77XVmdlhQebqS4lTnstzdX7fv3s",
-	"DggOFWDom+SkHSgBSmj19ccTDNvt+HsBp95/2kDWt2QSiFnfXhm7OX58GJuqQLhvS8qbOeFF6Py2Y4AU",
-	"5f0WMAR7wW3oRbhVRrnEiHS1jdsoOF8onziU2cAuqj+OECVrzWfaRRgsTlJ5U2o5BZkBBiWFShIiPgvi",
-	"luunELg83FMHsu12beBzLWDjV8OZJzm24xkJ74NBwC5Ztlnrn3vk3CvHsiWIu9zFD092DPvuaHT////r",
-	"k+5/YrnKu/yfvXH33f17lVPIxH7F/Y2+p7wvTNkaPF+/PT4TV8OBnoOrBvO6vvVfJtQ1bH98lTuTNTmG",
-	"jY9d84NaTruyB3b3kanw8LBp8r7awnCQ9fbASBZlTAVaBcxYJGY8wZYIk03vejs9QJSnGkhM+OoZeq4T",
-	"jrDfKYVv7s3CgfcelOnqngwKJy8oIL7isB0Zy3lH+WpWbh5UP15iQ61tfibAEStL59XUTpZnXs5TNOry",
-	"bWw9+0Spxqw4/O8Ek2S1xKxc4MAA+QGqRsMMRHx/Q+fLzddyNSzSqqjX8qm/dxd8SxWdmB1gQ4Pyr2kC",
-	"WW9LIdUsK4TM8kl9y1K6ueVgRgA/CHOzdZ+Y28t+kvramk/mQflDR16qpOW3LE0uWfbMAAgfUigciSxj",
-	"2BbMHJSWdhBoh7WOK8l4DDF8tG+AuyFW+y9m1nq7JYpABQcFtvHzzy++PcBrU+tAM1TSX/H7aADcYyND",
-	"6wBPDaLiHoDnW5RKCK1bWqNKxlII31fk+qFIzy6hSP9CFnMshgTz+QICPbICIjUtY7HmATHWeirWPfKj",
-	"kCrdYC5dIctmq94F3tMJOu5FeUfLVKy3OVwxtuyJ9FKagqNxhQ29If/29qdXpmkDeQVlZBKC4gD7ruYs",
-	"yUiczBIlDacD8hnszywGn6q5zcuFLAtff6DlvLDmyXvfagLlLc5anNjKOND+TJdmaS5bG+tZ3nFxKwG5",
-	"1HmRCzV2l4BzQ684290R67xiBvXEPNKzKfziStG8a7YSzbuUiZUqvTOlnI1t7rh33as902MzgBCTgkmV",
-	"bzXHPbeqQKr6LGmNLU5ik1ax9bLmihX0GqvpSaRHZLH1EwmscirSVKxZTKaZWDTUrdqCQbQPhrUoeqri",
-	"0N9lYi2tiwZPYsJtU695wmcSEzkjsVgkSjUuaym0aGlvL2V7mh8gotcdmaN4YUuSUmJS/fgMhH8TsjmB",
-	"sv1LRuuU3LyEdk9pO1RTqC17B8WPwTOw1Rawm6pkEBygm6jgx5NYwf0XphBvazEyRhbYekDfckZmArJ9",
-	"9QEiidf/LJG58Np2+5XgAaqA56TSmoxpzioJe08XCWfxmWmt9175bWWa7AAmmRorUf09rSBKZdvLmTcj",
-	"3lKWLBYshkRmRJSxPbFSMTukUqcK3cAQvH6txWx7qWeMa65beWyezimfMQOznMQSFg2yTaHJYiqkghRt",
-	"bfVLJTJm6pZokna17l3hr9s+0mzNpKrrv7j26Nl3DQozhlTkrOGy4cLsXzTXgOaCLa/zxbLXOKexG4ub",
-	"eeVy+YZjKR5f7lFewUW2ujPvCdsUq+qvEfIpNC1u6JF86j90VW6S3s7R1t6pV9NWfcu5vkpTg/xkKp8z",
-	"qXLs+QNqDUst2/d4RX1vVLvsijKJWhjqNwh5tD9bAoMDe7Il9roUm1ZyV+UivFCyMhth70fzwN6WGScF",
-	"dpnRdhtOMSCUpHTC0ko91CYlbP9Q1Ta/ETbWHh/zAVkNWw3398QR8P5n9vbGiRGFjxZSI3amQ5y1z4Hw",
-	"u/jvCYngfdcr07+JgCygBrXZB7VZGk7H22vNY2Jiu4/WqeTWBz3ZgJ3kuaIj0DpQRXt2TmcNZfw1McrG",
-	"l8xajrvbcFHF/ife2iqQbKqknaBpTsUq5d/X+007R1NNljd5xdZVXt12YceWpr2tNARbqkbOLSqYgDvU",
-	"dTvNECvwe8VVS99qUhW3X+kIVDPIorQrik3v0PtgbUWxXFJpCopRxTEuhZgK0HAFtWanzve0pEVtOzKo",
-	"vGAxdBXExq75/egoW883TcJQddAX19AudiAo2ByS+NBaSrcvrWVbeGNx2LsJLLhi7yvMXivIPxMpeXCW",
-	"ys5javgEvHwPmVZcVZWwuet1xcENuPXWZ2eZWC3Hk021ILJYGq0tL/vWwA7bvmzn1L1igRqvgpeZvvuY",
-	"+RUEezXJ2uNTdxTc23dO50acPPUZGR8JqNGNwDm2S6gXhytkB2sA5YO3Q8JWT2mZUk6rLX2QZEjGDxXe",
-	"r9Ze3xlVrPl6f2dhbEpLfR0qrxYLmm32b+8SkFmJqjld8lfa2VUT2Qu3vmERS6pghyer6dSiUpdsfwE4",
-	"/2uaKCN1E3Vm7NULtlROEKNTANoBgx8JEWJktfPSj8PuwqdptFg/4v2/0ETtTZhyH84/E+SzryKg5oYf",
-	"vS7zGpVXf/ySzi+0skyv1QEZ69cAJmoxMH8TbfEASEFOGFcBSfg0o+Moo3IekCXLFpTDdZUsmFipgDhE",
-	"ZQPjtRZZvAOFfTuLdWvZzPB+WqlILCpx3+0nQwskJgtmAZnTGH32znTwYYNwW+htHq8QqsuCD+dNT3Kc",
-	"6Hf1IzT9J7aY6wHZQYcBHAQHpsSKnLQNmI1diFIxbUU6DV24thtuCaD3hnEmo73GBXaGX1NJYhNj2FOZ",
-	"awccFCBm3Gj2Qjo8N4C0OQ5ViwOpEtMZwgmnFg8vRMzSBt3s4bnLJMaEi703m+N3OFvb57KvMlp29buu",
-	"uv85q+yWrLcKMvw7kpiWGDIweoWQjKzngqwph4QoySAEUZEN7rwoVSUrJlW3UQLVIS0Y2jc1aJFCWi75",
-	"qk3uzClQnkXlIYAqqAMkUsuCk8qtYL66pzirMlYCvW8nG83mWTpFlk/TFNi+yYTCMC2AK1YrEQYRzvlQ",
-	"qlqwR4zos6B1XanoxqRh2diIljDYg3nCcqEH2O4gNHZ9t1mMEPqbboUHt8rKtvJ8Ms323Dh3R1wODxnm",
-	"lWnbpS6uZRaMVFOPx3tCPyyesVZYqrfcuUQT34vg2fq5mlxFjOFJzbOgQFgrPbJynrOMLudjPzDQJDOo",
-	"HULzjkhcHmzcvRzmHDWh0o/m1r3BNi7idktcU/xX2vCSNZ5VdSFfvX85Ufve99HiO/oorZZN1uMN3nlI",
-	"YaBtidek+Sfc2TIGtFrGLbnNWtv0DcaDtv++WJFx/haZqDncVdutYseUGKDXOIcmJuqhCVMhYQqhnxIb",
-	"KByOAjMMCkLR7YOt0EwewzFxpkIsxiP8HszhLaHzKUIwSw8e1v+0A3i1ZuZYy32RkSLAqynIWs+T1JZd",
-	"gqB2a9Eor6FFg6hrB3e84OGuKE/dgt1+LuNHcXH7Mrdi221yUZurWHu2WGNG0zr2sGM5bmIlbFvyT7YQ",
-	"P+YawDaE+5Run/wSMDM0DdZGeo/8pA+fSSuiXK5Zpi0547apKM+qwOnfn3FcopNYKVA7TeyxSUzu0Cib",
-	"xX/3P+lw3+vI+8bJ8xqV0pKRxrFWJJSwXM24SXfUfNxCwLLUw2ZDMCpBQPptQxM3VT6QCttNA9ouQRmK",
-	"38y5jvhvnZ5TnJdtMPD7//lvYvDqye//9/9FTPcguG4x6wPDhHLxYzjSdoO6HPre9qv2oO+9DgF7nIy2",
-	"5/p2qGyepHFZT94rtA4pAS/G3Hb1wl6DYm78dFjPpdiSLBLoBX1QdmP7uo29t7UFH/OLILZftuJQQbQ3",
-	"gsqWb8ytjXVu/ZCvc8uLyiEcoGCL7AIIm0+sonhkdQsLWqWs5+lbZjg5VYOKbW4o4WndrptYKYhanma9",
-	"flzPM9jypgQ7HONPKdx/MWbVLneG5lXGo+Fr0oaFNZE7HMXNXuBtmqin7mYvA6uta0fwsfGD7+3pz8/N",
-	"jfoEJg0Cpr5BepDX1j4YeITxploYvR1T1fJ9Z8TqdqDZvVdrYjRPzy+BplwmcZMIsc/0Zg1EuR6XBYub",
-	"J7x2ewkSC0InGOk9wwIn1/8nkWTBVI1HSlVngsB+b87wGq12cWeVs6pQ11iwfKGCnKxm9nVL98qAoVgt",
-	"YTnHTEvD40oFp/ogalsjXiQy9xxgxifmvZaSTE2TsSr94Tt4sJq/J7M5LA3smSISIgZiKPKAG4AibQ/m",
-	"ATNu26Vu51bVL3SNLqprDrYy6ahNGylJlmL+8R5EDfiy64TykTpX4NjzDhD10cGH/f7+bg1tkSOrAU5a",
-	"9MDbgjusAT0pzLOW+uVeB3mDYPxX7dF5k3ep+DIX7kY7YRy4fnuRa/Yu4vcuWWmbjy0zAU4Io8ZEFMJP",
-	"FVBFAaF4BRnejF5q9aZHXpgyrDxavLsFwdZO+Z7RTE0Y3Q9ssj0x+2htGsnBOSHXbOLjtebZk1fxYsZF",
-	"ZRbhT2vT5ypH9jgjNIrYUtvblMckwUdvD8PiBZ+I9xbTu6p3Zh0YianVjgVnbt9AFvSSZg6xb0nVvAAy",
-	"stdDdQBG9K1CHTSRnEBDKzmR0s0tnwLiTE0Tsc6w8+u7w9d4mYnFUtUUYDSozahJwG+BfNDKmNAWdGNI",
-	"hUSl1XHV5iYJ3gtEO8iGMUpObsrgoHIt2B6kSt7g9o7faUhvUBM6m+WBNBhipSiGt9yEHZ6zg09liL/g",
-	"kmXKd+u10SuqfH7X6ZfTgL00iIMd7k5r4DJ78e2ncbO1zTOu8KldzzfmnFYwoqq99JJWdV8OY7ZU8zAg",
-	"IcIujKkyOehqnonVbL5cqRDTc0jCSZpIJR3QWGNgIWyLb3Bk9u4RGNKOxsBeT0Q3MFtSQA0CGInEKo0h",
-	"ySsAHA4CiXCtG0nX1pvvTmRxxGwfXNyOaaLXA2nYMC69L+nE86aYtYH0e2jd1r6wuL2/pGHwR+/ZPPTj",
-	"NuReouZ31liHfsqHjQxtBdatyHLkrDtWNyFs4Hh+KjnjjPFKm+mvK7Zi5nhxP4AD7t+E98jrLOFKD4s8",
-	"efv0xQuIcb2ni6UeZydKWqBS/0q6/7sGPjvfDJ52QMHUgEJOvY0rFQKHUXttmNlD8n6v6f6qgFkRPLKu",
-	"dtvU0r00pop1jaewRPPWzfDO8TU32wNvt8nRGEqkLTDILeVdm5QwOU+WzSr+frK3O7Z289i/JfdjHjEr",
-	"OiLLI9+BCbzXJ1PGJ2gFIgzn80Z4qIX/+TRMVH/9DbsUUU296k7I6SemGayFyG6S/NqsJicfUqEsp17f",
-	"QDivNZWu7gZCMr3WSmleg+Nkq0+DSiImUxZtopS9npdgpbMV56ao1TF9uZIQDPErsqpFQLJIqkr1J1RF",
-	"8zGs8Ni0KG5A+ImIN+PJKr0YQ9f2Nk/FxrJp/+QlyyatnvL9yvhgiykWHm7xGDTMbfEAM7XHY6y63eHJ",
-	"rsp5z/t3tXrwNyn4GKyMFiP1u2Qf/FjSNJ9fG1rjVO/aFt9aZmzKMnCWjCWLBI/bjFRrDdl4LrLkb4I3",
-	"JWbpxJd3avWu3z5BWxMOto5mYXNV0LViheopUjHbur1Yuc8qDkjtgdvab1V8zy9Q3+JSbXy0B2cf5GqC",
-	"fUXlOBlC75ZU6WWiV93anNsWvdcmYKffx97n6v9TMWuUkfxSoDebUbXK2sJ2pU467NQu8K5d7UrqaVDd",
-	"DsfeHxQo6NHLJ4MbpzfNqiV6ZW3beosOUPwgBaTQojC32WzNfgvDrbaTUKUxV3AHVClD+geoD9cqxxdn",
-	"4vw0gQjWTXpud3fBL3ZVrzA7Gz2O7tOpyKIGyA0vmSIUU/zANzCnEuspTQETVFuiU/VmOm9/chdtYxqW",
-	"078LKYhVZzbPNis0jptSA8u2FXGcMK1Zu7YHmI5nsHiJjRuSJZUS8VVyJAO5gi1vXm0aHFTpzD8BLAeG",
-	"aq/fVavORq0mh0EEwTKjlqdnBvjhtk1u3iS0Pjfiq4cnjXq43D7Ohpv4AXkkvvpTmPsxzq3V/Af9frMK",
-	"/5JDwzPYVlysOXPOBM+rAO6A2GIRGqPO4hNeiosaP95rrSMdUIxerkdu2YflBmrZ3cj/KQz+lMKgYkOs",
-	"JLMRuZtB+mnQ+6QMobjt/UnUnIRa83x4EgYkNOiIoUl5gleb9YWMKTByfPHymwFGhTdUH+JmeCpVFQYp",
-	"yjs/BhGQaSb+xrgf0DJp+z3yi8Gqt90xYVOifIStDMpvTKC3ZufG2roXmoEXDk7OZrcDm6ngMxKWOpKH",
-	"BKuUbquNe3EYP7ClgtDumVddVm43WjEgXx/fX6FjYHXGzRCuSyg8iCizjfLtSDwoCzoIyjhSDZqRCb9R",
-	"BJD2PnFDX5DJjNNUjpcsG7Ni39N8Njcyn3ps8EPXfBegtco2DVf3jb43X9pMrBTiK4OupPm83F8eCM+8",
-	"8R8B2ZAxumg4jLdwcz4O9CqDuG34AvdA/hILt9TsDUb7t49vMe+bynAstayt5cJ4essISaYvLrn75vlT",
-	"8vjk9NG9HvmGySSGai+ZV6QmikQ0yxILMkMj5UyViEo2JKHtNqTFDHu/ZJFisf43jdSKpvpfqDjEYTDi",
-	"4TQTC31NCbgHW0bBTU630yJeX3Hg2plI4e3oVARRFQbk97//Y8S3wRRFXOGGeAsx7TOy1oIE0LDpQpKY",
-	"RXrG2DfW94Cgz2NcE77O25GUZZuWWVSyPbAwDKroKvoi02hu4BJtc5Z1JrD8qlHUzOyJZ/r9Vd4xG+mr",
-	"Saimal5iGLuAVWowiQoN/e5A0x+Q1okiKx5jo5xqsEaL/1qLLYc8bEE3RK6iiLGYpFSxLCArbnZYfc90",
-	"VC8duz19/NhjtSf9frUbXdWNSO+yPats+1ttHT06Y6YmSpk39fZ3AcZGVy4F05ZAOrh6t7SF9QnwOPgE",
-	"rrJVC/umAgQ7ZjXg6bVteTA6YnXJiYg3eMLmgCXPAMZ2zmhcU77kmF2ZfJpdPXzcH5CEQ8NMRvS7A8JS",
-	"iXWq1h+KadoZXTBVuefKkWFgJOarbmY1tHL9M2oAsw0KopgSi7t/Rpg+20YoJxKr+0F70wdjTaV5qAoe",
-	"tj3s1cJIkyaV4cuoujVDA4zAAqgJiLaFE2M1CQKWeq9EpTvqsKqH0lD2lC28zlatjTVXrD+O6UZW0itX",
-	"4h+eNlDfs402QKus8W3+hZgBN/VpC0ZwM++7qqNw1ermk96B8d009KuN+AYSUQ/lOdxaFSaTncKX84Wp",
-	"3TnmZdtc0uE5NBy+wz1pcrMFkDggkNsUfMKbp4dlXtGyOEsuTZNPgwxAFSOI/O47EHL4C7BVERyDKoah",
-	"YRbnCBljcIxljNclhLiGItVzsGlJ+l9aaV7WeB1LvYW2pga/E1DzUd+litDlMi02FN4bt82RUgcP64tf",
-	"9qj3b9gskYplB/XhvU4dYko5a5framsHdyHEBp00uWScSdmoxLGpG/vAOscddYo4/a1S6/Loq47NGwaO",
-	"748OH3/bGPBXlXPlbP2Hm2nwiSIvQE0W12Q3H1oKemi67DVLSLdeUk5B3aOfvWFgAjeKDpVtKwieUkm+",
-	"e3ZOZoCMm6geMehmea2w6TYv1lwSmjG/HHUnRvHOEjNTDVuDN9zq0WaQwf5j20jBNvBcUdZ8DXQo/5tb",
-	"2MD2kwlPSvkmTYJzRVDghoNoCgzsPdIQE9h7wuIBtw01bcP/Nvxg0mbL5EDA1UtejSHfEPPX+06hTKrp",
-	"MwUU4IYP1SABt9nQ1di/7d7QetWaofZ6D3zBkL3eLJqg9no8vRK8F07YHmFgEypbBhv18II8ocaCd98V",
-	"mc28uedgrkhoEiaNTgJlY2FZRPyZkLBK6zxuwZlKS5zTpXadN80VyqoX3DCOxiG9VT5Vi5TDGqMgzXyH",
-	"5h9Diffcn/tyK+r9n35ktr0L7A0KIMx6+7h9oCrGIleLFmZpeST66THmG7RJxWvTVKtmzJ+mXQl++6On",
-	"9Pgh9HZH8RfXTM3xDjiBKkuqDuCERhdiOt2bDGNuc1kU+nUlo/gGMhpcZGps2uC5jxS5TboxkWktjc3c",
-	"zqAVzN3JSuXdyYAROd/gPT+dCOAHC768dr3JcgeXvnl/C6Ttcj2/CM6kRwYdmmaMxpuxpCqR06TGefkG",
-	"7ncughbb0sbkx62qYZtv5htADdsmnUgL1LpM2BoicwbzMOjYVoMGMZFXE82DnPbeJpbga86hmqH9d52r",
-	"ufrF28kq7VYlkQLN/HHKLqu7hO2P3UFNVKaXVkQ0NXlBrV9T2y6/ud+4ag1zGd6Onb3gUjEau5aRrj3k",
-	"rhZgN9Doazef2udNa/L0bTUAe1dJffXaSxZrsTP9HLO2HfvdszVDOqezlqO5pOmqrMoN+kcn++iGz1UO",
-	"Q9FMfbNKL1qOBPGu9ueQphdPImfTtYrzJqlJetj3ged4586EQMObsHNLaO8LGyf/VVeV/wRow56XsoSb",
-	"WKfu+EtjCOkmXLtIjfS/qkdd1+rt+kZzahrpiU/wZgfwAGIC8xotdXaulLn9Dd6trco0mSXANTfNRvAs",
-	"f8CNIrWF9ePlvEElZqkO/yaALq7RGNt1W20IeXBu7neAB2X2WCJGFRjGNtW3l7JiZEFps5TmXb1rLXZZ",
-	"tQNAseUdSWx1Mrlgm4CsePLXFUPkKwn+qd5e57mfq/hfo9H7fr87Gr0fTEej94+mNVmLPkbadlQ/Sy4Z",
-	"t5idehCmPSdGFaB8U2AlZKHvxYJyOgNlCXsD1KhLXumGD4fNbP+UXBMzmX1temW8VWLZiJ1XLJeXLtxO",
-	"GMSrjJottRCl7th5i/GtstaqzEfGQQ1c0Pcp25s1XrSxjY3VzMwy32kSf/ds9xtpHruVVt2S2EiQ8a03",
-	"vs2TvSdsTi8Ti4JXquLcvahVBDB6T3FaJrSxXXtuVZ49AJ3QFKNezzmns7eswiXaPCKwVfw6k3Vf2tlz",
-	"aJ/qtlWCRicshbavnC5Yj/zANpKkQlyQNLlgJFSMLnr6p3BIUrFmWTeikpGUaa4oAxInM81LKY8x51hG",
-	"ImMSu84TSmKhSMJlErMzTBw9OToa8TDhlzRN4rGiMyjZ6UF2+YK+9yfjrfd2Qv+enJ6yLPNYIRecWe4n",
-	"5fXSnM4L6Hr7kRfz9rlAoIQTCh3eexW59dY4bpZPUCieapu35lvi+Ysqt1+lSHvz/Ck5Pj5+3CNPoA2Z",
-	"CfVz8vP5U9wJiyRNE4MlcmbzyyUkmK8kI5pMYjqVTKFfXj8eraB1gv9kU0SDT4ZgUKxIaWnzGA2oyHlr",
-	"it4oJ+Z+oKGiF+yM9C3yg2mZC51RDyyD28++8/JYh7i9c8gFoHg3akxu1CwEMiOMlXMrA779IrhKcSQu",
-	"WAWs2SFdwprmCpWjlimVarySB7V1rkVt2Q3luszYNHlfrZpP2CzBHnDG7YRdAQJ92jMWiRlPJEA1YrFQ",
-	"Vb6AuDhoMplIm7TOMz3zLhg/yI3kngwsYg18t4ifaghU6pdVTOXyl60w7Xd1++wm8ABxw34qPMCfJXMN",
-	"ddrBVzTvZXP7mYefR1MQr7nOHizKqpUoJk1UdsYS0xEPP4wgL2rUGY4QH2zUCUYdquDCUf/oYXcw6B4d",
-	"nfcfD4/7w37/P0edKyhP9B8soojBG5RYJhH8GLNlKjY9m10Pv0Yiy5jx6if4joyl3UHvpOr1C8pXNIVf",
-	"tH5R+pXyDbxTTEed4a+///0f765CLUqLN6VpxU1TjJQFhCqyEFIRNc+YVo8vtVYdM7bUOtEGI4WgACfS",
-	"6MATGiPEmkvXCFFX0izx397+9IoYpdarsVKoKDvIqQ8lOnSGlgoWsXRYIi0081wmEcBVFcgKR/xWOoTo",
-	"nXQIAsmtp/dcK62nVdINkEBkT231xR8mAURcsixL4gZgJ084sYFEk5kjtYmARbg2ACXSmGWBa8ar9cI8",
-	"KFWRmbNNaFfEsbtOo0U/mYwmWlsZH4TY3r4t23ZVyH4oPq0pzG2fozbfalApsi3bdqt+mSmnad0u9Wbx",
-	"nCsRl30x6GtjDUtRypOronxJiSvtnne1W/YmVDez+T+V7uapInsAFHEd8nO+nieKEVgNTCpBdziJ5jSj",
-	"kTL9uHOkxckq0YyirfNeNvLfXwUdyaJVlqjNW01Yk8rDaFZVJv2EgL6PHCyRpuChR36B3q5cEEiZMDex",
-	"94lUMoC4HvRQE5gqmwqxnNDogoDgnGoycMZiSbhJSoQVhpnjMNyg50otO1dXUAc+FRXRhhVAKkGcAd10",
-	"njtKM2/NgBNOvj8/fw0/a82jN+Ij/oTcv6+fun8fgYyWCUNGrRfP+vewIlFMgVOLNR+iKe+iGWQhsDQE",
-	"7XzMqtaGHv4r0ErNBfzuWiOAfnbB2FJCEEeaAv61gWmIoYtmKtkaIIjIE07u33dzsoP9TUywBgV6nYCg",
-	"oUSfclMJnnc8AXhckqjAoDOB3TniFFufAEmstJqLNZSQM6565NklyzYWp2udJYrpoeuxaDVLjwOXFjJR",
-	"VUa5xFjsGbaDCdApshRpisuC4CtamNN4xN2TqZjBavzLv/wLeSr4JUYWpL50nwBoKTjLJKcXbBxRyXoA",
-	"AopXrV+u1hUXkHiVUdwM+gH/N/3Qwi/nYdg0JhwvZNgbcUJexPjUzz+/+FaeVW8x0+TNdoDHbcNJAjkn",
-	"G7GC0iB0+qEDyHiKYPJJTOhM705q3IpH/T68Qn/dbgipRGZ63YUvLBSU6mKa85BoBqeHe5/cv/+NiBMm",
-	"e/fvkycO42Ii4o3jQ5SETwWH5883SxZCMM4p5SFdLtME08wevO+u1+uulpbdVZYyHomYxSFSKoxWWUq6",
-	"cUgkAyonUo9YLy2hEo8Y+ZlfcLHOaYwudLwGuA05qII0mXhTaGZDnpDXP709N53D3eMZgxQ9q4WDd00z",
-	"EIRt0N+n3LQF1kcI6PXhKiQ0TS6YIRDAUsj79+FthekaFJt/1VZAqA8rg/1/8v49vOn0/fszEmoahLgm",
-	"wHT0L8iOJnqFlB5EaF8lH4xW/f5xpB9CGsdUzpmEq5r0MBvQCxfavAq/e3ZO3MMh2FVGo7QORdwm5KTf",
-	"J+GCpnpxWDyGIQMBXNzBUTY8Iyf9AQlXnK7UXB+uSO9TuHxMwqnIJkkcMw6oOZmQ0lS56BsGxw7rbayE",
-	"GKc0mzH44RQ+tuJytUSkifGCxQkda56tbzg6IiEMBO02DEDAD49J6Bduh2fkVE/GupxhGCLLVks1zlgk",
-	"MrzjmISTldyYScr5SkGtdyzWMPAVp5c0AYEfnuEBhcWDXXTSf1yEUEv4eJoms7lpaQWD9X9fJHJBVTQP",
-	"e0QLdbcCsMVBxK9N8Z9bkAnbCB6jqWx22lOxWMKW1ayPKX0mn1fxD4iYUBLaIiEcFOUkfHZOZ3oXIPNF",
-	"vQIRXQGP78W0C/DgIbkrMqDLX+w7vg7vkTldLpnmeqYFlv0NXOhC6euQ8HoyOMo/ns/93plnowQm6RXO",
-	"C4uJgUsxVXv6tJlJv8jJ2P2Bbe7f1weJwjoM0T8+nbII82r1n4Z8mk4XbKnAp390QuZilckzQrVgYgpb",
-	"k8+YkjnjNHJWv0effjz8+/njSyeS9HqEryHncQhy+etXIbnrpIb1dpye3sv72RMpFsy1vjBj11Q6s6/S",
-	"Rmb3CVIp1FrCNMlA+Nrva8louc+HESqeo86QgL8lICNfBdXXf//7P67CgHC21qx8mmRSkRVPmZREUi1j",
-	"1Jxl60Saco+IZtmGhC8TfjEkyH1+//s/kOGckYylX+MXRh0UcKH3udBhyZjKVsZjM2yHHY6SBVW9OZWw",
-	"8u4CtPv2WBrYH8CKJxsSPsfgUte9Cz1Qf3FWytehgd6BvQajM/Z2aEAbJ0yrFBKJDzPPgcpJLEAYKFRB",
-	"yd2T/sk9M/w3IkWhGGLqbwiCSgYkRB0ptEqSpwsFJLTGfAisN9ZyBmS7Ay8FfSAgISjA7i6apk6hyWHQ",
-	"yJPXL/RVZPLa7vqbcXM8gIztv4Xk7pzRVM3vBSR8sGAqSyIZkruvM9h0bCXhBycezMNO1nzQYuYqJHcR",
-	"TU3RVMxWwDX0D/JeMOLhA7FknC6THgo5fIO9tqGLFB4HHRSLGuCTsYCB5LqeAPrd65FXgrN8uUGfp7gZ",
-	"0I2XJhHjmFWGYZbOkyWN5qx71Ot3gs4qS42CL4cPHqzX6x6Fn3simz0wz8oHL188ffbq7TN4JgfS6phg",
-	"pQeXP+xcDrC9LEyoM+wc9/q9YwMWBTbOg8vBA1itB0uL3JPrIJ3hr9XWZ37LA7d7/x2Ap66C5k98jxBV",
-	"V++CzlLIing6igeribKYLEQG6G2cSIGR9phuJKEzESAGlOGCk421TghfaWXJZCeAEDT8SgsrseYV8Kf6",
-	"rGHhWA7DYgHXXKbPGQlN+mkIwJAW/RGW2UnIF3Fn2EHKBi0J60mOH9gGqGQU2G9EvDHeUj0YbCyR622/",
-	"meRJz2XsEmXR9i+BFB33r4y5SRsh/mjjE5GIl0JvSP3QUb9/rSH5AEWD474HQORB/wxyYJ++D9szOLpq",
-	"N4MY7ecKdD0oC2SQGYGWALTHnIBFjpBqMKgtqVr3WfNMvprK3G8GYNyn1Q87ClvsQfRUrBYLmm0ALUgP",
-	"FJWvHEgaswVmomPLk3/tPLE1HO+7Wjnogq7ZGT48PT1+qC9mWh5A8jDeqD+TcwbgXxhzY1W99jxRHBh8",
-	"Q4hbGsUOsmq01NNySvTIW4j9ovnC9Ykkcq5PKth9ICieav48RKXe6u9GJFedL21dn+MY2x6yp+jaasC1",
-	"oKuJOYXX2ffGq/drMR8gj5oNzvuPh/3+sN/v9fv9/yw6F4daGylH90vPHveHJ+5ZI2Ry55nnyPWal9jY",
-	"fWdKx6cX/35UjD2br2IoPa8RysPlnf7g8Ven0Um/26eDfvcRPWbdx5PTo+7xdBB/xR7Sk0n/EdCu4JTU",
-	"r218bvNgd8XRNbiPWvDCPiidVq397TugcM9NHEo9RjOM6hO4ddiCz0jkhjBy0HzzPI0zY+3gOYWud1hK",
-	"DQ450FFR2wZBiBEcOddPaBumR15wwxY05zPQ5MZYMKottNKbaumuN8XQcBB4ClVp5y1iTtNFI2uLG+Bd",
-	"mNLwKWVuw6NXPFWNj8NTb5ZXRe+9CcGW2NSg3egPZ07XYDlVDCa/4/e//+MQrtOOorFH0u1wBu5FUCWh",
-	"TwOcjptXDYLOS6855k6uZe+7Cc711JwvnOYNqw8PPtiVu0Kuo1WXCpVfa9xcrImwdcXOBwo1ulB+rbZ8",
-	"xCegWhR0hxMScqHGU7HicaXagDzGMorScTmpjmfhBoBRgXjsda5Pdqw93k32/TKjZqx3JEniANwAxR2b",
-	"6NsMZrA5sl4WW5Gb+Edob2LcRxFfZoOhl+LzMlq/h+iTtiNXS6IECRf0fVgIwWHiA4Sm7ooM/iHvOfw0",
-	"yYgfkyZYuL4ZaqPW1hmCmg0FRXTGesQlZulXGS8GvLWYK0IAAh1o5mDnqUsxQdV9mQkx1UN0hV7G/gb3",
-	"sYFXgThDj/wCYZnQJNgah4g5DPfglKZSmKAExB09ImAkAwNu2nTJVhxopk0umh+vbY+k8z2OuBYUZ3D4",
-	"Jd3kAHSuJy/oByOOzVqeRBFbqiFR7L16AAFQQyhYnoHvfE0kSROOTVTCH579r6/vQBnInTAgf10JZYo+",
-	"wYn74j+InDOtsTz7j2dPfz5/8dOr8YtvA/LDi1ffIj3cnO+Ax+n7J6++ffksIE/Oz5/9+Pp8/OLVt8/+",
-	"IyAvnz15+2z87PVPT793f/zH6xdvnr0dPzkPyOsn/+vlT0++JXdNKOleQF68ev3z+dv8SoH5gQPfGk7e",
-	"Zqrkg7B6z3yY3uspTfsPE67p9dSrYnbPrx2wd9OEr6BvKHY5x5b6xdxPk/AJ7V4HhSwUT2Wpyj6xP3cH",
-	"LXSKEmkbaWotDUrLA38t9ZtzNZgWSL5TUZg5tLUxfhufX9+VoRJRs3M1I562t0NPPHo8PH1s9USLZ1gC",
-	"Cujnv6QOfMPriV5h3Fbrntv3Hbv7CuACAx8uoPN4MogfTR+edPvREe2esNNJ96t48Fgrk9Epezw9mvRP",
-	"OofvElcmkROs0FoILznMRPOn7WKLf3qq7jHrPpoc9buP4pNB9yv68Lh7yo6ix9NHk0HU1xo01LzhYyYV",
-	"FLhTp+pAlOoi+rWKOsY7AYJnpXfMTBCYJOk96PVAAbIhUeYaZtkGV3lXl3K/mwLqDfjv8mL7QR+yGnPg",
-	"LEc9Bz6FfwK8lHEjFMumc6hrzbKp+XC+v4tti/q1MB3AWN7Zdj3+7RbBcADIgZlqsGFhbONLVzxfKpe3",
-	"hbr2kOw6rxW17h2t7hpmYVoFlmvZc6psVannzQfrCLldXI6D8WAQXemg1i1TqrSyiJUViqbu7BsqDqAP",
-	"sUUw8fBGOsfTfjSIT4+6Dydfse5JNJh2H9NHj7pH8Qn7avJwOqD9484W6Ej/+ifdy4btPPnPefSay9n0",
-	"5+9++F+DE8mPZfTkt69+/P5//lv228V6uuCROhero6/oj9+APr1cAUyNAw3tTDMm550q4N96bqVloo+q",
-	"9+u7dsLGoMU4JacgLDq+kvL1nSZM5c6Ia13m6zvASO5YBebrO23Ic2fEC/rO13f6d0bc03m+vjPILzi9",
-	"5+s7dWS6M+JGJfr6zoeRPjeQsF/kTKPO1Z0RRz3p6zsf9B8dn5Zly6XS4gceyfz8BMg/wEwy20fIZnxi",
-	"SJ4LP3oKOrFdUBLCrUYNu2mnwXbEfd9b8ifsA0CGOvM3g1oGi4KmBIlF73Odh4F86z6Z7kB9sc/DrXjn",
-	"jThSwMTSm8Sz5jFVVjZxoxgPmPOjGMXLtu/4fGzdn8HCHQT9fp8kHDIbvLxHyNRMFFuY/Byt54QutZIS",
-	"o/cEWAtsfbrEqpnSGKzaPMwdxph4OuKQQ2gSLkUWb3XjOyMUE/3gkE4yRi8kputCqiqNfOcS0Z/QNmnK",
-	"fDuKShLa0dgSDD0H92EI5lTaVOapGzSrrmMs5UGnYofbpnrloUIxb1YrLoy5c9VCoG0T8TYMqOsSxySc",
-	"5M28tJ6XMmPQ5I28Os+0XkKOsL0q5BeAVwSSDEBnIYOe32xsuHX4i+3hOqfxYNqPjiaP6XGxDZktx7GQ",
-	"1if9x3meCHTSAseLlz4kxYLBcYGEIy7WuWsvz6iBeXVxXocsZFxeye2aJ2AXS2brhXYe8c8yJm/nSkQG",
-	"DK4MCNFEIgwePnr06GiwWyhA0nl9VP6FT7eEk/U8ieYEJLc0qZAsDqBXcaTSDaFa+pEQ/hf6qY55EoxI",
-	"YybBFQgpjgERJq9mxMtuugCfQke+1pggPmsywzEjGUGZbV7dkMwEESbjppiEt4ayinAhMsw01oe+B35H",
-	"ydRYCResLIwPkEnNdMAfqLJkoTU5kRklxtVvpGJ2ZsotZ8x4Vtks4RK9iXUpB89wAdrydaNmNM442H/j",
-	"uVgmkQOt23/7Zsma3/08Fevmd79Z8eY3O27Q/JEXhjee01nzhwruxpuRFBRNeAyZDHOX0L58jJgqWjB3",
-	"nemaG9UWpmarH31TgaTvPTmpDTg7z8VRXhicCxnNnzJqvVknk+njo+nx6aNHk+OTmD6kxxF7fPQ47rM+",
-	"O3l0/DCXEm6ovRxaRq/NoZSK6EoynIclWtm6dz6RAphNhavuepQ8raOkJZ4V9IYS8GfPIhDrXadZl5PJ",
-	"hRSYk9PGQhTYTYMEmDlWEB2aAXODZuS146IUzWdk6KmYebLTMN9icNTgGH+ajJqCWH6AtV210vkt5JN2",
-	"pZ4YPjEkYRI7UQbXTOw2hD9CiN/qLRaQUJ+I0KMNJp5D1ErvAaw2Cl9SqbpAqO6Lb01RhJGI9wgiz8uy",
-	"AmCDfVydGen5dd+NysG45GWcLAG7DUP1JZkficVCjw76gIw4hhAHp8RCO5mZDQlI8rAYxSN4RHzRjTlG",
-	"mHNktrkR1GfuVSmdzVxRlpqzEc9ggfA9QhCZijW+yD4y2bBwq3uVVGIph5jgHqXC9L/FVQ2cY8e829LS",
-	"AhuNOA5+XzJjgOU/Soix1hLHpiCwMkqHv926zkGNXvPi239qHvs0jxp9YjevA+oiNOYN5I48F2kq1l8g",
-	"lyz0o92bVox1ZwhojInDkVhMEm7LS+9THt8/I1KzGJqSUNFZ6NdSLlYSi7uglOvQHONdzpyKhgrllA9t",
-	"aVCs7YbkG9up28RLIELXVBnIO4PqVdj9cbCgsUJT1X69EPRpnEvvow+3P9HNaHaR8Lhu1BBo8Ufbqite",
-	"E45VsDN2D9iIkETa8MDd0Cmj4T1Ta84RgLhqMi7vsRnxiyhQjQa31pLT1mVTSLaxUl9LeINKWTU2F+af",
-	"qhZDtB0s2w/OOQcajgvvP2Bgn219wLWS5R2n2m8veIGtT500X+kk85hupRgLcsfY55RH/0KRiHLAQTAR",
-	"RH3eeMSC/NSFXi4IqOf2ykKGTpe+h7IP6gy1hQDPK+9KXqZ9wTbhiBuUWW0tILBrsIWlUAWkgBWcLrrX",
-	"85oa6DujlC6WWOjcJ7///R/kcb/f35FwS+6GJo8lDAglmF6kh/7XvA345l6Atei2Rw9ipYRBfsXmHJjk",
-	"Qv3Ke8GI1ye4BWQLaTggIYDUjcVKjcV0nOmJhvWlA8+8dm+fLmSzI3+nSUZObd6N158q7zp26iEaTpP3",
-	"GD8tZejk6N35y6oAbBGqdTuhZ0+Cze4UkpZZ/F7bwMYBoz1qu33jTz90IEI+aPGMKS3o3FyKPid+U8I6",
-	"XlmIKfRPvjp9VAwpuC5PeVDBveHBRKvKX1i4+aCI71mOGYBFxBCDKkSdRzzHO9odkiKYbfwXqsQiib4G",
-	"qAWLFZGmCDXBTbUUxcHQFP0rVNmXIaqBHsaIK1uVagYe5OA0HlikHhvA6pXD1wD4UVzZJuHr4inaa+/Y",
-	"bZnPsE5hQ7oUFLV9rXuaGOc3yHh90/TXD3WMV85pFneGAxjd7nuOWoVKy5S/jeKuPI6xHbsuSU8/fq31",
-	"kAu2IaPOOaOLUcfG0dYsTQki71TEr7dYysFB7KOjYhBb0dkdCSPaHkhV+NpMravorKun1n5d2gSw3by/",
-	"wBg2Huf6yPVOQVMVvN4taUx7mc9H0GAYA53qDsEUpYyWQOjJzpHtnfMYPVREspRFyub/md/M45E2AjIu",
-	"hyTEHPsQwYPQxQyF/JcMYVt4rNl9iKnK+W1GJuj7Al9LL75mTRNl6lTAAumRJwrSPgCdyGCI5QIHxl0o",
-	"FjrPneHawtISCjpfILaJ2dJam5xlWuMP0NtuYvAGDADEKZW285FM+Cz18KPOtpwA1PMBpFQZJCRA5qAp",
-	"YOugfHXQGwAj6KNvOOnHDRSLEdvVPnXbq+5Tavq2852puej4rep8yaLoDLDmrYI8dOrxO6+lXEeuliyT",
-	"0OSpMXfLm/bdRoLVb2Li1TOACxZRO/rNgUf04N5imn0V53WdV7D+i2bM6Elup9wOoz3qHx1Gi7x4eQDF",
-	"y5Nj1v1qcnrUPcmLlx92bola+mj/JiYkW215fb7g6mU4PYFDGYAUMmSOWrPXu6OhBNtOyN0rvh58wIW9",
-	"qg1nhAbyz4CA5Wr+oN+v9oU6hR+jnpuW5c0zZllbe2tXP4iG7jUX5S1jgKE6pRl4gdIL2HhJGw9fe8fe",
-	"v4lJs/jlrUS0ihvigVRi2V67+ahTqFODfvEBeKWiG/ynNrQd2m6OO4Q3UInmbsvdKm2bwU8oiVuISzPY",
-	"eiCsj3W+lFh6B+t2GBzqVrWcbVv2QlxBq34YVcTIIziuE44/QCAUkddUXldiFLYciq06tX7FW4Ri8RsC",
-	"FUTTX6jKMaG12OV4sql2TZTjo7aznAna1rQurexG5qKP1w4V5evitY47PjkNOlr5hzrMwdFVkE9taxpQ",
-	"l9cZHp8+ah9aeopfr6ubQn38JlyesHBfYmxo+ySJSDH1mdXwQH8uEW9skpdxYAVkslEMLEj9jzMEY/79",
-	"7/94YG4IySwxQO/aCgSUJ+hhY6NN6PWcUMkentgePOVKYZP0JUvYLdsxoQZeyueZWPyEBG6AjgLwG844",
-	"z215hx6/J0+jHiHl0LwN4FQXCY8d4j4K0kNzHyqyHbbasxRB2es+lRQ/1AACpiQhktkc3QuMZmnCsh55",
-	"WhlPrEtOsYGkylHUN8+/PeUBDnI3T/LMS2y1INQHRlYPdpJwClOrqD79Q4epbPsIJIDlMrfmU/zgJ3zX",
-	"W2WtzKlrBIanrwRnAE5+aNpgcWGPsUJ39zOvhPpRxMk0uZE1hXTshoHHGxTE7tWf0qIr7qYHJuxdrxJ/",
-	"syFhocTDoCuhxa/1XExr3J8fvH9jpolUT+yAviT80+0aGJdOYDl5ohKagrod18Jr5DgvJRyVcrnIMmOX",
-	"iVjJMgaNQTc1cCjWj4pXWyF7GOEDvRpYbAFWaqtSGgDIbBFpsEUk85UCkSphZQrkOKonR3+bFgUECzcx",
-	"AzKym0THWyQy9x9GlKNrosiag7I/Lc4e8U+eFOdz3DvSjevPy3xNlKS1DfUJ5lJncj3TFkbR7KCSOKDz",
-	"wMbLfJgR26pq6CPVmbYjHr6IiSl6SYNYu4+ImSO+lQpowosstn1ByE9Gr5LQp901fejaV9cJLYcjWBJa",
-	"JsnPK4oPAxIWWEp+wZTN6Qv5sgOwEUyw2g6EgX3P0vjzSN07HC3hGiG8pxVEuCmr4g3U4t+IwxKHiQmo",
-	"Wg+CbX0zKCk7WAZIyC+ZY2AwPhI8JnOaTrH1ESJ5JpyotcDGeXjsoQm0trYh0W21xKuGmUApzATL2YR1",
-	"gSSYYjZLLhknSpxB0NxK4BE3dftF4O0677457sXTC4cbulGRu5Cpgw5K9AkrLIzRI15SPeZ7jh1Egk/T",
-	"JFIhuesQKiwnvOfl+qK+AhOHTtDe3z6PMbqFxWuqh8OEhuSIhvbJ2Eje4LxpsPh2wSxdn/abYisIWHYz",
-	"bAWOAoVK0uzSx+u6dd5iXO9fvkKimYDWCAz+QK/YDdD3eIUG1FdZ1zGVJqdNrlKVl8ca1QMxPWy7K2wk",
-	"jRrKiG+pKGS/hvL5KSBloKImDmgcbYBAJcpzwteT3flH0dTIHaRF2jYug7I9vT9yhu310aRoppIpjVTe",
-	"9ao76J30+j1Fs97sb23qBbaWTj/7Jbh6b1Ips5hFNe69eqCiiqKCNqyTK/Ze3bBz9ql563UdVaUCnGvB",
-	"4N5QccvWHCtcGK9t+A4iScCJ6Uz2bsoBDIq7a6WMHe6UIBcGMezP6ZKAQqov3r4wa4pR3aJ3AhqVQ8sf",
-	"l7ymkoWR7IgsligyE5AyHRT6YBuH1bBY7QiKf17tOOK23NE2MzBZxnlC8hmh+E2XdbSkUts3KVMSvw6t",
-	"VbHKssb/UdFV+hDtotAmmNwNxSXLsiRm4b2Pr3sADT8Pv0deT/gQQfYPE/SN2eG3xal/hoL19arowCVi",
-	"Or1tg4S9d8DPlVIVm4AIHidmRNaTMNSqqIfms2AqIDLhEQMdNUDeL+diDecNs1IxuSoWPRK6oIBJ6rBv",
-	"s44K1684JwcX64Ak0xHX75MX2FPY+gOCrf4hqZBYw8BkYDqQIRSxSdowqAGJGrqPmgIH35MabhvE2HnX",
-	"FaZuQtfD3HTgFVMieF55IU0JSP7EfoeI+aq+nrFZIhXDs9+uWYdZ3caWxhNTApl/0tJCMkje2Y1GUfAa",
-	"3AwyxROZ6w+2lHGr5w2O7cwiRmZsCakJPez6kEKpGubdVKJCuGUpjNmEHguZMif9x9upMlD7/ALv9lNp",
-	"aJZhgrtUG2y5C/rbuxtp4VGoeTsMrm5GFTNItpdJbKH1t7sAZCvO4XNX+IzWRueIYTdP9Ig7naCz0MzD",
-	"5DYl8CqMtBVfvt2gwLj2xlORjbH43Jacl5pflIOFg2G/3zsFEHw3LC3x81H9QhNF4GlA6ezZUfrIelVh",
-	"yPzNxbm822p2AAMEv1/OxF8o03QIv1z37l6nhR6/TCkvlD5s508aBi2DnNNOAe3pRpT5t3RD1vNNUTqZ",
-	"MkrThuLPq89Pod71C1bnv8EunAbeA/EaSqIXgHQTFhvFGIrtjDueMC1MqSRYsnJGQgNOGhLF0lT2SLhk",
-	"2YJygCXExE4XvAy9vr6IHhH3SIiMAGBPAN0ElO7ImBI4vjuSGEZxu8r7x1XPNQk/D+08oorNBBx+AE1I",
-	"9GPB9YOVkeCcYW0r4Dg2Z4PPC7S5jcrDhvKm3HIlOKiT1i7B99m017JNqHb3pdpFKpdWVLuldm6NP0d3",
-	"q4NRdvb2wdpOsTpyKVauOxbspSRFIQ5Nsk76VzuUnVvokTUoIU3fVI+sJeMxHjuQKDs6Ze06j3Xts/B6",
-	"yvAgjI36uUODruqkteL6WkUrrZzg+3tp7eqalT+E89IMNV6lDDu3okQ0WnErZrzKGDo/qrRSKE+YsEiL",
-	"ZWNV55jfnyOKBU4l7zNz+wGNUqrUHyIkXExMMw5fqkC/g9NgvEUJP8vt+kLGGiBDa3sxJqDcIYLDDEDm",
-	"tS5YMEFsS605S01F6YijehWAShv6khOQ6SRDXxR6ZPLEOADAw+HYZrfVuXJBblLaB5iZvIHag7GOeIJu",
-	"qLOcAN4jsWCSTFbKtS/Sz0MvCVZByR7BRCjNoo12WwLgA11czkWmGDaiwFHs9zNVQOclfpmuA7u6F5CT",
-	"wZHWzZFNjxeJBLiBSkXW7m0c93VKIUwZRANIZys/PnJ82m5NzQ7Aj32txLyfCoS7MS81vpbFN5mVdwCs",
-	"XMtS4lqG+cVn6H1nwmaJJGV0IEzStXMNcvZR8Hkmysa6pOVnnCTTivS4Qj5fIvMU3bBtWp5Vd8LGCXc2",
-	"pa62KNPxiULr409q+RYbQBt8ytbHF3booQX/N57qJnghPrsBT8lHObOexVQZXwLfDTqeoG06Ovn1LjYr",
-	"Bk0szrBWONTmXJjnQHnlglpcGiQo22xid+LpvsSQ167k8HpOhTo7sWHQUkSrBYMsyo+QZ1SFhbCTzCVN",
-	"/tk5ne1T3uGeG234YraY3jQsnf55/dC5J+DLEIyrGiBswILI+8hx9l7Z8CyvKQU/yzNILBWq9eSDRR6o",
-	"xRY4El0FPl5eO+1Y+nwmr1b/CKrxdQSj72lqLhHfMuWm+Hlqs7BDCCUebsBHkIueo+6L1WIt4pMF4CEX",
-	"jC0lSG8Q5p9fgAX7hL62xP8S6772uW2bHcs3RULcSjjlsMb0dkyvRA0eIfzwOfsQl/n2utXcLVvM/Qcr",
-	"VVP0QktXccmyIaGEs7VNCw3IiseQI6YvYufEvQIdU6jydLNgV7VZdXUZmrF+uwoLy+5K3GwwfE71C5bm",
-	"waqCM3LXFs6553HJ7zUsOTOT+dMUnR39MYrOzukFw8REiqmJH63ozGyYLqyW/OLZBcKiVHCLEoIQoFtj",
-	"63J9KrMVBx3FdIk02kOP/Ozc+YVKWCirx4YIv//9H5aGYTDiIsMTLgPCRd4FPaIcsk8hEnDJso/CmfLc",
-	"xdziIHexEG6RSKl5yD1ABTcBbrocs/cRYzGL3Y0VMfBwy3sXjPgWd2qbjgovfOMgSD5ldktVRBrnaz1/",
-	"p+DMv11+9Z1PkNvQwQ7LDEVVW9ZF309t9L09+zeZGDkMTZ6L0Y5odZmQWNJLP+MwM5QcfwIZYFJ6vmDm",
-	"/xz8LX7QWM5XSpJYrPmw5Kkst1PDlEDbVI3y2NYfVZUffY52Kzz7JSOWtDBNS3P9DEt1vksuS4CFExpd",
-	"3P4h5mz9xetvqJJlKy7tiUCRm3cxDEyVoKnnwLwGOPLcVO18jieUs/WXjShUjHwetwp8vilO//b9SduI",
-	"ff5i1ukupyZzsN28WPwShGeNzoEb2kLZ26a9n6HqAa4UHO7ts6rll17l/KToenKN9Ez+bVAAMQG8Tswc",
-	"dIAmfvKZNlVtm2J6wbhBwX5CbHL1VqVyIkmcieXS9PQYcY8XuYxszTVNeqWp2zDhM8rZWr8+79xETYGG",
-	"NoCnCU/knMXQIpUsBCajUIV/Q/22Erayp23MzKWSBSTEfGW9FeSYvZ/TlVSe4emnDIPFWZmNJnFUaz8j",
-	"rl28Db/zR85Ca+P3L5dBf/oQ3JsVB2UKMg49lEOttH+UaFyOFXONJJUAg8MZ1WeWJBwcvJt9YWdyN8yY",
-	"FKssYpCgmh8mA3uAY8uzXvL2F/f25bC8wWldV/Duxc/5YrJZQptuG5r1/CwSWHCF//T5K5oMiy/bQ/GS",
-	"gej1eBjijNg8dbmSS5NXnZkyYYthEM2TNM4YH6IBlLd9R7KMHfpJsN9jUedsdp8PW4pPPYI/dBJ3iciY",
-	"y91CqBYJ9HkIVRjUx8/SRuO5++W7G8/LnV42kqADADR842FEbR7DT869KItx67NtfGaWxrXFLtWII2AA",
-	"LFmkWIwODLzOU9PCHMPhuQ4tqUrkNNHqtgFYsT23tCZtsVAAjmWYP+W5PvKeOugeQRCmZDplUCJaMcq2",
-	"loJxpwRFvwy5a+PiFRNuq/jr2bw0Bu8fkGuZShOAzxQS9tNMQMehm8JxfeORsJ6vtU2vzxsL+NWJsPW8",
-	"kuBWYP0wRD3aqBYqo6IoEU/NoVpg8Jm4diC3gFpH1Jp+nBxGU6h6o3iMb02vuettslIlrW1w17xeGHIM",
-	"GtcLGzW8ulDYFQkj6OFNVQfnc6qtDm6PFInUr3Fzmr6M1ruFRDRCLGZZcsli8OB/cptqjZ0l+Vaftj+v",
-	"bWUhRa95UtNE5kf1XL/zuif1hrBOz+nsLatu0pKmiGkKZXB6o9nWhV6jlE++ZUt9WxSS9k+8WR98uGCb",
-	"tp3YyN3Cuga2IlvR2b1SrpKis/EF2+yVR3qVDzHlzunshqw4GmPnBToDL/7n3lLtnM5Ar/2kZUTPLhlX",
-	"nrXR08stmQq9QiH05GJiyDpLlFckRJ6VOqzP6SUz7mln9s1mLA6IEgI5C75OTEkY0STjvYL1ZhAnBUfc",
-	"gRFnMMAyMIYreuJE8N3GVLUN1GKTy61N/pmXHwGBC9KhRQmSY9Y3kEZyU0f7LVOEtjzXN6e8a/2xa52O",
-	"f3g06hyzg5WOdqJIzJbMHM/8oKMLlrtCfIIuQgQazeGrR7zKG9sQko586XDSehM9F9lTu43+wFlpv5Sm",
-	"+hkmpQHg6VRkGEuoboJ+rWQPxTJO0y4Ir8+sL/kbczoR1wcSBuB450EWANtQYplE6L4VWcZMbkaCpx18",
-	"qaGBnAsRWx5eYtL8vYCNJBdsCcQe8aMTMherTJK7FALC02S2ylh8z3yG64HFtkkfFi/oN+GrQW4jtDIB",
-	"rO0QqAtaQ8Yo/Kb/h4+ge3ku1nqaIy6minFjgUvG1ZmPfRAYWpgDpe+hoH+g4qGnItZ8d2Ta0uJeDZZ8",
-	"csmyZ2ZbgM71abP68yVFd2fG0u6gd9IJOpaoMOxlKjbdr746GRQR/cSFO8awTdy9PZsu0wpsfps2jVjG",
-	"Ubs5T1bgj49zLOi6meJOi2FRHKyiVxEAefv6X48np0fd4zxvXz+sd1/hgenORP+rdy18Tx6J3rCIJcva",
-	"5H7cvGsqMeryWWbZmZXPzxro9GKlZBL7WXfPU7FuCCnn1LpgiydP4S11VvIrttYnH7tHE6ydSvWxA9Td",
-	"SCwmCTdIHuQ+5fH9MyI106ApCRWdhSQ/qNgJkKYpcqx9vajrnEc46z0o9D9pPgwzw6Gx9zRSEOZKgGex",
-	"rA6GHn4cSybBLLpgRUR3D8j9dHC0nTMS7BgIaHmazSqqVrLu+/hrY+h7TY23+Mjur2+TQXOITKRpPS3y",
-	"O8po/NehA5isWvwlPK77MhT51HzQB8j3P7jfq/Actm4TreGTtilfKTFGeeFYMmYtjo1c83h1Na6vv2zD",
-	"TpS42p2dAL8FWFQL4ysVW5rW6FoIxjPm4bPu6QA+EzQFxQqjSihHZxldzsc5VGt/C5N3pxhx5V92QtUw",
-	"u1zE/kC3T/WwQ2eMq2GUDM3l4QJzBS2Rs7HIkhnszo6PLTsIOpq6q6XXsx2DWJcsw1s6kNyGjRvgbGKI",
-	"xse4r/NXB53VMm60Qlqg5n0FDm9RrlnI/v7kU2wE8Imbk08N868QgWV/ZXs35W0aF8D/Qn0gQr/JlBGp",
-	"2taYY0UxbDLSB80fNw8JzZkNz4zJP0Jw41HH2PxWf0fEYz+5a8QBJ5siJvZd9/5B4F5uNmYYQFdfNMzu",
-	"ee6HUNsRNc4HZQfvKhdMTuQuk4ASBCfX9hLgQJu883slPFFbNdzcIYl00nviExsRO/hvJU/cYmpt+BUs",
-	"u+ucsoMX3VCg7GlO5ZvyYOiXof/iqD9odjuOIr4J9CZ4E6Gwk6+pXhe16gcfjJV0ZXDZTdveklkC/abA",
-	"0jYJVRY1D46WWHNps8UDwt5HbAmJvuao2kK3mTD+gSTTj5CM6d2a7AsC2LxOr+KiRXIUTumwA3ew87+w",
-	"uU5qAB405Uwm0010r/mWYbtSzy3kAI73iCNvbwTVNham7P0FHMxf53UrWgKErzM2ZdkQfDdfvwphWxjI",
-	"ab9HkPKliHE+vzKoOJJQRRZCmhxCQ5oRx9ewOGfeCrquuexiLlR79MvqzVCVSI9TC3OfWJ0xgD0ifPbE",
-	"+GqhaWuJpUne3iLAATTKuJu+EpyZDfvuehzuGPfs7ttfCfWjiJNpciMcDvMDdvC36+tO+mUfNY4Da1Fz",
-	"lMry2aSHKiyPWbBsxmIi5zRNxTrdDIGbYpWbtI2CiALsFxNeNZU7YvIbi1RAtHqdKzuEyhEHSwCOrC3Y",
-	"AWx2rVLhU7LYgmg9Fymz2br+eGF0XZjev8LYC6264U5wBY/4m+dPyaPjxw8DIoVxMutxZQyL8aiZEjqh",
-	"LT8PjEsJ/LI9zGUzBkd4ANR7YEHtxybtrZ38gGl+ZPFxqFJXtIchlU7OO57GdXM9wl87spSrnMq7ozTI",
-	"irGAKXjQl29atbspkE1N3DvoRmPGTGLLa+ttNWkgqJxRZ+V89+zchIi1NgYtQaEldfhi2v3RYCeJjIR/",
-	"sQfg6/Bej4RawYfD4psG+gJYhMGIh1safwiYS0VXBLzC24geYwNtQZMA+6EZZhNj74gCwuYM+xfLETcr",
-	"0sOXrKR5ixbIIXprJ4ysOALggkpAScpmNCXYfQkzpIDpZf6NUGdov9cjPxrWavXaEQcAmwxVW/0ojbRW",
-	"y7B9eDLjYEPu4Ft2dg1YVpLCiMf5iMPgeowsGHGwSCc0HkNQw7VO1G9RyUIv10qNxXScaXqEwbb1qo3a",
-	"r0i4zJh7eGwPW339ccS+EF650wFZZKRQT1BpF/cGnWu6Bm/Y61djWw8O9PN5/rtWpdcR+zwZtBncIYZ0",
-	"Mu0uUKHLZ9TOwH5waAekj664VgNF8I11yNlCTy6UqWgnv/+f/85xC6DrEUWDLUoZdV5EYxba3kOh0WjD",
-	"3rYV6ZmOI671S6v9QvLShDGefw/zE/3uQd5vKBbrnYPFhqCau2P1w0GqZgvFEkf48bhl+6Kt5ubptQDX",
-	"TYNAG0Ci0L2wor0QmWxIzsya+QFzGh9arXpzyqHpJ9SQ9TTJeywzmDxlaW+g3CDJwQPWhES3C9Tnk7uQ",
-	"HCJRmTFKF6hz96yH/y8yEkv2NU3T0DSlt+YoeP5cWta+IHrQtCRDE+oZznCP80ZrqqEtgMDzz2PT/Zct",
-	"JShXGOQouzQtZ9L3JrWhX5h5wdvj9oYW6J3AeX/wL72lD3L/nG+W7AuJCGOtWUeJC8aH0HR0X3Awpgpo",
-	"VxFu8HuiNlWt9L0nR3XB1kIw1yY+2ZNo2o9qtT2yPvtrxythq+4PWuIR/JRRS8/1dkdqswk8mX8MF1yl",
-	"JvNCSYCyIRM2S2zkIoxWUolFL8zjnXe8aCcUxqMhiSki5YoJAEU2/FSrI+280nSpbTq3bT5pbNCeSzRG",
-	"Hk2PKUTm8JAYKlnnzVgmM94mZfBJaaKNTIRBSySfZrxoUMGLinM+jAcd1/GgarZzXYp6dKzJJfwsMwhx",
-	"IxSSdQVndyD17ZYinEY/epAjMFWqSW/B89OVelTmQNOJWOXxziBXJZxi4ek75C1jJPzu2TmBfHL/m6HJ",
-	"0WZkqo9ue90oICdHj0mohBgvKN+M8bXVOOT42y6taQ9TeTJtqHi8pFLBNxoWz+lz0Fyt8ZWggwJbMLS3",
-	"uOjX37jPRQoa5R8oVlVzXKbQ2P/L9FYYH5dFoNL//P3//LcBhwzQYFnPk7SEX2nyniCBERUBNERdLUTC",
-	"SWhSCMOgws1xc87eFq4EPaDP2ZFwY+gvGZslUkG5x3QlGUI0rJZQ29Cqq/vn6Z7UI7tVB4FN2f2yzzQc",
-	"ZFOscrYrbG5qAm4zABOKJeNj68e0kK8W63XE25ximNIf9Ry7yIQJS7sT1/zc5vT55M48HMvtJuQ9MLTu",
-	"ftlxg7dMSXdwnHANbVIgGNbDAiZA7raLKMd6xQnzPPoiM3K8R57YtmoqWTBT3mhWZcSLOXBaa///2Lv6",
-	"3bZxLf8qhLDAtljZkR0nady/itnZnc52p0VbbIEdz9i0RcdCZNJXlOL4FgHu09wHu09ywXMOKcof8Wdq",
-	"p7d/tbEtiSLP+fHwfPzOHAUCJcO4oMAuZATLI6Hwlj+dvIf/IBvzXh76jwtTdXTdfqNvXRalIrFbpK09",
-	"4K68KyXsaei3b17TDu2180+84uRH9+pjpEmspoH97ndhPplk6k7E3T5kHMR8i9yvj+UUHV1ZLf9r2a76",
-	"CTdkKmN4nnpqO9p7enoqOgfz+p2q3Ob8PW4Sjq5UMJQnPYiC83SlB/YtmoAqi80OIslSzEdixqZAehjH",
-	"866WPePKn2A8m1Rso9v3SQqlzSD8QukTDvcC90o1bY0Kezes3a22bKTS3F3CLd5vB+dR7Uq0WrVX/atW",
-	"7XJ4HvPo1aAZRxdIbkcaQSUnQfu8YdSskB5rcAAfmMNE0A7GXPIbSPNyqXO6GGBbUVALfRu0gxvF4FJW",
-	"P6vXjSQ8Xhx73nDFsSq7hVe2QzhMnayRovVhZxDjo9fKepnSqH8WalAfv6uo8xcirXGJzOg47pU7pqW1",
-	"6ZEIup+QIPYerVkto1MUYirJwVy+Hh9jUyGztccF6rpwadoL2/oyxEykFpnDzKMGqhdU16kpzelKJd1Y",
-	"od5W33bzaPX6ndrc8HAVom/imPH5MgNPiw5h/IqJPvuKk/5wGEJsT4x2M3fMxYdy6NkJZP0ZhHRJvI4O",
-	"Sh8LeQpla/M1GrcCDKFcIykolZxBHAyIvtaeLcxcV44QG+GPq8dycrPHUbiSDr99BdLmmPCtxdlVIh0E",
-	"EVYUHiF6acqiFhP2gjYu1hsnWaaQeLEZNV6aLQnNIqjjfdGMopd1trVIsTfwnHnPLosV+nQZVvdQegak",
-	"qkPid8gKmQqtgVOSOpCZdXoqGVV9qB46hJSuMlu3sEg3luv3c8N+Gsk+0gb5UQxUFmOp2ZRrRmsUY9PI",
-	"p9w4D8hKb6bluRPSo8V/fC56l/BaZaH//tJ49iSar5wpcn7z8hFb7uR45E8kSesk6OJX16puyRtvEMjx",
-	"ba2ijtciX5MHfSB+91LuflC7H5Pa/Qm9xViG+vyTlihGFXqMOK62mo1UGuuQaTUWQKVhmdgXMNj10oYW",
-	"2piC3FOyayxvVeSuER7PO7IvBsrcBKqy6uyNZJbfmgAAtJdn2NeIWnebG1L3vJLZuSSGtx0AT6ywnXKv",
-	"zAz9+un9b2yiEpljU3BoHM6z/OXy4veVnO/faRDYzRlUPGBFOpczMwdD9O6vppimn1sp6goqV1nNJf11",
-	"rvii6WIB/1/eD1YFTRgr3v4155VrSlmn3Nct+e1PMvfzA89c2gnkMJWrdBBMTWRf3a80AH8GEnU1EdJj",
-	"bedsIjKtoNCa0qRCJn225R35kd/CWDaJtmHuyE50vI+7dfvq/n/MFZsE2sysP5sqTOiE0P6d8lgCJLwN",
-	"LAuvkR2rYN1lennhxei2jseRMsN1sGeXnBWUaFKh2dCJHIjFGJk/hDzJodtFlYtya572fWJqICvrA2pO",
-	"d44fVZtWW0JYNfZwBBXwhDhpCaRSLoVeA1LmN4RPfu9DY7BAxpnNc0lsZzRy+Ex4oUUcsv4M4mBtNlJT",
-	"NuZy5jfLocPLIOWJMXqkmrIXvVhM8lHvZchAYJE6CPIT0thAoRoCQcUYHZL3iZF2rBR1T/COR8R8m3Kd",
-	"s3EiixzTVhPJuGbjYjBCW8385X7XjMIoimwx2gDaML/o5aNMFTejSZFD54qdkPgdTPi2K34CheaYMQAr",
-	"E7QbzTAwYgEAs5JvG5drWVi+ee1Bjt+Wd65unACrQqkdYOMgo1xuPfDdzNiBB73VDINpImM1habrl1EU",
-	"RQ/7gZJZt/WYBOp0dDhKScaWNuc5YAu/Q+PQ2Vfzz8MZAMf2x0+zRB/Mn8c+gf5XpsaAZEq6xHfbF9pg",
-	"aRXzSjY26N6eFVIzJevsjQe8iUVTRmc52zeeWForaLQN1WKhhZm2f506tkSzWE3lNrFHO0e7Zgmaiw90",
-	"Yik09OPGFduh99biKaWieLvmxZ+M5r0TuXZ69u9+kbhvZFCIEr0ut+DxURroV/EsRiXj4wUdlCq3engQ",
-	"/cP5/k4VcMvs9tNQMZfdflAdMyep1Vb2l5FCXyRsBCSX1ohOlc6RUlTlbCZybFHFjEX62ljWPWy4qLs8",
-	"74Uo+uYKJYW2DZqQT5gaM3a57qphD4u8cGBeQCErJFNF3pFIGy93tnLxjTdxOPhj4BkOHwx0Ggsy2Cca",
-	"Cs5W+SIqL7exU+JzMhYr+xLRuJT0QcT6RYx0rBoLSc7mZqWBt7XDoAejrbbq0fjtfF+mR91zcMU2I7AN",
-	"iNeNoexTvPNgTvpQhI7MtWnX1Lq1m8hY3GN/pEoitufp6Tej2lXcatRe8cvz2oVoDq6HV/3GIGpC+rZV",
-	"86U5zosuJDwzkYNIjwSQ/PlnNurXOlGDETCZ4t8wput+I74aXrZq0aDJay1x0a+9ihvXtSt+PrgQ18Nm",
-	"P2pZKlU9SiZdezSDe8TuTOEli3onjYpsuK9rjT3dRoA5GxzRQJyPf0azCPmMDmljQfxxy3ax/0P+25DF",
-	"POd9rkVIJPUF9EAelvSHLFU3IYP9E2NpQ8HzIsNFWchy+F/z0H0Vl0+SbknQe9cgAiozTKMdf0mTXLh2",
-	"nqm6wbeUNBSjpf0obgwvRO0ijga11uCVqF3zi/Pa+bAxbA6v+OWgYW6Kvvqg3bqw3o+g3XgIA/uGZklt",
-	"u6pKH11hCYO0FkYEcHagE6cx87qAPN0xvw/ajSiKwsDYIN1+kd52+7Pc3LhxeXV11Wxc0lexGhRj8zb2",
-	"a5tJBd/eiaxvvyELZsAnvJ+kSZ4IjV/h41rR9fy38Dl03AOLuhxXOBem6uZ5Ch6YV5etKIJxJ6WBueRb",
-	"s3Rd8DF590Rgwh/jx+UF1e/MfoSXJDrvwhziBRfmwwlwp2IUk3L76NuLEONh3ZHKkr8aq12bF7xuwlOi",
-	"B7e5EYd/EHp0z1G9QW3dNoIpkOel5GHQbTe7M9v7gRJzpkiu7m7MEh9x3sRmwk4Yb3TRdzOkz8i/h+GW",
-	"jZnEQtffUkkBJztoewxJs4s+bSFjXWc9gw2QszpMed4Gen0scOv5m7f523YyDjuy55ygEHPPgaukyAdq",
-	"LHrsBWSNah06QiTHrmBGCNZryPRtMplAwUivYjf06gyNHcRLcIXnI5ERqVlHGsPZscGuYELboHxvc6Yz",
-	"XJm++MlblFNhO9suevizXdHNL3lL9ovXPXS9aZmL+xxXpFbS4bktKkjiNmu1OhJ+0S5Fsu7c2h1pxLLN",
-	"vnYCXLFO0G61wk7FoOwE7c5GJmUnCDvWWOyQtdgp/fhwH4Ig+CnP4aMFy7OFlif8hqQdfkjyTtd6stwJ",
-	"2tGDEcXKsWCeqXeJAYezZgTcQwLUYaO2GCUSCeiFTmLBBqnS2AL9cCR0U/s4D0eJ7O/0gntV/LRWd+3R",
-	"9OhlCGqQ08wuRPsoKZX1BjzJZN2z5XuQlebDKXQV4ZjauBussmWo6p6Zc2CEmmTiLlEFQNVjOMmOBpMe",
-	"YvzAyf1x8moJTlJK7VKUvDollPSlF37dTwsB31g5piftg5LfGBbtO83n9j8TaFzjoN3YqqRqKDVkzjVy",
-	"SGvSemjK/4P3xvzp/C3+Hx40Q98orpU8XVNylc/4BzpuiY4XDh1BSOqZuFO3K+zHi1NCRivf8MtNfJDe",
-	"VaAJnaDdCDul8xHhFf2L8NtFzfB/UmvAj1BR4IvS+A72tFkxm87S1X9ro9UPMD0/eHYRtb0B2t6JUfNz",
-	"JSsG6wFtVMiawogc5p8RY2lHVlyhL2I10ISu9XH88nF0Pp4B+94uwQ943heeLx08W2msT7JEZUk+61Kz",
-	"xKVQfXlKUA3iDT/Dng9qgkd9lcZd+zbmpG8eJKb+R40oekaGLZz37TppFqvngJ5TCiWtgsvPNt1FCzYS",
-	"PMv7gqr7pcpZyic2bXeZJblrSoCNb22SE2Cfd9S4N83iU8f8TzbIvVcwFud3fTSWJvno4VjMD4TO91Mn",
-	"qM8oNEuDPvvqVOHhDIJztZuMU4u67QaHL338ck7oDZVk2gBUOsTCV3gzSOyfKmQya7NMQIxLL2PisldM",
-	"VZHG7EbkIZiEPZgbih726uw3BXWgItWYowsXdWSSe+WjcImxD11tQ+/D+0+f2T/+9nec8B4kLwGI6jp7",
-	"p1ysH4w3A7AjDnUJqsjZSGSizbQQrGdukAl/zXp11oxaUFxKBCxmrxOUiIgt9BSL5yq+rx1qxxlPJBV3",
-	"+uXdfix3OU+UefxPZiRHZRvzx2kU7kYZDfTXDAK7UTWtZV2OyaYI9t/lJGxeurj5yz1FFlB0YbOAcJK8",
-	"O7eiRwu2XKLQgFa9nNHtJmxVWyzUTpiNp2mO1YxaS7Fjmb4cJk/UoA1AgtklPcQBhNo9fdTtJquQvRTs",
-	"B3zjVCDD9FwRAhSi4UWl1QzgxGV5EJ6OFLuVjlYC+Q9jweM6e5trC12QiylLGJxRzBruBp3lwcW0Comk",
-	"yrvlDrsiFXqs7gTO0zob8cto9ppGalsE5X7rtWUWGlUD+MI85vfvhLzJR5TMMk6k/bsBrGy5yMyd/vz9",
-	"z07nPopqnc59Y9jp3F8N//iPfwsW24suml6tZb0QzbjVEL0AdlYOIZOf+a0ol3z+CWvtmZ3NGLIUSC6P",
-	"zLnyic9IlCvZqixN7oQOzaHRIEIOs6TLVOskhx0/VpYqomcukEJrax4wPsyBXl9jiaA7ONXZG6wnSPKO",
-	"pJb8ukzg1jyJ4TnQogZKBrh/MS0Gk0JgkrddMCPWSMicKzRFXpPvB14vVraOKIUCSHgGbPlUDNmRPXE/",
-	"SXkie6Th6Hkar9JSoyLYC5GIiNzk9UWq5I02A+ESHVJexOHltvaFfUOn7Yc0EcIgTWQBtbZU3Pq72cYg",
-	"p66yokH7HHPIluWqblG8UHmXQ7Ec4O224G/DCz46kD3IHkeCaDHl6Te0MxDgnQ8r3x6C1tb/VfQI8iEk",
-	"abOmsg48UlCr28QoWRqzHkxEz2AAdMwmNojXDq3Qn5/kbMxnZmc32zUWJXWkVgRiuEdSxcjcfoBF0Lm2",
-	"pXHYjs+eWxykUUyzJKPafYuHV1q1wx+jMPBWZFKkxJO5ucr/p/ceuxYs+fq9p5rCcPbU0cWapUe11G1f",
-	"z11TH5Fglos01aU9he7SirKMuCZvqdkZ3b4N5YV76Imb3ePrysY68YuTiNUasUVD7CQTUORPfsjNil+2",
-	"H+xHMVHZ0jPrL2rKjM3jQWbmGpbeKAVMFSfZ5vkTn1mnF0kumL777t3mGWJQZEk+AxnsC56JzCzPQ/jV",
-	"iBhmmC87rnmZ7UEYFFkatIMzEEsa0fwFHxJBvn/zfOwWz4FfWIT0n8LY8jwx26a5CfaVw1b61R7/dPxD",
-	"HqdFT/8XnCliJjUSmqk0FRlZzNiGGkZha4BjJQW4COEo4T0CKWwXH/Gr6tOJxGAe8JGgf4A2abdOZBWA",
-	"iV7e9ueyTGTx3uCfsn31MpBmIIxE4hb8gEHfKW1J1kdcxqmwRySBLweNVZIUuq4xNZXe8620LIuSCJaq",
-	"G5rvbEYuFiwmnUwEHkQ0nE90iOo0UQCqMqZ4nr9GFE9bsUiL9DrepUivs3jlZ3UrpA5ZJoyWQXmSO/JV",
-	"6yK8m2FdxMMfD/8MAAD//w==",
+	"7P37ktu2lj+Kvwp+mm+VL8OWpb7YsbpSUx3HSbzj2B67883MRB4JIiGJaQrQJqhWa/vXU/uPU+f8fx5i",
+	"v8L5/zxKnuQU1gJAkAQlUt3tS3ZqV+24KV6ABWDd12d96IRisRSc8Ux2Bh867IoulgmDf3+zSi7+Iibq",
+	"n3K1WNB00xl0zshvYkKyOc1IuuKyE3QuabJi6iYaZrHgnUEnpDxkSSdQV0TaGXQyccH4IIw7QSdMGc1Y",
+	"NKJZZ9A57B0+Puj3Dw77572ng6PeoNfr9nq9/+oEnUhw1hkcnvSCDuORfoCvkiToTGmcsKgz+FUNPmKd",
+	"QYcmKaPRZpSxdBFzqj4dsYzGSWfQeZGROZUEXkKoJGq+CctY1O0EHXbFwpUa9SiOOoNOr//0q5PwiB08",
+	"mRz2Dp5Ex/2Dr+jjo4MTdhg+nT6Z9MPeYef6vRnCKBQrnnUG/aAzjZOMpYoKCVUD78BkMzrrDH7tZIwu",
+	"upwu2GCZ0Gwq0kXn/XXQ+U1M3M8e9w76tN87eDI5YgdfTU4OD46n/egr9pgeT3qPO0FnmcYijbONoUPK",
+	"qAR6y9WSpZJFLOoEHZnRTA0gXXEe85kahcho0hn0D3u96+ug8wxWJ2HRd4lYFxf3fM4I5XLNUpIJYpcx",
+	"X+FVJkbTmMdy3hlMaSJZoBd7lLK/rpjM1LoUfkgobooPvs2wFEkcbuyOGdFEfc4zLzLZkH73uNuHn/WX",
+	"vHvoid1D10EnFDxLRZKwFAkdxo9SljAqWYudGK7SlPFsJDO27Aw6MY8ztXOiGTPrX9ij9QPCbbNKmVnA",
+	"mVDr0nmLQ1IT7ASdWUqX81HKLmMJhOsFndLehE2i/vVUbZKjfJMo6lzEXN2dT3PBFhOWwoG2B+d90BGr",
+	"TGaUR2qLqG/oTdK7Djpqp8olDdUuitiUrhI1YS4id8JizVk6kkyqUY4umFpFOmM8G4TxQF8eLGjMnRVL",
+	"RyKNZ7FaWrhqpngYdNQqrZaGMHoPf+hcshRv6ajV76k1Vb+tpN0zCWz6jM5ghvakdQYde9aug85qGdGs",
+	"wQKtaazZDJwUwyqeGzZR4oWcWAaCLFGuwpDpg2hPzSQR4UXMZyPLkzpBftHudq44XtCZrKIZy0ZxJHGh",
+	"iscI6WN5WM3mPc43b/0mP3w6OHla3uQ0y9himY1iHrErWGjzC+4nPYCI0SiJOXO4csQSuhmteKZmmDNq",
+	"Z7tPE7GGc4h/Nue4QQf2Fz6mN7icM2AWLruFIY5SFiY0Xjh71b+hl3STCBqpFUpXagFmgkxWcRKR7qNu",
+	"t6u2jb5lxHgo8KR0flOLlXOuD52UZelmlP89oeGFmE7VP5EkC9kZnPTUEdss1Qim8RWL1NsX9Gqkno6V",
+	"uD1UGy7n8P2e+kvMUiZhY+d0XjAp6cwSdRmaDRt0lqtJEocjIwHsLukEnb+uREb1KPO9lbKlGmFOKXVS",
+	"41RJNrqkkziJMxjcr52Z6MD9aq7u7c4RlhlNm/BTGN7okqE4UFPDLWeGbf52hHntYWFJPIthnBv7PBfZ",
+	"iC6XSRzSSaJuSuIpCzdhwkbLOezhjvNq4GNyHi/t8yuurimibaGnecNIrLJQAL+Bsy+lWtld7AiYrT1r",
+	"RososJy3bCnSbKt41re6rCaKUxZm8SXTC8xcxvUnH/qTD/3Jh/7kQzv5kFkQq8yrPfEdKI9Vm+GMqPOE",
+	"6o9WMG/HYjAs5tOr8I99KjyehW232k2SzRlJ2SyWWbohKZuuJIuIurhawsm//kimwBei2NtddBOt/nGt",
+	"Vq+28DvYCMVtrDbHFi0+nMdJVKSL3qENN2HR11ASRU3XtHRveNQ7eMKOjw++mjw5Png8PYpo76vwMOqd",
+	"wDpItcJqmiwUXDHbIzjcK+3uACnTgQtZDNRdUE5n1o0Aq+ESI6Pyoiqgti9Eb3DUtwsh0guYshmCWZOX",
+	"ID2L6wESteheUozaSPllNu8M+odFyevf4SKJmMxqdI/qeTXeFefYyZiHrLSJwd91qYaYzVOxms2XKyB2",
+	"zp4Hx4dBZx3zSKxB+j7u9Xq9azXf10uW0nrDsqjoUU4E3C9Slx776HbqJKgLU5GO1GKwdC9Nb+fGb6LT",
+	"6Zf8qdZ9oWqd3ksfQanrFZU65xRuUd+WDJxbo2mcSrv3mh8Kn0aH1xI24mLt1efSFeda2Wuhz+WE9Ghz",
+	"oGDuq8ohs3mLnmCf6qadxKDCffFqm5cr/DEVq/5eipUTEriBZtWr1ax+wY3c2FuqnpZkKlJCiT14bd2m",
+	"f4q0P0XanyLtn0mkWUaz3RnhcpclS3EX/inh/tCuA2ff3UDCnVQknLLqeBQboabJs6B8RRP1NsPd3Xcd",
+	"Vt4l+EjZ2ULZibCKHWtZ7hpCwUkw3ZooADrfL3joy+oeOKFYyiKPvPWwMMUQ+OpKsbIopbFSHkYFU5hd",
+	"LeOUyTrD305ByRx4aRirlyVUZqM5o2k2YTTbeUqS+JJxJuUoyxIQDkfKkK7blPkkd1r8SATHGQIUMVe5",
+	"zNS5L/x80Ef6zhmNdFT9LNFsKGIyTOOlToJRNvyCZXMRSeRH6AWUYpWGjMypDIjg5Lh30lW7IJyzBYX9",
+	"iiJPZqnax+pTz8/pzP96c1oCEnOiJBaTmNQCOTydQWfYeTLsdHIx1Rlk6Ypt/9yLiC2WImM8ewvSrvrp",
+	"sXrJmKznjBMusrkyINZUkkhwRiYspCvJSJyROY3IhDFufpiKlHknOxEiYZTD51/G/MI/W86uMrKkMxYQ",
+	"Ksl4uOr1jsLf//4P+Ac7JSlLvh521F3DzviU0IlkPCOa8IxHu+j8UoQ2V6X49V/mLGXwGs7W+RrGQO02",
+	"tH2TsilLGQ/Z2XKZxCzyEFed9q9fafKqby7tQ0DlueBilbKd03mrdI+zqc5KKn7kHfoDCVU/k/U8Duck",
+	"EyRLN4TOaMyL717EPF6sFpgmgt+JecZmLMWzsKQpXbDMHAf/J79hs5gTNb4wSzb6y9k8loRdMp6dkh6J",
+	"Jcx3ou5UrEaNAgTDX1cs3WghpEQKfMEdoWLqcNZjnj1W4m/rkIPOs1UqRerfZmO1g0Yh3DEmYoprQGfu",
+	"DvaNCp8oEo5evWR8ls07g8Pe8VcwLHOhH/iOurGPvrPpZMUBvubJhqwVN5mwRPCZhGUDKppH68ZXcD97",
+	"ibdawS9bhvXiWz/N7LvvSRJHdgRLms1rB1B/bnYPSCl+7UmkVMM66hhLq/046mii3riNHPkXb0IJy63D",
+	"zY/Mw6t/ohdMEkpStmQZ6C+4pWNJtAZG5jRdJEyiqnx4TOZilUo7aBR0+bCdDx6oL9bt95OT8nZfKk0+",
+	"Ve/871//fwf/8/7+r+Tgf94/hH8/+Lf/5Z/e9CeahXM/hZVgJPfHIOTGAREpGf/yCP964BG5i5XMiMzi",
+	"JCFzesnqZzg9wI/WTO3xsX+krwRnu0ZrRxVSZTlAZqpOXj0lR71jxYsTEJ6xJNo42DZQ9c29Rqt1m3M6",
+	"23qOgDdLtWXs6ZVkPReSkYzOyDikccq7jqY0hinB/gLFsu682UcyOqsber93eLybZ/5FTOqO4G9isu0E",
+	"6vzbmx3Al5SzN0oA+oegFN97kqgv1oxCh7nqx/C/UjbtDDr/8ijP1H6Ev8pH6uuv1HtwKDJ7rhbMR4+3",
+	"TK4WrF4Ad8k3qVhLlkoiGY/UFpxs1FZdSJZcMnmqrqxjLom4ZCkZw/Pj2r2pxnIAgzl48W3dAh8deika",
+	"L9DkKk7gB7EmC8o3JM7YQiq9biFkVre/EniJ+11jIAxOeuBIQv0A3ExWW+h7tYVXxsz4ASfp107NTYF2",
+	"OUCaMx54PAxxpNR0miRaqVjUEk+JFbqMD+yHO033g33Cbgp75d+BQLc2dqIexIGTBaMcdTfp7vPSkvBb",
+	"mA0q0PVa8wC8PmS1VEL/FdFxb3Jf7xZycvIApiiFMs2U4QLxVYi0ruNsXrsk+sO10u5x4FXBjTdjm/W2",
+	"W1SdWtqC5WME1LiO0taLchMd+e1qDy00XdXqnzrk3467vl3V6pwyY8t7Su9VSgVNyAXbBGTF47+umNqr",
+	"4PtzFb4i17Wj2Y/vvsvYEsemRrlLigKpQpqmMdOyMaMztGIv2GYAgnLcJT/RDZkwUNWorU9ZJlDigoPz",
+	"0bUsQIE9liXpkWJzrgL234P3H/rB4cnj60GV8MAfX+B7+vnOpmlKN+hu24B7wfjSzunMq3yqZcro7J7E",
+	"xUniC0bG1iE37pJvRSYJTZV9lWbG1toiKy9A4axfsvKR3KU7nItlHDZUgLI5U1qPekKe2kUCtVMyZQJn",
+	"WKYSisWCyqaLp163c/lgLu7q0YO/jd7/6/1A/+PBw/+1fREdQVu/iJsla0eKzZLdIiXU8HYSAqzoKiWG",
+	"w676V+/g6ah74BCmdH0nnRxluZZOv9A4W4rYr2WpHb82N2zTPe1NN9dA0dVbOxr4dbsKmrtB9+WHOAYr",
+	"pvWQtI7vc6jF4dycdzvCZSpCJiWTaP/sGKzjnb2VUUPWq1wKLvPqx9c/atd/xjiopDqfV03jEcQ1SyWT",
+	"v2G5pO+j5rZHpqxSfbHZOPMnINTgMXOULEGjkaPIc/zTuUP3IPfo+j6nn3lU8QDDd58lNF7INhSBO+Ep",
+	"jJ4WixMazx4/XDd5+ACLcvsU5KraV0IxLfj5bggC1s27LGVo+zk0ydhV9gjY5YG0v+de+TgakOPDIYc7",
+	"Bqil6IDhkEc0owPyYdiJoyEkEA47NBt2BsPaAMmwEwxz5Rpu1bYO/AIiBq6qD+GlzZLZK/bT6hftlIIf",
+	"m4QK4SGjbg6VKjnEPE14g6n0hLvUxIadwYchBCzhdydkOexcXw+5+t9Wt3ZlC5wRpDC4KFBAgTrNlNoP",
+	"LnQWZ3OWEhlHarMIZC+Qq2Ddms+QAi3Puok17jrvlayY5gfffca7+zlbFz2/zjY3caNtOxvuKQR99j4S",
+	"xQDKtmftfdcF53JrZusk2u5YAk8h5y0uQp7VtIULf+TVMN7p/ba2SRTbRVc3s7A5QfXttRvamG1f3l5W",
+	"M2u/jW0d885tXKjcv86REHY855TuYPp/+8UN2rK7W9wTkNLz+RwtN4x74MRxt72lGvi9dktR9julUhex",
+	"bF97U+3Sbi30I7VnVH379tWqm5w7NeLWZ+9TkRBqje5eZ39JOWtNk0TX4mylCRTsNKeHvt1LC/W9z0xy",
+	"vhLZTyKKp94MjXPXU2uctFI7cLVLV0zBTZuH58Z7T8otF2q9lk2ZdrUeqfnamme/NPXoTSomCVtsoegS",
+	"7/hXn12LwEMQGoGbR7Zq0aarT0S0IY+UtTMg2tlO0JIhCTi0FCn6naDD0lQoMvz6IX946wPgFlGvh7zq",
+	"mIPTrgOfAnii2HpeOo8u+4+UAJV5ziUmtJ1E/WkvPJw8pUcYf8zSDST6mqRXk1R5fHgYdLI4A9sVNz8m",
+	"DkxSRi9w40MyLA2z3EFliCcf5TQ60DRqvLX0En0LRPG6AH6BTF/GM7JOBZ+R+2+/e0aeHp88eVDaYDZL",
+	"b9tGwZtM8tSBTWXa9oyTZ4XVNgDc8DGMGQ0R0fyk2ge85zSFXyHHLKMXjN+NSHoXzzhN2rqR2HTKwgxC",
+	"W3K1YCObjTuSNIslMGrANNIp5jQM2RIr5CV8EPf800k/ejJ9fHzQCw/pwTE7mRx8FfWfHjyhR+EJezo9",
+	"nPSeNt+dOJW3LGTxspaq+PmcqoFifkSkTjbZ7RP5nM7aUhiztfNsaZsYXMiabkYYK7e84SAMHUM6TKy9",
+	"NdoTfCPDL/c7t5eSNll6u2WDtzU/b/YBLynwq7lQdJKz70whxBG9tV/67An1AhkSF5lLH3N28i8gj18u",
+	"GQc7F3yzMKMI+QRN3qRiyVJMbtcSbulc+gAOyl0D/VaEq4V69bURdJVMhHAlM7HojgnlEaEQdlH7eyNW",
+	"KRFr4KpuZPawmBZaDG/hu5wo1vt/vf9r9+B9/qc3pHXtBkR+xV/f27vE5DfFS68DRa9UXNJkJ6E8MtfU",
+	"1KidS+UFi7rkBWxjORfrXNULgAycXbLUJAcUqU4TwAMw1SCFTB2M5VRyscGfu54L9V1JFnRDIhbGEQtI",
+	"JkQ3J4dNKw8weFdZqzPyl3evX5F3sLjkPuUEaQOpICQfp1o/Gau9jUHPB+oCBPUzQabKAIg5PqO4mBqM",
+	"1O5YvkoSVKpwLlcHM3Ggh6cOWPctXf+ky9OcXw/kRbw8EEtckAOr4qmXXMN+GVG9drJAsX5QlzUVxVPw",
+	"QGRkyYSayZxeMsh+gRexLnnNlQ6g5q90dXCgx5Bf5WaOHB12nOypwx3JU4WSwabnapmKxTLz212wS8CU",
+	"gBQ1xTSpIiN5k9CYk4xdZeUD9vjoq2NP0DdHkZxsfAFK3F2nZKJ2F1DXCVaWvuFL/7Eqc/ushMLZhZd4",
+	"D68u/xt8KJ+oYk3qh+r6VZfJYh1pnrZtrfSHz9Wt12512o5kLn0UzuMFM75LDaTTyPv+nb7/2lStsqXA",
+	"XNtKZpNnGyrLXKzkaDdxyke2+jJTLmuqLT/UPZPvBbfWsx2ZbNlbgyV5aao3wV+b1zZ9qA7IV+P0Ycde",
+	"LNKutGnMSINCNoE3WO8uX4E0zmbK90eF3rWrueWU5JRRGg1X7OpXU6SZj0H9ayWXMAg7GAOnZf7Ox4V/",
+	"uzCkwKbTlbI8TFE1i5xx5fS345KeE2xTX+w/Gix+rpLkuStOKUuDbVpabvx48SVbSPzObFRDXg2NVle0",
+	"rMMQzpV8NS0Vneexljq/O78ONdnV11hwtS30P9f8zow55nEW08T4Q/LN1zHF3963fZNXsLfQo55f4VLG",
+	"NCH39ZfJ//v/kMUqyeJlErOU/DfR5e6BSXgmC3r1QNmPUBRP7puK+QdV1Sovpnc1BKicrCaDGpF+1D85",
+	"ApyiQmJ0z8cH9ZBHd/2d3+KsrBlqelYVvQW98o/nce/2BpQvUOETh87rI7HConn7/n6vJtWcrxYTfG9u",
+	"Ueg3dli+RYDh4C4tXkV0hPe+41w5q99opIC3VnSVTqsXOMC9iMfQQDaUfwPnDNC/9JPvGrpGSheNXlu6",
+	"HNIkUR8tXc6ESEYa56z0wDxOopTx0mUEBildBLCHygeXilX6iZCIkAKMwkKX3izpSoIqOXKQuvKLGuvC",
+	"vQSZNhph3ctSxIpHNtewKiMKCYS78wQD54ELzNXdzv1LCYrFp31i4Bug7Itvpaf2E37Svh66XCYbyO0z",
+	"wm3n0LdkIzc3mr5ZJRdnoYktWh3AYNxr7u4ginhXZZVcfJcrrsUlwZiAR9kyTn3PT0VQwCbpnu4ilUoq",
+	"YQD2c/5FSi7yJN8WsuoM/fzY5gAM4vH3z8/Jo8v+o7wybByQUCwmMWcRmsMPKY8edrHWwP1EvyyqLF7G",
+	"No+7dS9q1dg8hN6gpk9ZTJ0GGw9xHlpacMHWCGq1cqsMnrIjJAL3orJ1rTtM3EnS/yLm5q+9z9x2f2FN",
+	"8rB30+o+JCVLN9yWKuBmz+qDf21bkniOoovZ0mwrYY+S2kK1NUsZSYS4YBGhWWCRXwVnksQ8TFYRVnk0",
+	"MGBvYmWjm7eRLeHyN489UWx70sjyzhuj7Pwu3uk0RmlwQnP8pz1NeaMH+Uz23adRjTs/i9hCY/t+kCxh",
+	"YaYY5JxxqLJkM8qheIKSKVuThEk5QO9iLInelCTmeQ3YQiwYh1/hfKkNZV2fO1ekJEFsDaw+S3bBHNJa",
+	"MuU2Pk5Vn4DSvghyAF88bIWj5WzlOgH1TlvjlfNevy92OmBAUWNRo01bRyLzji3jLlrAOd6ezMRyCSRB",
+	"yKkarwAm+BlYqxaxixxMbWsmPbz+Dd5b2P2O2DjuPW3go6wQAN/9A0uKmLYtVIzXHAIl4znlUcIwfjKe",
+	"Mh6yMdFwBbHGPSlOHu7ZGaxlPPsObrwOOviJXY/8gHdtJ1Rj0ryxS5Sbd4W2R54gy4SFYsFMzRXRrXy6",
+	"jikI2ozgiTqlhbfpP7SXpGa3uYBPFXe7uGDc6Owpg3YTNIVKCxpmyaZLzrRH4vDksSkLhkU7DnpPH5PJ",
+	"JmOSZGKG8Zr7UqRQJfabAP3Q1oc9CIiyPQlbLLNNMORKcRSrTP8akPU8zhiB2gZ4u8ZdI+GcpjRU2ugp",
+	"YYlk5PjwkIxjDukmBTy+cReqCnw60lf9p4fbNSHAINhT/YHKlSobKwA3N8w8D5rt8r13eMyXK+wA5z+x",
+	"zcM3VdiBBKsGBewDB0cCUfoYlH9KqeXYZEMu2EaJQ6ydK56mYgRtQZe/4qK9LwfTHOV9Z23Rj+rGPKzg",
+	"QJo1UQPrTLKOXQSzdnpIng9Z+vtEC4zRbgXZUjKEpUO+XT449+5hx2iUtzInecFlxmgEzF3dMi5Y/01f",
+	"XqxmrbdO7EIasDiH4R7tcgJ+9fi47AHs9/w+QHpVjry6rr5dcVHjVt4V7j6nFwwRN0AjhDMkMXabaPiL",
+	"qhO0EPppannVxYT2qNw8JWM7BA1klrBpRsQq80VO62GC/ns4lMPhVa93MBxe9afD4dWT6ft/3Z3xkBOg",
+	"9kD9qLmDFaQpk/OC31/7g9CpGeWhgDrdTVc6VrxC9nqjLY8yw2N7udWTO7hxfmeZMHowhbf5ScRoqhRq",
+	"X1nxS72WarEvGFtKiMRDulhAlCZOQvV4JX2gka5e5PDrOGXd72KWRL+qp7s///zi2/cFCRwvTJ8sKBMe",
+	"dGZxNl9NuqFYQN4rXcb2vyCdOU0eIWNO5SP1fjXfRhJd3SYWcfY3lgpHxmtKvcPx35RazuE46R+WD8ee",
+	"tNNC8jMjnJCs4OBuIdU+kcpfg/NSPT46RfcPaAopWZTGEfOF40ou47xtic4tliTmZJkoTV5LkLlIIpYG",
+	"xCj96mjgiPySLW9p00wdbbQ4bVWqduF5/blYgMJSti60plCny3hD8u+3TKpofZfizVgJnRVqMkSqQUYh",
+	"0766o/YzVlqGNeCjphijTUGA26nMCydbGy1pRkR50+QMX+XxTRfZSYZqawtkbCbSnX4i/fZn5vYbuIoM",
+	"Bj4EdkaleN/+MfgSyfTottMMjt+d8OFTMp7SOBmT2LF0kFWNLeujRGcObTljTU/LVIcTm/Edx6H/MeRm",
+	"aw7d7oyCK7m5YC1S2u0Lssuzb8LZ16XmHQ1jQ4UklDpz2GkBMva67/dJTyn0FWkdFK2pv84EmTBCtQ+S",
+	"iKlPta9sVN8rzziJo3JKfIM3WdxZk8BQfC1uDAsMScCnaMWcUjBirggerZYj25NtHGBkJZY5CGLFRD3x",
+	"RYZ9QzjDbH8dqzHVLC2Dx8ZtlXuJmyQbtw4575GX3SjGkEcX3NCcnUyvkqAez5RSEkvCaJrELO2SZwld",
+	"LFmktlyP/P73f5CnvV7Pm4he3fvVvi3bh/vv6n4csz7rNS1d2nnOTPeJHVVSVQMd1rEB32urs7LCg81U",
+	"lxKnvZHm6ny/fnZ7BL4KbVyaJAjuKQFK3V7qjycY7dXcgkKfF/dp3fKlJZPAni/tlbHb48f7sSlPh5i2",
+	"pLydE15sPdN2DJAvvtsChkA2uESd6H2WUi4x2u63cRslHhQK0fZlNrCL6o8jRABb85l20RMD61felEpO",
+	"QdaDBvWikowRTgz7fqinsPHHeEdFXdWl3MCfXOgt428HEufYyKdk/BAMAnbJ0s1a/dwl505hq6mY3+YK",
+	"f3y8Zdj3h8OH//9fzw7+Cwv/3uf/7I4O3j984J1CKnYr7m/VPeV9oQuA4fn67dHcd3dLzi3qlCtuLYgw",
+	"913nDYpiXo4F5aGeeqX78OTpYUXn9sZz7t6wKif83gYTr+QEbw0WmZt/ZJst6cJ1+cEa4+jz8E/t6W66",
+	"bjCvm7uMyoS6gcMIX2UZeU3SbWNe3Zy7l/MQDZffzmc9bkE2ja/8ZqntE2S4rGRhyrJA2Q0pC8WMx9iH",
+	"arLp3ow9BohkWYNDDl89xVBOzLHXSkI33SZpafDevVK/7ZNBgV0HBZh9HLYlYzkRL19N7+ZBnfUldjH1",
+	"VcjORRLJ0nnV0AXlmZcTd7WNdRdbzzxRqhItDv97wSRZLTFNHcQ2wJqBftowJRff37T64tarMRuWWXoq",
+	"Ll3q79wF39KMTvQOMLFy+dckhjTQpZDZLC3EkPNJfQtF+Y0xBsq1a6FtnWA+qyvVMRT/G2TRej9siv2b",
+	"6s+ua0mupprhFGDHew3c3B4HeV3xecvine2lOZZU3uVjCd3ccRgSMR6Evtk4PvXtZQ9nfYniJ/N9/qFj",
+	"ptf+TRFfsvS5bp2xD1hKKNKUYUNcvYdbejDArqt1OUvGI8gsQqUWRAx2KfpFz1pttzgjUFdGgXf//POL",
+	"b/fwt9a6vjWV1FfcDnKAK95Iu97Dx4r9IG6KGaGbSpTW6H39TkAkq1vfAp5CuGi19CXm3a4x5okVtNwU",
+	"eyydW/xaE/dxz3HuHEDIAYMYcytcUGOeufFemiSvpwAxuBvS7CWdMAQSdFLVAYrIeXkjK9TtXDSjMaIF",
+	"kWiFMFOs0THS3zMWROPhBx3E6BzFEeNZORDRyF2pX2Dqsm9KQ9OrqGBRVBre3a22YEwCl6pezlBIN/TU",
+	"JqDFlV4ChNmFLOaEDgjWHwQE+kYHRCouG4k1D4j2wCdi3SU/CZklG8z9L2QFV+pz4T1q3OZFHevLT8S6",
+	"qgcWc+Eci6uUVmmPsGczbxAfChsZkldQpy8hiQ9aoWVzFqckimdxpnGukHy6/UQaQZxU3+bUbtwNKNS3",
+	"ikB52+8WjLw+1e2mblSf8vE8iWcxxMo2lYIpBr8lbMTFGtrLZyN7CXQ66J+uVj4R4QUW0kcMAFt4qGZT",
+	"+MXW+jvXTKm/cykVq6z0zoRyNjK1bs51p7hfjU3D5U0KbtJ8q1m9qlK16us9rAzqKI50GmjlZc3tXui/",
+	"XdOnV43I9JuLJShRU5EkYs0iMk3FoqHp2xYqr32CS4sibZ8g+j4Va2nCLngSY24aXc9jPpNYeBKKxSLO",
+	"ssZluIW2pe3dWemOhoAob+7JHEga23RWcdhqxqfb2jUhm1U1q7+ktM4HkWOU7MAOgurPrOKOQsVUA0aZ",
+	"6lDYTT4ZBAfoNiCS8CR6uP9CAwdUFiNlACw4YUTdckpmAqqT1AEisdMTPJa58KqG8kr4Sz7sc5kplQlL",
+	"oagk7IouYs6iU91u/ipzW6022QFMsmyUCf/3lOkoM9NyXb8ZwWnTeLFgERReId6m6ROdiNk+lcU++ChN",
+	"8Pq1FrPqUs8YV1zXe2yezSmfMd3pJ44QDRKqYyaMcSiRgZIyqg5XJlKm66xpnBwoq9wTg6seabZmsgaP",
+	"EH/LW9ibpv0pQypy1nDZcGF2L5ptynrBljf5YjkSnNPYjsXO3LtcrkuplGOnMYZGW2BP7D257rE1FaMI",
+	"W3SDNA4Ea6OtAkbP3IcgF0Tn9O4RB2kfczGpIxXkwlLAfJUkGhdXI7WkMsvbn+2BjWA+nJgAwNaglRss",
+	"aJcxWSZRCxfeLWJK7s6AxID/jgzInRGfpsgzvvzCF5n0Zhju/GierFMx46TAzqvKbrOQvSRR1qtXDzWJ",
+	"htUfIMZgsBq9ECE1OXs7QoB7ZCriIyPGQxFtaX9hw7x4/3Nze+NkxyJsrZvuuDXF8bR9XuMyFbOUSdkg",
+	"Yo333QxW6DaSrACWsc0+qM28tDreTmseiw3afbROJTchwskG7CQnUhiC1oEq2vNzOmso428IAju6ZMZy",
+	"3N6ammbsf+Ot1wbQVDaQd+/yO1sllWk0GCugmlPfZzS49gLwGls1bzh0oNtAO/g0hZ1eIldV2QgqKkrO",
+	"ZTzMwzKDuh2qiRW4fdf9UttPquK2LR0dP2MtSsmiuHWYhYuiWxTnJVWosE8K2pWHF5TSCAoAvgXdaKvi",
+	"+KykinkBuFkE7fqhxYxzP3rb1vNNk1SDOryvG6goW2CjclzxPQEk7CY15nHhjcVhbyew4Bm78tjORhv4",
+	"TETt3umrW8+sZhrw8h1kWvHMV7dvr9chojRg+ZXPzlKxWmrIeY9LRgOItTbfzFsDM2zzsq1Td6oIa1wT",
+	"Tsna9mPmhpp2qqO1x6fuKNi3b53OrXiK6rPuPhKcth2B9Y6XoL721+r2ViPKB2+LuPVPaZlQTv3uAhBr",
+	"SMYPHhdaa9fxjGas+Xp/b7D7Skt9EyqvFguaNoDYLaG3lqia0yV/pZmdn8hONodpSlV1zqygDYjHGnwl",
+	"oF/dmsaZlrpxdqqN3gu2zKwgRs+Cug+dUQiLJ/0eUDfNYxsoX6PF+gnv/4XG2c6kWPvh/DNBPnsfARU3",
+	"/OiADTcoyf7jYz18oSXnaq32KGW7ARpji4G5m6jCA6A2KWY8C0jMpykdhSmV84AsWbqgHK5n8YKJVRYQ",
+	"2/dCY5euRRptaXRVLW+pLJse3mvTxa/aWst8cmzQU2XBLCBzGqHj35oOLlYibgu1zaMV4pOaFhF58868",
+	"m8f7+hHqPooV5rpH8uF+qE7BnmUPIidtA2ZjFqKEsuHJ1qML2z7SLgF0O9Qead0FTEDoFcJNkQ5U7IDs",
+	"MAMOCrh6djQ7cay+020DcvDNFgcyi3XzPSucWjy8EBFLGiXFLVNxGUeYtdGgqRQcv/3Z2i6/v89oKULv",
+	"VcRulepGMlW3CjL8e5LoroMy0HqFkAx6uq0ph3xLySCO4an4sS4VXwKaLsdolFi2T6Os9q2nWpQJlGvB",
+	"axP4cwqUZ+E9BFAevYdEalmJ6t0K+qs7qra9ARdoQTfZKDbPkimyfJokwPZ1OhXGegFR2q9EaBhc60Op",
+	"fu41DxlRZ0HpujKjG53LZQIsSsJAzi+ZsFzoQQceEBrbvtss0KhoVI0xVurNK8lCqWJ7dpzbwzb7xx3z",
+	"kvVqDaxt/QwjVdTj0Y74EYtmrBWA/B33l1PEd8KAprC+JuERA4FS8SxADlFKj/TOc5bS5XzkRheapBe1",
+	"a0uxJZyXRyy3L4c+R02o9JO+dWfEjouo3RLXoAKUNrxkjWflr/Cv9y/H2a73fbQgkTpKq2WT9XiLd+6D",
+	"GGBau+/+yDu8s2VAaLWMWnKbtbLpG4wHbf9dgSPt/C0yUX24fdvNs2NKDNBpb0hjHfVQhPFImEIcqMQG",
+	"CoejwAyDglC0+6ASp8kDOjroVIjFOITf0WihInQ+RQhm6WDiu5+2qPbGzBwpuS9SUkS110W363mcGDwG",
+	"ENR2LRolR7Ro43nj4I4TSdwW5albsLtPiPwoLm5X5nq23SYXtbmKtWOLNWY0rWMPW5bjNlYCFORPuRA/",
+	"5RpAtW/NlFZPfqkbBZlTZc0toIN0sjG5SZTLNUuVJafdNp7qT09zot1pyyU6iVUGaqeOPTaJye0bZTNN",
+	"b9xP2mY3deR9a+V5jUppyEijSCkSmTBcTbtJtxSO3EHAstS4b0MwKkFA+lX7MTRVPpAK1U5JbZeg3H9I",
+	"z7mO+O+snlOcl+mq9Pv/+X8T3aSH/P5//R9E93iE66ZRT6CZUC5+NEeqthHO+/3oF7n9fpy2SDucjDBw",
+	"NLpKKzyPk6isJ+8UWvvAfBRjbp5CkhxYERRz7afDorCMLckiTlOBu7Z1imT74o+dt7VFJXUrKaovW3Eo",
+	"Q9oZQWXLt/rWxjq3esjVueWFdwh7KNgivQDC5hPzVKCs7mBBfcp6nsulh5NTNfBsc00JR+u2PV9LQdTy",
+	"NOv143qewZa3JdjhGH9K4f6LNqu2uTMUr9IeDVeT1iysidzhKG6aAEg9szc7GVhtXTuCj7QffNeTr/m5",
+	"vhEKiRsETF2DdO96W9OO1czVmWph9GZMvuX7XovVaqDZvldpYjTP8S8BY13GUZMIscv0Zg1EuRqXQZGd",
+	"x7x2ewkSCUInGOk9xSop2/QwlmTBshqPVObPBIH93pzhNVrt4s4qZ1WhrrFg+UIFOVn17OuW7pUuVzda",
+	"wnKOaZeax5WqVtVBVLZGtIhl7jnA9E9Mgi1lnOrOqj794Xt40M/f49kclgb2TBEiGQMxFHnALWCUtwds",
+	"ghm3bc27dauqF9ruXv7ChUomHTVpIyXJUkxG3oGaBF+27d8+UrsuHHuOrlEfHXzcBEWjLaS0H8SqRePf",
+	"Cg5yDbBVYZ611C83eMJ+W3nnrdqj8zZvzfVlLtyttv/ac/12opPtXMQfbLJSlY8tU2FAVNA7AeEnDxxd",
+	"QCheQYY3o5dKvemSF7qWK48Wb++7VNkpPzCaZhNGd+MmVSdmHq1NI9k7J+SGnQudfoQ78ipezLjwZhG+",
+	"Xuvmnjk8yCmhYciWyt6mPCIxPnp3QBgv+ERcmWYfvobhdYgmuuA7EpzZfQNZ0EuaWrSeJc3mBaSSnR6q",
+	"PZpH3CleQhPJCTQ0khMp3dzyKQBa1XRO7Qw6v77ff42XqVgss5oCjAa1GTUJ+C3gE1oZE8qCbozLEGeJ",
+	"P67a3CTZhRbsIlijo5ZFAye51xSZiyVrCSTsOVtnAJWjuwibNzbrRi9WPMphpq/3bMRb4nNag8vtNKR4",
+	"ruIbLuFlfPZguL0j1enTccFZHiXEUfv0DHjLbTgZcl73qbwML7hkaeb6LNsoTT6H5k06IDbgnQ2CfPv7",
+	"Chv4A198+2l8iG2TqD0Ow5s5/qxHDkbk20svtcVRSvuN2DKbjwMyRmCKEc10gn02T8VqNl+usjHmHpGY",
+	"kySWmbQgjY2hl5Z0JZlBX9q5R2BI/pDZgvKN2+XaDszUS1CNkUZCsUoiyGALAKmEQJafJDEPk1XUGJOo",
+	"tiJ/e5aOJWb7yGk1YIuiBGnYMOi+K6PGcRXptYHaAmjG2770ur0zqGFkS+3ZPK5lN+ROouZ31pi+bj6L",
+	"CXtVsgaMyLLkrDtWtyFs4Hh+KjljPQ1eg/CvK7Zi+nhxNzoFvu2Yd8mbNOaZGhY5e/fsxQsI4F3RxVKN",
+	"sxPGLXpx/EoO/qemaUi+GVzYarCjoEpVbWOvQmBB1m+Mk75PUvMNfXseIBrBQ6Nfmjbl9qURzdiBdoOW",
+	"aN66vfE5vuZ2uxpvt6cag620hU65o6Ryne8m5/GyWTnja3O7ZWu3D15f8q3m4cCil7U88i2g9jsdTmUk",
+	"hlYo+HA+b4WHGoCkT8NE1dffsksR1hTjbu2ZcKbb+5seD00ye5sVHOVDKtQc1esbCHi2ptIWFUG8qdta",
+	"Kc0LjKxsdWngJWI8ZeEmTNibeakvQrriXFfsWqaPuBpRodzMLwLiRezDIZjQLJyPYIVHC3rVkEFMRLQZ",
+	"TVbJxWiyyRpn/8BTkbZs2j95ydJJq6dcpzk+2GKKhYdbPJbQuBUpDWrzCEuKt7jptyORt3rwNyn4CKyM",
+	"FiPFnYvf2fuxuGmxgjK0RonatS2+tUzZlKXgLBlJFgoetRmp0hrS0Vyk8d8Eb0rM0okv71T/rq+eoMqE",
+	"g8rRLGwuD109K1RPEc9s6/aid595DkjtgavsNx/fc6vvK1yqjQN679SKXE0wr/COkyE4cbl5XKxW3dic",
+	"VYve6XOz1e9j7rPgBomYNUq3finQVc9otkrbApslVjps1S7wrm39tupp4G8CaO4PChR06OWSwY7TmaZ3",
+	"idThjAoNBH2t/tholSa+Ik+A3hUG0JmSJUul4CSCjkOyS86kjuyZMA6g3nc7dR24vC4hdslSSG6OMTSE",
+	"iPmoenTJj4wtoWLQRhBvitvvacfXCtm/+HSO9O/S0rcYr4yjod68BtBJSDYqdMnODWiDDtHCiq5tZum1",
+	"rAu+GZ9mqn4AJAKl/31x9ubrCcRKb9ONvjUBIWE0VRN/V+s2b/Q4+rKnIg0bYIS8VMcRk0nBUaOOFmjG",
+	"ulQO6nrRw10HCNLWMf+J/eWNaVguNCgku/rObJ7XWOhpMqUaDbAS254wZebYLh2Y+Kmho4mJUJMllRKR",
+	"fHLMDLmCLa9frftx+AyY1wAAg0kBN+/RWecw8JNDY89gQVvL0zMDuPtSQ6KtnYjybkXb2/DcPaKLnfge",
+	"GUuuLlqY+9GuTkye+fd7vWZYEiXvkmM9r7hYc2Y9O46LB3wzkYHA1Ba2gcW8FBc1TtU3SmHdA/agXPne",
+	"snfULaAm2JH/KQz+KYWBZ0OsJDPh0dvBlGrQqqcM1lnVkuNsTsbKDHh8PA7IWONwjnVyHbxary/k5oHF",
+	"6YqX3zQeL7zBf4ibIff4alkSlHduQCgg01T8jXE3uqgLRLrkF531Yhq0w6ZE+QhbGZTfiID+Xwkt79mQ",
+	"ADvirWMeiXV9U7xqlDkRfEbGpUZ3Y4L1cLfWR64EaFUcxo9smUGc/dSpYyx3vPcMyNXHd9eCaQCnUTNA",
+	"9hLeE2IXVUHpLYn7ZUEHETJLqn4zMuE3injnzidu6Qtof8rRkqUjVuyins/mVuZTD2W/75pvw1/P0k3D",
+	"1X2r7s2XNhWrDGG9QVdSfF7uLkSFZ966j4BsSBldNBzGO7g5H0cOnd30BfaB/CUG2KvZG7T2bx6vMO/b",
+	"yqUtNcCv5cJ4eituGnya3H/73TPy9PjkyYMu+YbJOIK6QpnXPscZCWmaxgbOiIaZNVVCKtmAjE1zLCVm",
+	"2NUSuj+rf9MwW9FE/QsVh2gcDPl4moqFupYJuAc7nMFNVrdTIl5dsZjuqUjg7ejhBVE1Dsjvf//HkFdh",
+	"O0XkcUO8gwSDU7JWggRA2OlCaq+U7kLvekDQ5zGqySXIu+eUZZuSWVSyHQBEDOo1q88/p+FcA3OaNM91",
+	"KrDQr1EIU++J5+r9PlelCbvWpO7TbF5iGNsgfGrSVwv9J+9BjyrjqlvxCPs6+WFBDdJwLYoh8jBw+K3C",
+	"kLGIJDRjaUBWXO8wv0Kaq5eW3Z48feqw2uNezx/TyOpGpHbZjlU27di8HlKsvsv0m7o7/eu6L5vNhzXF",
+	"trZLgl3awvoEeBxcAvts1cK+8cCtR6wGpr+2i1RcaA8/EdEGT9gcuhYwAEyeMxrVFMpZZlcmn2JXj5/2",
+	"+iTm0PmZEfXugLBEYkW08YdiQUBKFyzz7rlymB4Yif6qnVkNrWy7lxpodo23KabEtHs4JUydbS2UY4k4",
+	"EqC9qYOxplI/5AMibg+wttDSpAkGwTL0dwRpgEZZgM8B0bawYqwmW8NQ75XwuqP2q68pDWVHgcybdNXa",
+	"WLOwEKOIbqSXXrkS//ikgfqebpQB6rPGq/wL0Slu69MG9uJ23nddR2Hf6uaT3oIm3zQOr4z4BhJRDeU7",
+	"uNUXs5SdwpfzhandOfplVS5pkUMaDt8i7DS52UCV7BFVbwpz4szTQc339N5P40vdk1ZjUNCMEewx4DoQ",
+	"cqAVsFURhoVmDOP0LMqxWEbgGEsZr8vOsa1r/HMwOWLqX0ppXtZ4HUutsCpTg98JqPmo79KM0OUyKfa/",
+	"3hkrzDF5+4/3rIsJOm/ZLJYZS/dqG32TiteEctYu8dhUqW7DIg46SXzJOJOyUTFtUzf2nhW1WypicfqV",
+	"ov7y6H3H5i0Dx/dHb1Rw190Grr1z5Wz9h5tp8IkiL0BNFtWkmu9bdLxv7vINi5UrLynnA+/Qz94yMIEb",
+	"RYfKthUET6kk3z8/JzPAYI6zLtE4enlVOhqnRKy5hNJHp/B5Kxr21no/XXddg2zd6tFm4NTuY1VMahN4",
+	"9hTQ3wCHzP1mBYXafDLmcSnfpElwrgg/3XAQTSGonUcaok87Txjk6bahpirQdMMPxm22TA457V9yf7eC",
+	"hujSzncKNWtNnyngTTd8qAZzus2G9qNMt3tD61Vrhg/tPPAFg0M7s2iCD+3wdC9MNJywHcLAZLe2DDaq",
+	"4QV5Qo2Bib8vUpN588ACqpGxzl7VOgnU8I3LIuKfCXOttM6jFpyptMQ5XWrXedNcofS94JYRW/bp4vOp",
+	"mvHs14IHaeY6NP8YSrzj/tyVW1Hv/3Qjs+1dYG9RAGHW28ftOOYZi1wtWpil5ZGop0eYb9AmFa9N+7aa",
+	"MX+axjj47Y+e0oOf3asdVpgIyUZ5lrngI50d6q6WLxL8YqrYTQCiMUeKAYmnkfwJndGYY29ANJ4UF4MM",
+	"dtshihHOrjKSR9tNBEZXdtY04hEctpZuAmmyKBqP2bQCcsYtM7oBIBuckX4jGn6ghrII5gZdMzOTLuRP",
+	"YbvbTW+/kdF0xkrJwm/zakXjTbWX3vvDpzTmmoAjbKWJuUEj2BrR7qy/X+ZM0aNIsigGaYSkywlHM5fm",
+	"cKclfI2w8uz2PGGkneD5xTaptJIS5E2Wxj5xM6HhhZhOd6Z+6dtszpB6XckFdAv5OzYOO9LtRe1HirI1",
+	"2eg8DEV0PbdTaLF1f7LK8q6PcAisJ/yBmzwHsK4Fz3W7no+5O1fdvLu1XLVS2K2/1cnAQYcmKaPRZiRp",
+	"FstpXOOqfwv3W4dYC15oMlBGrQrxm7PuW0BjrJJOJAVqXcZsDXFojSUbdEwLV41Ey/1Ec6D8nbepY1mA",
+	"wJ8kIryoC6z4X1xNzWq3KrEU6NQaJezS331xd6QayjFTtbQipInOgmv9GptVtH+UxLeGucbajp294DJj",
+	"NLKteG3b3W2tFW+hgeJ2PrXLd9zk6btqrPjeS/3sjZMa2WJnuhmVO5Miy0kP5tmaIZ3TWcvRXNJkVTZc",
+	"+r3D4110w+e8wwCB7gOwQeTPNn0HRZoyfYxxcXdDvk2nLNz5ARzjc7xXnXRMVm/lGkPdx23a7QGGhHsa",
+	"w0jC3bXlupj0OIojxjO9f+ruMalgH70ONZ9xsKsm1Z1ulZzFqVQnX9kcQWGD5Utqt0T9Xn1u90yx1G1k",
+	"XUiO8gBFtBgFyERuAtVdH0WrZRKHiFhjqIMeqxEXil+O3N4ApTvQUknzntRcjMTS6V4/morUtEAbbQea",
+	"xLm+pBO/NKyvzv3v4fCq1zsYDq/60+Hw6sm0JktVf+AWkHE0C/lU0Dj4+bcsZPHSM5f9WIyo6qhmw3aC",
+	"Tr5L3gc7+EhJc586WK2AVuxo5JTY9zaAbq2Fw3EP9bbDlNE0+2aVXLQUQYixurtUJrk4C63rulU6W5zo",
+	"3M5dH/gO79xa96CVUmyFODb3jRvXOPiRjF5D+w4nGFsCIq/z6rgrpglpJ1y7SI3cXL5HM/a/mcHN9KuL",
+	"jdxhZ3izBRUD+wDLNwx1tq6Uvv0t3q2kfhLPYlCXN81G8Dx/wI4iMWBOo+W8AfpHCfvpNsDVsMFas6fd",
+	"nLnrHE9q1BBm61zfb0G2ynpxiRg+ALYq1atL6RlZUNospXn7d63By/XHOTK2vCeJQcQhF2wTkBWP/7pi",
+	"iLYqIQzX3ZkjsJfYc3B5q8mLaXzJuAHBV4PQ/e4xeQJQKgQCPhQayS0opzOQDNhsq8ZOdipU3f4yzDQk",
+	"zE1wXcDQpvncu0wsG7Fzz3I5VVHthEG0SqneUgtbWGPclEbrqaJ3+DyUSlMUfLSgVwnbWRxX9Kpq51oz",
+	"/5r+TpM0Q8dbW3l3g/z3KqExZ/WO8+JOoeSqoBCPA5IJoQ5ZwiRWakG7XauCQgkO5QQRZ2jS9dRN8Szm",
+	"K1TgFyyjEc3oqLYQI+8yryGTLxhbSqyvijPCGYskyQSZCSL4KfqNDfLzLts2+AgxwlJ97h5gAshRR6Y6",
+	"ZndVYZQLyHK7g/xMWY+fTaP2uABtr2K5kRlbjEoViu9roNPdHdMKRB2fbVoJ6oSxiiWYjdss4GyaOybM",
+	"ExM2p5exSBvWaH5jbnde0YJl7Gz2s6Xzwrk1EmI8rss0XtAUWtU3LvezKF3fxChhKknYi5ibVHSPC7+K",
+	"ZDLS5WLO0N/X87m3Vj0s5fyDGYxmipPlry4a/lO6HOri8NLlTIhkZPtJur+YwwDZdWxtIZxHE1ux7F5C",
+	"CICObvcxESseUfBqLChf0WQEd/qlrilDKDD128kx8digbtVDNVKyS0Vof9aKe7TRrisjxF3v2FmO4VoY",
+	"XuHjO3NV8sLsmqLTOHPbZYoU/tJmYUJl1qRTeXt8boy8t+hTj/HYUfuaPnjQnKqm7tedQv1OpdoNO/Pc",
+	"oeAoE/cWBMgeJ2lHE52KM7d0fMqw2UUWXliMvB1B4cw5BPPQwN2spZ3u2Y7bD+1+xgdqRaObyeYGuvwt",
+	"bACfOaDDP8VJ+f32QR752e5UQmd9fbjnnM7eMY+XtHkacAXxbibrvrS1pf1uLb+EO0UnLJHKNud0ATCe",
+	"G0kSIS5IEl8wMs4YXXTVT+MBScSapQchlYwkLMtYKgMSxTPF/pXRBEADMhQpkzpxiZJIZCTmMo7YKVaL",
+	"Hx8eDvk45pc0iaNRRmeA09MFSIkFvXIn45i0VRSPHYV8Zc+OI+y54Mz4AqS8WW3jeaG/ye7eN3N6yTSs",
+	"lyJQzAkl6hD4DEOTI9CsiKiAmNS2WNVNSMhf5N1+XgfP2++ekaOjo6ddcgbN03R9Dyc/nz/DnbCIkyTW",
+	"aM6nBlRCAqrESjKiyCSmU8l0gpl6PFxBZ173yaYwpp8MtrTMoPxKUwl70unOglELCXsC+s1dsrRLxkyG",
+	"NKGZOoNxRmZCPctN/rzuU8yJ0c5dF1oRpdJsayXGVpkYWTBL56+RWi/L/K05YYbgPwYF9J2WgQ8tT4vi",
+	"pgbgi3KT3AhbJ6MX7JT0DMqtopiiBbtE8Ik7kVk5FKDtY7l1yMUVNqPGQm611FAFpkMddzLguwf88kph",
+	"AyNdYmuNa97y1p9N6yLL6qWyP0ar/fT+2vyD7T3Elimbxld+x8OEzWJwRJtzj0jZgWJyKQvFjMcSegQh",
+	"MJKvNkpc7DWZVOz20UEynIH/3iuJyD4ZGKh0+G6xcZcmUKH4MSh22i0sW2Ha7+v22W2E23HDfqpo+8+S",
+	"2Tb17aB6m2ex3H2V9efRattpWb+jCZJvJYoFYp4kYUbEdMjHH4ZQAzrsDIbYmGLYCYYdmsGFw97h44N+",
+	"/+Dw8Lz3dHDUG/R6/zXsXAMUm/tgsX0FvCETyziEHyO2TMSma5BE4Ndivg/clrLkoN899r0e/Wzwi1Kr",
+	"Sr9SvoF3iumwM/j197//4/31WInS4k1J4rlpinnSAaEZWQhokJsyZRVcKmMiYmypVMEN5omD3h9LrfpP",
+	"aIS9PfIwSl7l8Jd3r18Rrcs7eFIZ2gcWXv9DJSnOUMG0yhqUSAvw/8s4BGj+AlnhiN9J3221k/ZBW77z",
+	"UsYblTC2KjAEEoj0mUGa+cMUuynFPI2jBsDOZ7lirqsQpbKMEHDQpB+LJGIpGs1YZCGdlOQmhR3bWoeE",
+	"WXzZUumyAYNdOSzmvj0bLZYdufs7bq3Ddg8F80bNHpt1itXJ7066p/SnP8Fu4URwdkrGozziIniyGY30",
+	"GRhZa8lcxqa6yviBWDAXpjsL02Zzw846zbmbyVU1FkWTprNNUnrsTrZZPXu4pEEVncZ8xtJlqk9FzV0X",
+	"dV0cP22zmlJDyLLX2SQNOdv9/Ta2YGKVbaFdOFs76Qwgp8eFoY4xe4dr8NQ1lWRBI6ZLq/UTK8lMfu7Y",
+	"U2SxB7Nx3ngL7f/POImhFmQjVgBQ067Hf5OmAnYlfmSbHSz8R7bxW5D2g/ckIm7GXIOZahl8N7lddmC3",
+	"YWZtCbx8JFOrxGC8KWMWD08Xcr7fRpYaV0epZVd9o62bsp7tjKVp16sc8m47ql3zFm1RSmMe89lor2bj",
+	"7aVsFUNvdxc5KrPRnNE0mzDaJvelCa5eVQBudx6lGnywlfZy+62Ivc2CXUPa9ec0BO4rT85H+ZIbqLR7",
+	"6rfsrXAl3PyfjCXlzowd7eZwHXJLYT2PM0ZgNbAoGbNqSTinKQ0zlspiX7rJKlamRls5IRuJCqWrsXCV",
+	"xtnmnSKsLgVnNPXlMp4hnAHaQLHU8HBd8ss8TpjSYKHkVt/ErmKZyQDKA5KEKY0DRF8ixHJCwwsCyulU",
+	"kQGTILlO6YIVhpnjMOyg51m27FxfA2r2VHiSllfQgAbSlTG+6cTxlPmnTLiYkx/Oz9/Az3959/pVd8iH",
+	"/Iw8fKieevgQy0+WMUNTTy2eCYwifquYgq0n1nyAwQCbFE0WAoH0MFKAGFQkE/pfAVnS9AJ+t139wcOD",
+	"CaEyU/+PcOdrDWofKSWNJZKtsWHjGScPH9o5mcH+JiYWW4BHYKpSok65xs02W5BgZ1cSZ4HuZQOe6yGn",
+	"BPyMQBJj787FGjKFGM+65PklSzemq9E6jTMGObIPH4KjRo2DO4gXKeUSSzpOSYJ7AMIqS5EkuCzYqkKS",
+	"lNFoyO2TiZjBavzLv/wLeSb4JSYoS3XpIYEWjxBllJxesFFIJetCy0S8agKatTHMgESrlOJmUA+4v6mH",
+	"Fi74IeORujYeLeS4O+SEvIjwqZ9/fvGtPPVvsQXdkAkzzXj0tinrqRgtxRCSjjXB5OMIAUQI1fHYw14P",
+	"XqG+bjaEzETKIrQoX5jE3OwAQaEGRDE4NdyH5OHDb0QUM9l9+JCc2Y4AExFtLB+iZPxMcHj+fLNkaBVY",
+	"t96YLrECKxb80dXBer0+UNLyYJUmjIciYtEYKTUOV2lCDqIxkQyoHEs1YrW0hEo8YuRnfsHFOqcx5h7g",
+	"NUC5zyHopUZymK4ki7rkjLx5/e6crOfC6bWh7qBJQoylC/E5xUAQ5F59n3LEdQA7B+j14XpMaBJfME0g",
+	"APGXDx/C2wrT1T0//vU3KfhYHVYG+//46gredHJ1dUrGigZjXBNgOuoXZEcTtUKZGsTYvEo+Gq56vaNQ",
+	"PYQ0jqicMwlXFelhNuBZWhBF1O+fnxP78Bg8s9onZUKSuE3Ica9HxguaqMVh0QiGDASwCRuWsuNTctzr",
+	"k/GK01U2V4crVPsULh+R8VSkkziKGIceI6mQUmMCqhv6R7Yz1igTYpTQdMbghxP42IrL1RJx+UcLFsUU",
+	"6l/VDYeHZAwDQc8vZm7AD0/J2IW5Hp+SEzUZE6uHYYg0XS2zUcpCkeIdR2Q8WcmNnqScrzLIdY3EGga+",
+	"4vSSxiDwx6d4QGHxYBcd954WG07FfDRN4tk8Qy8NDNb9fRFLKGUdd4kS6nYFYIuDiF9rqFS7IBO2EYi3",
+	"I81OeyYWS9iyivWxTJ3J73z8A1JNKBkbSEUcFOVk/PycztQuQOaLegX2vwRj/cX0ADpbj8l9kQJd/s28",
+	"4+vxAzKHCl9JYKQ0I+Y3CMILgKkBwJTj/mH+8XzuD04dL2dgSjTVeWER0c0lNMYpZGXjpF/kZDz4kW0e",
+	"PlQHicI6DDDCDhWZFpxIk89i50xFSg6PyVysUnlKqBJMLAOTmcxYJnPGqeWseo86/Xj4d/PHl1YkqfUY",
+	"vwHMjAHI5a9fjcl9KzVMvOTk5EGeOEukWDCMlWTCjF1R6dS8ivGQHZwhlcZKS5jGKQhf830lGQ33+TBE",
+	"xXPYGRCI2ARk6Kqg6vrvf//H9TggnK0VK8eceF3GIqmSMdmcpetYanC8kKbphoxfxvxiQJD7/P73fyDD",
+	"OSUpS77GLww7KODGzufGtvOGxgFmPNLDtp2WUbKgqjenElbeXoD0Foelgf0BrHiyIePvMCvnwL4LY1j/",
+	"Zq2Ur8e6UQnsNRid9tiPdYu7CVMqhUTiw8zzts4kEiAMMlRByf3j3vEDPfy3IkGhOEbomDEIKhmQMepI",
+	"Y6MkObpQQMbGpzsG1hspOQOy3bZ6BH0gIGNQgO1dNEmsQpM3jSJnb16oq8jkld31N+0kfgR57H8bk/tz",
+	"RpNs/iAg40cLlqVxKMfk/psUNh1bSfjBigf9sJU1H5SYuR6T+9h7KqOJmK2Aa6gf5INgyMePxJJxuoy7",
+	"KOTwDebahi4SeBx0UKxvgU9GAgbioJsB/R50ySvBWb7coM9T3bIcAoFJHDKOxamYqNE5W9Jwzg4Ou71O",
+	"0AGPCyj4cvDo0Xq97lL4uSvS2SP9rHz08sWz56/ePYdn8rZDHZ3l5XR6H3Qu+xDzwQl1Bp2jbq97pFvr",
+	"gI3z6LL/CFbr0dL0Ocl1kM7gV7/1md/yyO7ef4c2PddB8yd+wIY+1++DzlJITyIiigejibKILAQUkVFO",
+	"pMAUxYhuJKEzEWDHHM0FJxtjnRC+UsqSTusEIaj5lRJWYs09zSLVWUOYzbxphWlPZQsGT8lYV7GPsXZO",
+	"98qDZbYS8kXUGXSQskFLwjqSAzyv722O9jci2pgSPKYzLxy97TdTZJMHnW29Pdr+pZYuR71rbW7SRv1R",
+	"lPGJZV5LoTakeuiw17vRkNx2Lv2jntOuxWmU0s/boPTcJif9w+t2M4jQfvZkOAKIKoOUUrQExCqJyAQs",
+	"cmxABYOqSNW6z+pn8tXM9P16ADoA63/YUth0akNPxWqxoOkGequogaLylbfdxXzDmegYMOdfO2cGA+zq",
+	"QCkHB6BrdgaPT06OHquLqZIHgEGAN6rP5JwBwRsha4d5TukrRxQHuhscZD5pxQ7SkZXUU3JKdMk7yB5D",
+	"84WrE0nkXJ1UsPtAUDxT/HmASr3R37VI9p0vZV2f4xjbHrJn6NpqwLVeAsnwFN5k32uv3q/FjMI876Z/",
+	"3ns66PUGvV631+v9V9G5OFDaSDk/sPTsUW9wbJ/VQiZ3njmOXLv78uy/zpSOTi7+/bCYvaa/isl4eYFp",
+	"nnDX6fWffnUSHvcOerTfO3hCj9jB08nJ4cHRtB99xR7T40nvCdCu4JRUr218bvN0Oc/R1V3ylOCFfVA6",
+	"rUr723VA4Z7bOJRqjHoY/hNYOWzBZyRyxzDysSkzxUzPU23t4DmFSm4EngaHHOioqG2DIMQcEDlXTygb",
+	"pktecM0WFOfTjZy1saBVW8BWhbir2hQDzUHgKVSlrbeIWU0XjawKN8C7znXw6NPJ3IZHr3iqGh+HZ84s",
+	"r4vee53mUGJT/Xaj35853YDl+BhMfsfvf//HPlynHUUjh6TVcAbuRVAloas9nI7bVw2CzksNjbqTa5n7",
+	"boNzPdPni5jI622qD48+mJW7Rq6jVBePyq80bi7WRBgULOsDBYxXgO/NKj7iY1AtCrrDMRlzkY2mYsUj",
+	"r9qAPMYwitJxOfbHs3ADwKhAPHY7Nyc7YtduJ/tumVEz1nuSxFEAboDijo3VbbrDqj6yTh58kZu4R2hn",
+	"SP+jiC+9wdBL8XkZrT9A9EnZkaslyQQZL+jVuBCCw9RJCE3dh2pzzuQD221KMuLGpAmW828Gyqg1cGWg",
+	"ZgMuEZ2xLrGp3epV2osBby1mmxJoGA00s026qU1SDTSuhBBTNUSLF6Xtb3Af62YUEGfokl8gLDPWJTra",
+	"IaIPwwM4pYkUOigBcUeHCBjJwICbMl3SFQeaQSF+fryqHknrexxyJShO4fBLusnbdaUMXsFRPxjyX8A5",
+	"fAZofQOSsavsEQRANaFgefqu8zWWJIk5lrmNf3z+n1/fg/rZe+OA/HUlDEgAOHFf/AeRc6Y0luf/8fzZ",
+	"z+cvXr8avfg2ID++ePUt0sPO+R54nH44e/Xty+cBOTs/f/7Tm/PRi1ffPv+PgLx8fvbu+ej5m9fPfrB/",
+	"/MebF2+fvxudnQfkzdl/vnx99i25r0NJDwLy4tWbn8/f5VcKzA8c+MZwcjaTlw/C6j13m5reTGnafZhw",
+	"TW+mXhWze37tgL2bxHx1pThmAt0YOmHcKVeP6JKRBb0Cf4KTheKoLL7sE/PzQb+FTlEibSNNraVBaXjg",
+	"rx+KTWgslJtpu93x4LsNTFExIp6M4ki96X25sRxqdrbY1tH2tuiJh08HJ0+Nnmi6v5VyrXv5L4kFbw91",
+	"zrHfuPXrntX7jux9BXDqvgs33Xk66UdPpo+PD3rhIT04ZieTg6+i/lOlTIYn7On0cNI77uy/S2yhZU4w",
+	"7BEBKQnmku0wp/9MxBrehX86qu4RO3gyOewdPImO+wdf0cdHByfsMHw6fTLphz2lQUM6Jz6mi0mAO3V8",
+	"B6JUWdmrVdRzcGXw13VmgsAkSfdRt9t18JdHEBKHxFYoPsmRp6DZSZZuHEyoQtcE8N/lmJ39HmTa5m2G",
+	"LPVsqx78E5rxaDdCEX0xT4RULJvqD+f7G21RZ/I1MO/AWN7rRgyF202/tz7kNKdZgw0LYxtdWgzOEuqm",
+	"wfszh2TbefVAZnaUuquZBTYDqUBi5lSpgF3irog69YSsYlTiYJymcRZzQemWCc2UsogZoxlN7NnXVOy7",
+	"wG0uXn3naNoL+9HJ4cHjyVfs4DjsTw+e0idPDg6jY/bV5PG0T3tHldRytSo3PelOPU3n7L/m4RsuZ9Of",
+	"v//xP/vHkh/J8Oy3r3764X//Jf3tYj1d8DA7F6vDr+hP34A+vVwBlottsdiZpkzOO742qfXcSslEFx/q",
+	"1/fthI3uNmCVnIKw6LhKytf3mjCVe0OudJmv7wEjuWcUmK/vtSHPvSEv6Dtf3+vdG3JH5/n6Xj+/YPWe",
+	"r+/VkenekGuV6Ot7H4bq3EDJX5EzDTvX94Yc9aSv731Qf3RcWpYtF6/FDzySufkJkH+AmWSZSVDTGZ8Y",
+	"kufCjZ6CTmwWlIzhVq2G3bbToBpx3/WW/AnzAJChzvxNoRrSdNHJBIlE93Odh24ZdHA23QIebZ6HW/HO",
+	"W3GkgImlNoljzWOqrGziRtEeMOtH0YoXRsc+J1v3Z7Bw+0Gv1yMxx2KaPO8RMjXjjC10fo7Sc8Y2tZIS",
+	"rfcECKJifLrEqJlSG6wGihSNM0w8HXLIIdQJlyKN8qpbbVGcEoqJfnBIJymjFxLTdSFVlYauc4moTyib",
+	"NGGuHUUlGZvRmCJONQf7YQjmeG0q/dQtmlU3MZbyoFOxZrCpXrmvUNRYjIMPHXGhzZ3rFgKtSsS7MKBu",
+	"ShydcIIfjVCk0IRpg0YxE21/PVd6CTmEDY35BeAVgSQD0FlIHz1zaE90BpXDb7cADvAk6k974eHkKT1C",
+	"CDfdLMwWxZkGwMe9p3meiBJr6Hhx0oekWDA4LpBwxMU6d+3lGTUwrwOc1z4LGZVXslo1DexiyUzF8dYj",
+	"/lnG5M1ciUiBwZWRtJpIhP7jJ0+eHPa3CwVIOq+Pyr9w6RZzsp7H4ZyA5JY6FZJFAVHaT5glG0KV9CNj",
+	"+M/YTXXMk2BEEjEJrkBIcQyI0Hk1Q1520wX4FDrylcYE8VmdGY4ZybrOUufVDRD5GR8rJuGtoaxivBAp",
+	"ZhqrQ98Fv6Nk2SgTNlhZGB8gUunpgD8wS+OF0uREqpUYW7+RiNmpBmyYMe1ZZbOYS93ysSbl4DkuQFu+",
+	"rtWMxhkHu288F8s4tL0vdt++WbLmd3+XiHXzu9+uePObLTdo/sgLzRvP6az5QwV34+1ICoomPIZMBrlL",
+	"aFc+RkQz6sGO7Tngvhbfr1Lh31QgqXuPj2sDztZzcZhDi+RCRvGnlBpv1vFk+vRwenTy5Mnk6Diij+lR",
+	"yJ4ePo16rMeOnxw9zqWEHWo3x+RTa7MvpUKAWIZ5GKKVrXvrEymgAHpcdTej5EkdJQ3xjKDXlIA/u6aD",
+	"pdp1inVZmVxIgTk+aSxEgd00SICZYwXRvhkwt2hG3jguStF8RoaeiJkjOzXzLQZHdR/MT5NRUxDLj7C2",
+	"q1Y6v4N80gOpJoZPDMg4jqwog2s6djuGP8YIr7hZsoCM1YkYO7TBxHOIWqk9gNVG45dUZgdAqIMX3+qi",
+	"CC0RHxDETJRlBcAE+3h2qqXn1z07KgsEl5dxshjsNgzVl2R+KBYLNTrAjBxyDCH2T4jBxNQzGxCQ5ONi",
+	"FI/gEXFFN+YYrW0niUTMtKA+ta9K6Gxmi7KyORvyFBYI3yMEkYlY44vMI5MNy+/Xmb5EZmIpB5jgDqX0",
+	"+COsat5KWr/b0NJAIw45Dn5XMmOA5T+ZECOlJY50QaA3Soe/3bnOQbVe8+LbPzWPXZpHjT6xndcBdbHD",
+	"zi3kjnwnkkSsv0Au6aR7N0grxroz7IuGicOhWExibspLH1IePTwlUrEYmpBxRmdjt5ZysZJY3AWlXPvm",
+	"GG9z5ngacpdTPpSlQXW7DnUTVHzm2TcQoWuqDLyknBkIwV0fBwsaKzSz2q8Xgj6Nc+ndJmbtT3Qzml3E",
+	"PKobNQRa3NG26snThGMV7IztA9YiJJYmPHB/bJXR8QNda86xj5lvMjbvsRnxiziSjQa3VpLT1GVTSLYx",
+	"Uj+WFs7bNzYb5gdB0jhnO953cNY50HBceP8eA/ts6wNulCxvOdVue8EJbH3qpHmvk8xhul4xFuSOsc8p",
+	"j/5FRkLKAQdBRxDVeeMhC/JTN3ZyQUA9N1cWcmx16Qco+6DOUFkI8HzmXCn0JRsPuYbnV9YCIuIHFSwF",
+	"H5ACVnDa6F7X6Y2q7gwTulhioXOP/P73f5CnvV5vS8ItuT/WeSzjgFCC6UVq6JCOQTAd40GAteimcxFi",
+	"pYyD/IrJOdDJheqVD4Ihr09wC0ilRUNAxgBzOwLYwekoVRMd15cO5J2bPmXIZkv+TpOMnNq8mwkNL8R0",
+	"qnOwYbN1BicOJvI0vsL4aSlDJ296kr/MB4GPYO/VhJ4dCTbbU0haZvHnS9g8YLRDbTdvfP1jByLk/RbP",
+	"6NKCzu2l6POcWW7hlYWYQu/4q5MnxZCCbRGYBxXsGx5NlKr8hYWb94r4nuaYAVhEDDGoQtR5yHO8o+0h",
+	"KYLZxv9GM7GIw68BasFgRSQJQk1wXS1FcTA0Qf8KzczLdKe/jC2G3IJT6oEHOTiNAzetxgbAvOXwNQB+",
+	"FFe2Sfi6eIp22jtmW+YzrFPYkC4FRW1XB/AmxvktMl7XNP31Qx3jlXOaRp1BH0a3/Z7DVqHSMuXvorgr",
+	"j2NUY9cl6enGr5UecsE2ZNg5Z3Qx7Jg42polCUHkHU/8usJS9g5iHx4Wg9gZnd2TMKLqQHzhaz21g4zO",
+	"Di4AzLTturQJYNt5f4ExbDzO9ZHrrYLGF7zeLml0l+rPR9BgGAOd6hYDHaWMkkDoyc5741jnMXqoiGQJ",
+	"CzOT/6d/04+HyghIuRyQMebYjxE8CF3MUMh/yRC2hUeK3Y8xVTm/TcsEdV/gaunF16xpnOk6FbBAuuQs",
+	"g7QPQCfSGGK5wIFxF4qFznNnuLKwlISClmGIbaK3tNImZ6nS+AP0tusYvAYDAHFKpWmgLmM+Sxz8qNOK",
+	"E4A6PoCEZhoJCZA5aALYOihfLfRGnJXQN6z04xqKRYttv0+dphn0SP+Umj5uDCU/TK8rXA4IeTqSJaMz",
+	"6FZjFOSBVY/fXzvBULlaslRCr/jG3O2dJcRdJFj9JiZOPQO4YBG1o9cceEQN7h2m2fs4r21Zh/VfNGVa",
+	"T7I75W4Y7WHvcD9a5MXLfShenhyxg68mJ4cHx3nx8uPOHVFLHe3fxISkq4rX5wuuXobTE1iUAUghQ+ao",
+	"NHu1OxpKsGpC7k7x9egDLux1bThjrCH/NAhYrub3ez2/L9Qq/Bj13LQsb54xw9raW7vqQTR0b7go7xgD",
+	"DNUpTcELlFzAxovbePjaO/b+IibN4pd3EtEqbohHMhPL9trNR51CnRr0iwvAKzO6wX8qQ9ui7ea4Q3gD",
+	"lWjuttytikqfWhK3EJd6sPVAWB/rfGVi6Rysu2FwqFvVcraq7IW4glL9MKqIkUdwXMccf4BAKCKvZXld",
+	"iVbYcig2f2r9ircIxeI3BCqIukOhzzGhtNil7n1ddU2U46Om8YIO2hZ+fb+9jauNPt44VJSvi9Nz9+j4",
+	"BPswQB1m//A6yKdWmQbU5XUGRydP2oeWnuHX6+qmUB+/DZcnLNyXGBuqniQRZiz7zGp4oMOniDYmyUs7",
+	"sAIy2WQMLEj1j1MEY/797/94pG8Yk1msgd6VFQgoT9AFz0Sb0Os5oZI9PjZd/MqVwjrpS5awW6oxoQZe",
+	"yu9SsXiNBG6AjgLwG9Y4z215ix6/I0+jHiFl37wN4FQXMY8s4j4K0n1zHzzZDg2aB/k+FRc/1AACpiQh",
+	"4tkc3QuMpknM0i555o0n1iWnmECSdxR1Tdru0m8MB/kgT/LMS2yVIFQHRvoHO4k5hal5qk//0GEq0z4C",
+	"CWC4zJ35FD+4Cd/1Vlkrc+oGgeHpK8EZgJPvmzZYXNgjrNDd/swrkf0konga38qaQjp2w8DjLQpi++pP",
+	"adEVd9Mj0/dtD0n+CaZT6+R2+ntiT0QIiRZ65pmenghhjT5huNU2ckOlIWIhFJUE2AyGZmwm0g30kwBK",
+	"jfEHKVZpiKnUtuf/kH/LwjgqdAFBeDdo6xKtkOsqDcRNdpGr6TS+GpP7k43BnCLruYCRRICnxRLo6IsD",
+	"k4TqdryOmnFExpIl05EzyhIn0AkqGU1nLBup6zh9aKwQuB0Fsd+auqb7SwLrGrGrkLGI+XkKjtV2B/yk",
+	"CNGaToCL9xsLsZjGOpVfiQwbF3yXxhEFI6rY681U1EwPDif9PoIxlvyZ/cPmDulvi5S5LfH4DpbmVixv",
+	"HBtDPyO0w8rZ4Tvb97Mqyg4fH/aPj/cVZI90xk29Nf6NOnVudZkGdkNnozKxMaN6d2nCbpmYxDI7MwP6",
+	"kqCXq+V3NpPJKJFxFsORBN/WToipEoRTuVJtmbLLWKxkGf5KAytrJCZz2vBqK1AhrfdCmxgWGWyn2oK4",
+	"BthVFSL1K0TSXykQyYtoVSDHYT05elVaFMBz7MQ0vtF2Eh1VSKTv348ohzcEsNYHZXdGrjninzwf11X2",
+	"7kk7rn9evU8HaL9kpe85j2TJ40GVwqZ7LAQmVO8iHJkueQMXJFN3PHKgjXQ6g5OvjLAhqM0NeSULWWc2",
+	"sMi0JCKvtSSUZCVZ3m/mwLy6TmhZCFO/+ubgcSgFrcBS8gu6YlddyJcdMNVggn4XFAzsB5ZEn0fW8P5A",
+	"LTfIHnjmIcJtaWxvAQbkVjQ2HCbmvis9CLb17QA0bWEZICG/ZI6BeUCh4BGZ02SKXdcQRDjmJFsL7NmJ",
+	"x36WUg5uX8ixXS3xqmYmUIU30eaf8b7GmN06iy8ZJ5k4BTvRSOAh15AhRcz/usCiPu7F0wuHG+w1ch+S",
+	"BDE2guGoDGvy1IiXVI35gWUHoeDTJA6zMblvwXEMJ3zglBmgvgITHwdDPnb+dnmM1i0MVFw9Eu/36kkE",
+	"YvxkbARH3yZP5W5xdH+WDMhya2wFsRJvh63AUaBQxJ5eulCBd85bdNTvy1dIYvQ2EQ190i02InWd7WON",
+	"J56ZqBWVOp1WrpIsr8zXqgfCCZlOez+gmgBMacgrKgrZraF8fgpIGSOtSewLRxsgRlLmxP/qyW5DM2hq",
+	"5LGZIm0bV2Dq2z92cv/NgexomsVTGmZ5w72Dfve42+tmNO3O/tamVKmydOrZLyHKdJtKmYFLq4ks1GOk",
+	"eeqZ2rBOnrGr7JbjQs/0W2/qqCrV/t0IgfuW6uoqc/S4MN6YzAEIYgMnpjPZva3YEyjutos7NtfMBLnQ",
+	"YIX/nC4JqOH84u0LvaaYUFL0TkxoeIHdxmzebBYvtGRHUMM4IzMB1RpBoQW/dlgNioXWoPjnhdZDbiqt",
+	"TR8VXeCQ10KcEorftAmPSyqVfZOwTOLXITiCBd41/g9PQ/t9tItCh3JyfywuWZrGERs/+Pi6B9Dw8/B7",
+	"5KXMj7G/x36CvkV8qjD1z1CwvlkVHbhETKd3bZCwK4s575Wq2H9I8CjWIzKehIFSRR0gsQXLAiJjHjLQ",
+	"UQPk/XIu1nDeMCEe8zoj0SVjGxTQ+WTmbcZRYVul5+TgYh2QeDrk6n3yAtuZG39AUGldlAiJ5VNMBrr5",
+	"IaKg63wxDVgSZwP7UV1b5XpSx1WDGJt+25r4zZggzSZMN/8WUyJ4XvQldfVZ/sRuh4j+qrqeslksM4Zn",
+	"v12fIL26jS2NM119nX/S0EIyyBvcDoRT8BrcDijOmcz1B1NFXWm3hWM7NWC1KVtCVlQXG84kUCWLKX9e",
+	"QBq7LIUx69BjIUnvuPe0mqUHsAsv8G43i4+mKdbWyGyD3b5Bf3t/K92DCuW2+yFlzmjGNIj2ZRyZrh7V",
+	"BiTpinP43DU+o7TROcJnzmM14k4n6CwU89BplTG8CiNtxZdXe6No195oKtIR4l4YtItS351ysLA/6PW6",
+	"J9B/ww5LSfx8VL/QOCPwNAAEd80oXVBPXxgyf3NxLu8rfVZggOD3y5n4i0z3O8Mv172722mhxy8TygtV",
+	"V9XUbc2gZZBz2ikAzd2KMv+Obsh6vilKJ13BrTvg/PPq81Motf+C1flvsAGwRhZCqJiS6AUM75hFWjGG",
+	"Ol/tjidMCVMqCVbLnZKxxkUeYz5Xl4yXLF1QDoiomFNug5djp6U4AtdEXTJGRgCISwCsBEp3qE0JHN89",
+	"STSjuFvl/eOq54qEn4d2bvIBFVdNKZexeiy4ebAyFJwzLKsHCNnmbPC7Am3uoui5obwpd3sK9mrit03w",
+	"fTad/Uz/u+0t8baRyqYV1W6prVvjn6Ox3t4AXztb8FVTrA5tipVtzAd7KU5QiEN/vuPe9RZl5w7a8/VL",
+	"IPe31Z5vyXiExw4kypYmfdvOY13nPryeMDwII61+btGgfU38Vlxd83Txywm+u43ftoZ9+UM4L8VQo1Wi",
+	"s4VRImqtuBUzXqUMnR8+rRQqoyYsVGJZW9V5u4HPEUAHp5K3uLr7gEYpVeoPERIuJqZphy/NQL+D06C9",
+	"RTE/ze36QsYagNIrezEioNwheMwM+lsoXbBggphufnOW6GL2IUf1CosXxq7kBFBMydAXhR6ZPDEOsDdx",
+	"OKbPtj9XLshNSvMA05PXKJ8w1iGP0Q11mhPAeSQSTJLJKrOd09Tz0MaGeSjZJZgIpVi01m5L2J+gi8u5",
+	"SDOGPXBwFLv9TB7UzthFCLA4ew8Cctw/VLo5sunRIpaAdOJVZM3exnHfpApLV2A1QJM38uMjx6fN1lTs",
+	"APzYN0rMe10g3K15qfG1LLrNrLw9EC1bohjUMswvPkPvex02iyUpA5OJQq1VkLOPgs8zzkysSxp+xkk8",
+	"9aTHFfL5Ypmn6I7bpuUZdWfcOOHOpNTV1oNbPlHouv5JLd9i73kNjdv6+MIO3Rdr5NZT3QQvxGc34Cn5",
+	"KGfWsZi88SXw3aDj6ZImK4ZOfqhIxBWD/jmnCFMwVubcOM+BciqVlbjUIHSmCHJ74umuxJA3ttr5Zk6F",
+	"OjuxYdBShKsFgyzKj5Bn5INh2Urmkib//JzOdinvcM+t9prSW0xtGpZM/3n90Lkn4MsQjKsaDH6Aoclb",
+	"WHJ2lZnwLK9BoTjNM0gMFfx68t4iD9Rig1mLrgIXqrOddixdPpMDZXwE1fgmgtH1NDWXiO9YZqf4eWqz",
+	"sEMIJQ5kyUeQi46j7ovVYg3YnMH+IheMLSVIbxDmn1+ABVsUvzHE/xLrvna5bZsdy7dFQtxJOKUQJWk8",
+	"MjOmV6IGChV++Jx9iMt8e91p7pYp5v6Dlapl9EJJV3HJ0gGhhLO1SQsNyIpHkCOmLmLT1p0CHVOo8nSz",
+	"YFu1mb+6DM1Yt1OO6QhhS9xMMHxO1QuW+kFfwRm5bwrn7PO45A8alpzpyfzTFJ0d/jGKzs7pBcPERIqp",
+	"iR+t6ExvmANYLfnFswuERfFwixJ4GQDrw+GGU5muOOgoukGt1h665Gfrzi9UwkJZPfZi+f3v/zA0HAdD",
+	"LlI84TIgXIDLC5I+Q8oh+xQiAZcs/SicKc9dzC0Och8L4RaxlIqHPICGBDrATZc5vpG50RMDH1e8d8GQ",
+	"V7hT23RUeOFbC0HyKbNbfBFpnK/x/J2AM/9u+dX3LkHuQgfbLzMUVW1ZF30/MdH39uxfZ2LkMDR5LkY7",
+	"otVlQmJJL/2Mw8xQcvwJZIBO6fmCmf934G9xg8ZyvsokicSaD0qeynInR0wJNP0cKY9M/ZGv/OhztFvh",
+	"2S8ZsaSFaVqa62dYqvN9fFnCSp3Q8OLuDzFn6y9ef0OVLF1xaU4Eity8gWqgqwR1PQfmNcCR57pq53M8",
+	"oZytv2xEoWLk86hV4PNtcfp370+qIva5i1mnu5zozMF282LRSxCeNToHbmjTRcP0C/8MVQ9wpeBw755V",
+	"Lb/0KuezouvJ9vDU+bdBAcQE8Doxc9ACmrjJZ8pUNR3S6QXjGoD/jJjk6kqlcixJlIrlUrcTGnKHF9mM",
+	"bMU1dXqlrtvQ4TPK2Vq9Pm8aR3WBhjKApzGP5ZxF0J2ZLAQmo9AM/4b67UyYyp62MTObShaQMeYrq60g",
+	"R+xqTlcycwxPN2UYLE5vNprEUa3djLh28Tb8zh85C62N379cBv3pQ3BvVxyUKcg4dFAOldL+UaJxOVbM",
+	"DZJUAgwOp1SdWRJzcPBudoWdyf1xyhBkGxJU88OkYQ9wbHnWS95558GuHJa3OK2bCt6d+DlfTDbL2KTb",
+	"jvV6fhYJLLjC//T5K4oMiy/bQ/GSgeh1eBjijJg8dQko4xEKYSwTNhgG4TxOopTxARpAIiVQ/4jnf8FG",
+	"Fv0k2O2xqHM228+PW4pPNYI/dBJ3iciYy91CqBYJ9HkIVRjUx8/SRuP54Mt3N56Xm0xtJEEHAGj42sOI",
+	"2jyGn6x7URbj1qdVfGaWRLXFLn7EETAAltDmAR0YeJ0nG3wlhsNzHVrSLJbTWKnbGmDFtPtTmrTBQgE4",
+	"lkH+lOP6yNt5oXsEQZji6ZRBiahnlG0tBe1OCYp+GXLfxMU9E26r+KvZvNQG7x+Qa+lKE4DPFBL200xA",
+	"s7PbwnF965Cwnq+1Ta/PGwu41Ymw9ZyS4FZg/TBENdqwFirDU5SIp2ZfLTD4TFw7kFtAjSNqTT9ODqPu",
+	"QLTdbNJdioyTImVS2UvStlsBVccshml1D3/HMne+5O1Q4P8Hbtt8cB+wCF6EfgWaJF8DwsOQY52fha5W",
+	"S98lZ0VeTGUeJyKoCbhmqOKCkiDndOCv1wLcOJtba8vyTpNzF0YTwFzl049iQLZCMtThM1EofPd0SdVg",
+	"ONp8mgiRMMobYbx+pGYwDbOMgXa7G3Xo7fgp+3S8nmAEGPaS2kR1Klq5JdGXbf5tr4SjemWUPrKeC6h3",
+	"Q/tI16DY1lVwzE2esVZoprryNucq2D54oZEdoRWako1Ac8azOEuYHACQXCxJIpTcISAbwENr3DaQ2JMD",
+	"VOfVwpSsU8FnwFcUm0rWSsMyRpmDSGM6i8URenOs3VZojHbBNmNCsyG3PzvTLbZUG2itEceiRi3zUUdY",
+	"V+zWOozZdMrCzOqAyL+iOBpYy9KCR7kq4/1iOF0Hy8FHu0QbcpSJkR3mmNy/YIpRL4T2T0GK0YNgyP0P",
+	"jOyM9LeSGID7pphEeckMW3+Qt2eLZ1ykLBqBvsfSkWnPj97x0k2K38Y8n5xSK6HaWsg4cxCzLMkIlRfa",
+	"Glff5GIklpDpabZmiC5KlExqIjC7yQoU4giAIwzcRE6XSvc6Ix1gT1aFQ4nwD+66m10SX7IUuecnjVmW",
+	"jkNn0FnK5cHxk36/CLvy/7H39Utu40ier4JgXETbuyyVVB8uW46JCa+ne9Z73e0O23GOuFGvCImQxCsK",
+	"0BKQZZ2vIuavfYB5iHmwfpILZCZAUB8l6qMslbv/slWiSABEJvLjl7/kYyK2uLBKFSdKZ5wWxiCrBaxt",
+	"1I5uW+3rwSVv9l/0RCu9ubp41n8+aPJW76J/mV6J68Gz5k3r+cWLS37Vu+4/S2/E88GL6vcP3zUvfAMn",
+	"2DQPbxV2mdy9a97ywbXZxkQylINyfr+nVur7OTILbC2uf3t9ThqwZGtz0tCSrSaj8UQ0SKx9KAaack5r",
+	"GWi2ZyPH1V+TSocnlycuLiIdeakosk8iBZTI0eP2MzA8KqFepJX9/cbvKbr8zTObI/+Ld2wlcsc47ajZ",
+	"WAjDeGlh2O1ctu1Fo8sar76dkcnGQk1NR0LmXzfYG3MfOrG9VBYb0D4Mkd+c4ArA6k92HoXngNC57Bg8",
+	"glhlgtZI29veI0SzjPncG+Z2w8cQ4AyjmfbCEYeURgY1gA3XQVh0p0WeuG7DdgIdiRWzE1FoJdv2f3wo",
+	"GuzflBkBD6QeqZlkJFlgkCe//f2f5+Xann8JD+O7c2dEIbszyqS12dH0XbRvMb/6pRO9z+QwF52o/aUT",
+	"nO63Yt6J2r/9/Z9xJyITsxO1O9HHLE/7vEg7Eft/7Esn+re53U946d3dnbW4OpEjfngr83knwr99wPfq",
+	"/tSR9tmvnQmKj7dvCJ7yKs/fDjqRfTZANnQnav/tt7//89e7O4y83vPb19Ymgt9KPwMwn7v+kr9k2mSy",
+	"bz76tbTT6cjyGwo/wCyDv0JmWuPA/KLgI2bBvfxYX5ZGtkaVaPewdZRcVJcbNlbasCuWCjFpsFcsB7bs",
+	"ahtrKzRlL2rqHWHPnDYTUk2HI+ZbemMISQrq6gsilwvjaf5hN7yR2ljFDUgYKWYVj9KFh2ZcszFPhXOp",
+	"KMZvDcyUYktTLZyZnzTYmwH58Vwz6wCVCXo3SAyiQwTL9VPEtj1LYfp2KFdlJS0F9UrEMkzno1uiJT/y",
+	"iQuelU5EoEL8ALAIDSAWAbYJLgKp0nGVuApBhY2OXAyepawn7J30LVblI0an5G8ni4EFpK/HRW8GqY0w",
+	"IRq4UvZi946t2C65deFDyzQJ1smEN1pwwRbrZbxiilliD4HCmlddNegWXA5Xw0xpxMcHmmr6Hrt9t7+E",
+	"fbb1LTQZnAg1AZMTQDP797rs9oHJvWIW87ITe6mOsGF0MDae52rWpXmKwoc9x5n0d9DU51hZa7xt9THr",
+	"j0T/VsPRNCwEUoi7m6Td3hwKV3xpRRxBXClqR38Rk1zNWatxZQViUqh02secRFw9b8AFt9da++oujvo8",
+	"zwFIXllPIDInsgm6AD9KNlLT4mEX2A8pjhbPU/tAPEqRJh9OB/tfPCEDl3zFvCd87qFAZAB1e2LEP2XW",
+	"awLe2Kj8BgDJyMW09KLX3vnXu/ruyftFufoaCObSmfKKCLjknVO9HHBYXVoFQZKV2x+MsKgdjYyZtM/P",
+	"Wxc3jWaj2Wi1nzefN8/pmvM6IY3GbatxgGDK8UMz8X0bZsvtIhY3zBKbTQj6ATvFGjIQbuyJk0SJe2Wj",
+	"1VhgFFxNjc5SUTPuE5CiSnUGMDvXGWInJLnrhrZnACjPdBkB+mDvua80H6hN2wc+fC9Wp63yHNuxQT7h",
+	"+w986LypoMf70SMhCy3nDS7t7zQGYqd9/uVWzO+23LILcX+fLDJ8+HTBbDR8CJb+pjCnfcu7BI8/8OGB",
+	"AGjW3ZIwB3C76iHRjrdDPvAhmMRHZUD7/pOQJvBcGvZ1a2GSgOMMQehY0zorwNN2OT9WLqdz0D4JQtZ7",
+	"xNpwaA8joxRqFrydGlgXLStkowI8o2ZZSiJlMiAqpFni9PZ8bdJ5qGtxYKvhW1tscr20yU+cOY3M8+B0",
+	"2II9zSvrA+SFDiXa7yHCuZ1cHw53ZO23M4eX/p2EmytfaN+HPxUTQeJZCjqix1fGnF8GnTc7chWQvGY3",
+	"HfbYO2HaTfSDKl67bfQNF9R/XJjqCdbTe68DxDrY6Q9dpxp6zWsMtl8w+ocpCcR/Kyk0EASZkcgKlqU6",
+	"9rTD+CeMobYps9IdZHIoikkBUBloi0VXMD7hBbYkUNalKg/yV4FaDVtJwlE+4hgMh2ZZ1GYlQENoSHVY",
+	"eZ5j3RiXPpEzy/KcpepgsMUyo7C1DJ0UhNDPYzOKsNw0xwQS2nE6rngZJiDXn8m/D0hheKpCQRYBAN2h",
+	"ae3gEUjc1JRdYF2cRmPBVoDBY08qWZ+nDUa5Moc/Hougz2RH8kJAMgiAxv4mcC0RhoWPsodwNoacEUK4",
+	"2JMEYMvdvhqPM2NEmjw9mYxJjSzHKkWBpOEfAwjR8U5bxxCRyWpYedfY+dpwYt3z+fXC4tQ6n1sHU3w/",
+	"ZdKIdOHxKySqzJf68meQq5MMY/6EFRGl+KGcL/Q9+JpxzPUoBhD7B/dj/As+voJ+47ZO1ebx/D9A9P5q",
+	"RXuoqnukqVeSJlflZdj6wWp0BA0EnlCDEWV1R5KupbI+4m6xTw1B5CMo6YMKuyzA+LC+mlorNWARQ/0f",
+	"oHkWfTAa6w5ukpsUp2kewVmCxToN7V2CIwGBz9MUCaxrK9vqVHYuadvSqFzbuRm3od9aJ6lMYc12gAAf",
+	"xjFbCfpa6639oAqPYgOKxQzssMV1Lj2orVvE+Hf6AQbyNXYPPmnNFqJD+ICEFKSbBzVf+T3HYxDWi7+5",
+	"483vYSMKyfMziIzvwK/8kEftOwr9YR0kECkR0s2RT8DRZtQk62NZuyoKQZxVWUrQunzOEmrFmzTYWweX",
+	"I28mILIgFNxAFR15cQXwFM2ecCDKGWTDaSHSp/QYiXWWGESh4k57J7w1okngxGQAWU1gdSElUQgO3wkH",
+	"ZaWy+5Ga2Wl2pBoYIQk1roU0FcMgprWgEwiLqZjPatipqJm8n7HHrcXTe4pqvqdtAQmd47Idl68UcRKF",
+	"yM9ajasojtyieiDS2fPnVwslN+rW+yCwTfy1DUcjtnW5S3Vtavk7F9vN2ZVleajX2pniTkvhpfh20wFT",
+	"MvAZ2/+96F1fnF2WfMYOdLOAPbmPAHkLhEllid6Jvsgma40I3LwzrpGN4iRtCHrzpayBsb8MLfkhV7Oa",
+	"rXb94bJcUDSAu6yzEX4WM+FKyTHhMchyK3YA9eurcS+TDvD7L1ym//KSaas0eM4Sw4cJKwWVjafaMJ7n",
+	"qLE2RVXXBVFx1hsqv99aPQwzw6GJz7xvnHMCZT3ryr/hy64WGnKut2JeKQYf888/Cjk0o6h93bpY5tKK",
+	"7xkIpJAyQHqbqV73fPw2qt1dOlez9/iT+5++vAxWQxQqz9evRXmFFdxDrYMDXd9mMl33ZCA/X/PAi+tn",
+	"Kx+4GbLwA2zd6HQq9sOqTiPGBEecGtXF88KrZASEe1huuvAFnliuh3/1tS0Ab6kn4cZ28f1pAdw12ohJ",
+	"1I4ymdmTWaRDEfStx2Jleyt8smsITh+HiudgWCEwH8/RYcEno27Zwr4ZR9scI54W301IOgMPjitUvHEk",
+	"VRoOdFmq2xEfCmna/axNf26PkUPRY5+7qsiGsDujsOd+K47s6k4nbpq+8PKTKPCSCEj/4KxH2cSyQioQ",
+	"vBcMF0fTSVrrDdkDlYhffo0jKT4bUp1bssFYFbI5kQOye/QczoCU/4ojcDFBs70b9ZDOBei/xAoE5Bud",
+	"CUdHqvU1RthpBTYZa4Llj5uHJSSzyUvCE3TstipMJyJAgbPf7R+BTzOoIzMFl5oDpp498fdvxf7mtDGT",
+	"GAoR0DF7GvIyWD9iDbLBuMF7RmfiirzPJeCsN02HAsJ+/zVVhhMf79OFPus+f1Ib7YTrZPfEkZ2Ie/Tv",
+	"Sp24pNS20Vfw2l1A4T5ddCAU7utylQ8Fj7A3Q3AEZWs2X46jSA/R1RLuxDjs5D3N66pVff6FvKQ7VAi5",
+	"wHez4JbwWxd1IKI5100YREvNpHZppJiJz30xAQJUElXXAGCoSpCFmklWCLtbs00IQ8d3GTBRb0Eah1Pa",
+	"TeB2RhZWNtfVmsZXduWI4e0Q8b6/wERpj7AqwmTDcVSJ6630sZDK8M+QF/lTyedtT4Dkl0IMRNGG2M2f",
+	"fk5Cch2MJZWYN3+KELLtZ+oWqF0Z6cvysky7CkvkxUHlbUZCxsyzrkpltg/5rt4MqwiGcWpJGRNb5wzA",
+	"FCvegJDTsV1bt1h2ybf3CHAAtZgIBz8rKWjD/rqfhrvEPXv/5T8r85NKs0F2EA2HxQf36Lf9bSd7s6+a",
+	"LYV3sUaUFs9nos00SBs+FsVQpEyPoNQxn7dBm1IpOQOsJhTuK+2pD4nRXPX+j+ibmFnzujR2GNcdCZ4A",
+	"4t4cI1ZvasCkwl/5O2NqdjZSuXAspuF4YXRnML1/hbHD5RA8zjSDKyEU3JHvfnjNbi5fPIsZsNxxg+Mq",
+	"BDYp4DQlDEI7fR5TSAnisg3kXyGHowYn6VLTgdjVKpdFwNucHzDNr3x87GrUVf1hoH/RoyiwuDZyv9fv",
+	"6+uXZZH9fXF3LAxyxVjAFdzpyYc27Q7VfNwu7ncYRhPkJonJ3nbbmhoTNM6493L++v0Hwp9bawzINAA5",
+	"kbwZnP1EPSVVwZI/OwH4U/K0wRJr4IOwhK6B/QN4hHFHJksWfxIjYDUMRcAtgo0YKDawFuwSJBCZJWWT",
+	"viQiu6DzOPGe6I6kN9LAm0w13cUeyAlGa3uCTWUfVh5MAs5yMeQ5A6/SU7ak8MjyQsDRuuc12E+kWp1d",
+	"25FA61igaWt/yvvWqrWqVKaMaOnu01tudjVUVpbDiLvliJN4P0UWdyR4pD2eAs3BRnKCeNl7tU7tc5ZM",
+	"ClFSCjphW9+XpS8eia68NwBZVaTAs7zSL260oj1DgweO+q3xrVs7xvmC+N1WLWn64jQVNA1uF0c6G5yN",
+	"0aArZ7Sdg32O0rs9ouCrG66rG2jJuQvIuQYYwLOJNJq//fc/yn5OLwlqgihowX0UkdzCPi+KTGiWkEWb",
+	"NJa9yMB1RCZVZ/1CZRSQ1PjnYfHja/wIxR3Bd3gsrg8OkoVMDbesdkdQ2k6m5haGJY7w62nL7cns67un",
+	"+2hiXHi/IF0kt/bAQD2diEKLFMElpTKrFwcs13jXLh6HMw6RSamu6qlTVLmoYErI0sZEOXXYhR84FxLD",
+	"LtC3iD0BcIhGY4aMLjDnnroI/591X03En3ieJ4yXLOYEuimhgAcrTbIL9T3OcEPwxlqqnqsO5d8abUaD",
+	"Ha7BuMIkx2JI02kme222NvULM1/NwG4P9Cj20R/8ZLf0TuGfD/OJeCQZYeRHRUaYdj+zs96QHEy5gbVb",
+	"kW64i7cH79hrry7WJVsryVwHfHKSiO8FzPa+i9nvna+Erbo5aYkieMysZRB6+05btwm5mr6JENz6goX5",
+	"xFoRw8xlLpL+VBs1biRlvvO7INsJlQXoSCJEZJGOwfBbr0+tObJdVBpZ1f22OWpu0MklOiM3g0sOmTkU",
+	"ElolF7yBMtVtIIOvFiZ6sOqosMNhPV3UWqGLqnPeTQddrtNBq9XOvisarOMaLOFJIghxI1TAukqK7wD6",
+	"9kAZTrKPzsvOlCvNpPcQ+TmDzjYk0LxHteAg/HFpSnjDIrB32HshWPLX7z8wwJOHz0x8c4uBFd3tbaOY",
+	"XV28YIlRqjvmct7F2+rVxCrw3X1W0wal8mpQ0/D4kWsDz6jJzGPloL5ZExpBOyW2YGjv8aXvv3F/UDlY",
+	"lN9QrmqNuABr4yONVlCMy3XmtP/97b//QU2zY3RYZqMsX+jrTbgnADCiIYCOqK+FyCRLCEKYxCvCHIcL",
+	"9m4RSrADOuVAwsG64hVimGkD5R6DqRZY3zSdQG1DfePcrdbJhSftyB40QOAgu49bpkGQqVjl5X1pc6oJ",
+	"eMgETKImQnZdHNO1wnc98DtyGymGKX2rcuwzE5SW9hJXX27L9Tl6MA/H8rCAvHNa67PHnTd4L4z2guMP",
+	"18SBAsGxblcIB8uwXZ9LrFfsiSCirwo6x6HAH9KTUKdP5Y30VhZZlmJo9VjhVyQwjE8K7MJ0uDoTCrN8",
+	"ffIR/oMczHtF6N8tLdXRZfuVvvUoSt8AYamd/wFP5V1b5Z+GfIfmNZ3QQbOJLChOvvesPgZMYn17/G/+",
+	"FCayeOp7wFO+BfbrXblERxdW1xffe3kPeSBTGcPjlFPKbIRyeioyB+v6jYpcfXJgvwhHFyoYyoM6ohA8",
+	"XRuBfYMmoCpSe4JIshTNSMzZDNqJpeliqGXPvPJ7GE+dim0M+z5IobQdRFgofcLpXiB2rcLWqLC3Zu1u",
+	"SA/kS3N3SbcE1/Yvm2c34urq7Hnv5urs2eAy5c3n/Yu0eU3tblAiqOQkal+2rJhNiUbDofyKqbTORNSO",
+	"xlzyITZxcdA5Pe0jLyKIhb6N2tFQMfgpa5w3GnYn3F8ce9nyxbGquIUpuyEcpk7W7qIardPtNj56rWyA",
+	"lEb586RE8Pmbyjp/JNIaD2TGwHFSnpiO1iahLegvoY2Y3FuzWmanKMVUUut5vB4fQwtuONp9y24P0146",
+	"1ldpzExqUXideVzyuEXR9WJKa7pWSGsL1JvqbOtnqzef1PaGh6sQfZWmjC+WGQRSdAjjV0z0+Rdc9LvD",
+	"NHEOttFu5o798aECem4BWW8OKV3aXkdXSu+m8hTK1hZrNMqeltAQg0rOIA+2TI25muBSTCouRC394+ux",
+	"/L7ZwxWuwOG3r0CqrxO+9nb2lUgH0QhrCo9Qe1FHYCs4T+jgYsk4KwqFRKUXzdZTeyShWQR1vE8ums2n",
+	"nr21/pZir+A5S/z5qcKYLsPqHoJnAFSdWqJOZS60BibWPsaf7Ht6qD2qelA9dIhdus5s3cIirb2v3y4M",
+	"+2F29pEOyHeir4q07O9L74haCD/kwXnAlnd2WR57tzu0+I/f6M4DXqst7r49GM+eXewqPoXhw6f32HIn",
+	"16TuREBaJ9GLbn2t6pZN6awG8nxb6/rSaWE24KAP1Dyu3Hd/9I07Zt+4B4wWYxnq4wctUY4qDhhxfG01",
+	"9kSIoVEvUGm4Nm9LOjgVPM0zKdiEay0Qgpwo2aVWBQnTfK7B0OnInugrexOoyqIuVMhESwoApJcXRWZN",
+	"IeqeY28442RRO2bnsusc40jRfGKF7YS9siv0H+/f/syAPlwUrrhtwgvztH5nfmgo940mgSst36kincu5",
+	"XYMBRvfXU0zT5W4XdQWVq6znkv6yUHxx4XMB/7u8H7wVNGHc9g5/c1n5TbnXXWv57ZrnnST28xdeeNgJ",
+	"YJjKt3QQnZrJnvq81gD8HkjUfesxUgtsIgqtoNCaYFIxkyHb8o78yG9gLHWybYgd2YmO9/6wbk99/p/2",
+	"F3USbXbVH00VJrRZbP+NcCwREt5GjoXX7h0nYN1Vcnkd5Oi2zseRMMPv4MwuOSsIaFKh2dCZ7IvlHFk4",
+	"BJMZaOJV5aLcmqd9n5wa7JXNCTUvO8fPqs2qLSGcGAd6BAXwhDhpSUnlXAq9QUnZa0g/BW0RwWABxJnD",
+	"uWSu7ToFfCZ8qkUKfT6tymizkZqxMZfzsBMvOS/9nGfW6JFqxp4kqZiYUfI0ZrBhkToI8Al5alWhGgBB",
+	"xRgDkp8zu9uxUtQ/IXCPiPk259qwcSanBmGrmWRcs/G0P0JbzX7y110042az6YrR+spO80liRoWaDkeT",
+	"qbmno+AGTfwjLPiJdvq8r9AcEQPwZqJ26yKO7LYABbOWbxtf16q0/MWLQOU4XCs+oVI3TgqrQqkdYaMt",
+	"K1z+feDc7NiBB/3qIo5mmUzVDFoUQofCu/2Ukn1vm3USiNPR1VFOe2xl598D9iw9tB46/2L/uTsHxbG9",
+	"+2lf0S/247E90B/KPnwe+E5OEejSqs4r2dhGIk9ZMZWaGviVijdz2pSRL7fYeC/URttQLU61sMv2+6lj",
+	"yzRL1Uxuk3t0a7QrStD++EAeyxT6yOX4xnZo7L3spVQEb1dc/MlI3o/CaC9n34VF4qGRQSlKjLrcQsRH",
+	"aaBfRV+MSsbHSzIolXFyeBD5w/X+RgVwS3T7aYiYR7cfVMasJ7Xeyv44UtSf1R4EtC+dEQ09GIFSVBk2",
+	"FwZbVDFrkb60lnXi2jFzk8S49e0vlBTaNWhCPmFqZNrluqsGCRZ54cCChEIxlUxNTUcibbzc2crFGdcJ",
+	"OIRj4AUOHwx0Ggsy2GfYGHZdLKIyudpBiQ/ZWKztS0TjUjJUIi4uYnfHurHQzqlvVlr1tnEY9GC01dY9",
+	"Gr9d7Mt0b3gOfrHNCDKpDZd9sWkMdNk+gzlppwgDmRth19wYMZ6YbiZT8Rn7I1WA2EGkp3fRPLtJr1pn",
+	"z/mzy7NrcdF/MbjptfrNC4BvOzFfiXFeDiGhz0QBIj0SQPIX+mzU33ii+iNgMsXPMKYXvVZ6M3h2ddbs",
+	"X/CzK3HdO3uetl6c3fDL/rV4MbjoNa8claoeZZOuc83gHqn3KQKwaOBpVPaG//qstWfYCHRODRcNtvPx",
+	"fTSnIR+RkzYWxB+36hT7X8h/G7OUG97jWsREUj+VqSc8xBRYroYxg/MTc2kDwc20wJeyhHL4yT50X8Hl",
+	"k6xbEvR+ahEBlR2mlY7/yjMjfDvPXA1xlpKGYqW010xbg2txdp02+2dX/efi7AW/vjy7HLQGF4Mb/qzf",
+	"sjfFWH3Uvrp20Y+o3bqLIzdD+0pdu6ryWHFPhsIVLewWwNWBTpzWzOuC5umO+eeo3Wo2m3FkbZBub5rf",
+	"dntzY2/cenZzc3PRekZfpao/HdvZuK8dkgq+/SSKnvuGLJg+n/BelmcmExq/wsddNV8sfgt/h457YFGX",
+	"44oX0lRdY3KIwDx/dtVswriz0sBc8a19dV2IMQX3RMWEF+Ofyx9Uv7PnEf4k06YLa4g/uLZ/nAB3KmYx",
+	"CdtH317HmA/rjlSR/V9rtWs7wRcX8JTmnT/ciMM/igO652ajRW3daqkp2M8rycOg227xyR7vBwLmzJBc",
+	"3d+YZaHGeZXaBTthfaOnPb9C+pzie5huqc0kFvv+lkoK8Oyg7TGAZpdj2kKmusESqxsAszrIuWkDvT4W",
+	"uCXh4W0/u07GcUcmPggKOXcDXCVT01djkbAngBrVOvaESJ5dwY4QrNeY6dtsMoGCkaRiNyQNhsYO6ksI",
+	"hZuRKIjUrCOt4ezZYNcwodUo36vPdIZvpideBy/lVNjOtsse+j7p9X/yhuyXoHvoZtPSiM8G38hZSYfn",
+	"j6goS9vs6qoj4Yp2uSUbPqzdkXZbttmXToRvrBO1r67iTsWg7ETtTi2TshPFHWcsdsha7JRxfLgPqSC4",
+	"lBv405LleYWWJ1xDux0upP1Ovw32cidqN+/sVqy4BYtMvSsMOFw1u8EDTYAybMUWs0QiA7nQWSpYP1ca",
+	"W6AfjoRu5h4X6FEi+zu95F5Vfzqr++xeePQqDWo1p11dyPYRKJUlfZ4VshHY8gmg0kJ1Cl1FOEIbd1Or",
+	"bJVW9c80HBihJoX4lKkpqKr79CQ7mpoMNMYfenJ/PXmzQk8SpHallrw5JS0Z7l64updPBXzj9jE9aR8t",
+	"+ZXVopvTIrb/kajGDQHa2lYlVUOpAfOhkUNaky5CU/4fojf2o4+3hB8C1Qx9o7hW8nRNyXUx4z+045ba",
+	"8dprR9gkjUJ8Urdr7MfrU9KMbn/DlXVikMGvQBI6UbsVd8rgI6pXjC/CtcuSEV5y1oKLUFDgi9L4jva0",
+	"WRFN5+jqv7bRGiaYHp969hm1vRW0uxOj5udKVgzWA9qogJrCjBziz4ixtCMrodAnqepr0q6Ncfr0fu18",
+	"PAP2rXsFf6jnfdXzM6+e3W5sTIpMFZmZd6lZ4kpV/eyUVDVsb7gMez6oCbr6Kk+7bjbW07cPErPwT61m",
+	"8xEZtuDvu/ekWaoen/bU2VDy/ADWLd6oxPcCEuEAKrMjSWfiA5wRyzMDFUVLn6kPKl1tbxR87HMjhqrA",
+	"K9S0sH7WfCKCj1kqpMnMHB5cLbyBq6Z6IqQu/yAGA9E3SYP9wue54ilqYakMMypP28iSBg1LTaCSfXLn",
+	"/Eu4CnfudZR2eEeelqp/T/vlD01/uDAFvvRGKvLskyjWKPgjRylaFQXvZbGuMf4CDexAasPxD84ueq2W",
+	"vX6pXqR1sfDLWzGHn074fCykCYdj54ThZWFMbs3y8jsn+Wi4Q48f/LrUAvCVS1GGXzqdABfgF6EaWJrJ",
+	"6sqXFvoPqDDgNwjwK2smu5qbTA+yAzgUpEe+9oEI9epeQ5z8UTgjVMW6w++DQ35qwUaCF6YniOjGKvic",
+	"T1wFy6qgyq7oOAf1qAOPc887KgSMVvGh4W8ni/faC5eE67sZmESLfHRkEkLl7SnlhvS4UEo06PMvXhTu",
+	"zgGncjYsOHVr3W5wOOnjMxtAm8Ss0FZB5QPkgICZQY3bTCGpZ5sVAuAeehUppfvFTE3zlA2FicHAT2Bt",
+	"CEiTNNjPCigRRK6xXAV+1JGZCZgU4CfW7vdlfskvb99/YL/9/Z+44AngeEGJ6gb7UXnYm7egRxxK9NTU",
+	"sJEoRJtpIVhib1CI8J0lDXbRvAKeBeIis6ecIEw+dpNVLF0gP3nhtXZa8EwSz0HIdBLCmlZTJtrHv7Yj",
+	"OSrxZjhOK3BDZSUwfGeAcWpWEZ6b4JZ1Ndhfy0WoX8Vff3IPAYhtXjtALC5ScOer5r21yx4z26e3Xq7o",
+	"dgu2rkMkSiesxsP0ibxoXq3UHavk5TAlE1bbgEqwp2SgcUBD7V5J4U+TdZq93Nh3OONcYLOFhXo8qMnG",
+	"H5X2MignLsuY8Gyk2K30DEtIBZwKnjbYG6Od6oKyBFmqwTnBt+BuBRA+qdtFsvRSE0lluuUJu6YqaKw+",
+	"CVynTTbix9H8JY3UdcszYRfSVRYaFcaFm3nMP/8o5NCMCNc5zqT73AKCUusyRe3oP//2n53O52bzrNP5",
+	"3Bp0Op9vBr/+6/+IljttL5teV6vaAttxqwEGxN2qHGJPfuC3onzli0/YaM/sbMaQpUD78sj0Y+/5nLZy",
+	"pXCD5dknoWPrLlqNYGCVdFl1lBk48VPlWJMS+wMptHbmAeMDA51mNFbLe8epwV5haV1mOrKwKsk6Lr6W",
+	"SfMshedAtzaonuPhj+llMCkE1ju5F2a3NfYmMApNkZcUG4PppcqV1ObABQDPgCOfeAE6MhGfJznPZEIS",
+	"jkmY8ToptSKCbYGJk88vXk/kSg61HQiXGLALku9Pt7Uv3Ay9tB/SRIijPJNToJ0gnoe/2WMM4OWVNxq1",
+	"LxFOvapsY4s6vspcDkX4g7fbgsoUf/DOK9mDnHG0EZ1OefgD7Rw28M7OytdXQRtL4StyBNBASdKsqcIR",
+	"XQrq+p5pCLCzBBYisTpAAB8JEiO99NoKU9uZYWM+tye7Pa6xPrcjtSIlhmckFU8unAfIB2K0qxLHzrTO",
+	"b/EqjeA9JS/j7kc8TGndCX+MGvlbUUiRE2V0fZH/SzCPXWt3Q/neU0xhOHvK6HL57r1S6o+vxy6p9+xg",
+	"ZkSe69KewnBpRVhGXFO01J6M/tyGSvs95MSv7vFlpbZM/LvfEeslor6EplkhgO+G4pD16kC3H+w7MVHF",
+	"Sp/139WMWZsnUJmF7909VApImx7Gk92XLpXPXdCLdi6Yvvue3fYZoj8tMjOHPdgTvBCFfT138Re7xbDY",
+	"apW7FhR5RXE0LfKoHZ3DtqQRLf7gl0xQ7N8+HxrWAHk6NyKm/0ytLc8ze2zam2CLVWYKnuX2d4QtKt0/",
+	"pDRcjvR/xJUikm67QwuV56Igi5n31BR9BU+HkSopIEQIrkTwCGRzX37Ef6geeSRW5wE1F8YH6JD274ms",
+	"AjDRy9t+X1ZMLt8b4lOuxWwBuxm4k5HDDP/AoAWjdv1GRlymuXAuksDJQY+xLIcGpEzNZPB8t1tWrJ3r",
+	"haiKkk9WTY3OUtFgH11qUwMeLLNuzK2QOvZJPHhn0CCS5+G7eu+zkNGq1IxguRrSSy7mFNdBMofJRKD3",
+	"o8Ep0jHK8ETl9DjCAoTLi0m8NTtjmd4u+CnS2y3/8gPNsxBWtKE82PuZ1brE4GZYl3j3693/DwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

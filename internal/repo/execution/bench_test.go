@@ -6,12 +6,14 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	repo "github.com/flowapi/flowapi/internal/repo/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	"github.com/flowapi/flowapi/internal/storetest"
 )
 
 // BenchmarkLifecycle measures the hot path without HTTP: one caller, so every change is a commit of its own.
 func BenchmarkLifecycle(b *testing.B) {
-	r := repo.New(storetest.Open(b, store.Config{URL: storetest.SQLite(b)}))
+	st := storetest.Open(b, store.Config{URL: storetest.SQLite(b)})
+	r := repo.New(st, waitrepo.New(st, waitrepo.Config{}), nil)
 	ctx := b.Context()
 	in := execution.Create{Lane: "bench", Kind: "demo", Payload: &execution.Value{Bytes: []byte(`{"hello":"world"}`), Encoding: execution.EncodingJSON},
 		Tags: map[string]string{"a.b": "c"}}

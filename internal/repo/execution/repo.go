@@ -13,7 +13,9 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 )
 
 // Loop is the name of the sweep over executions that are due.
@@ -24,8 +26,15 @@ var errIllegal = errors.New("the state vector is not a legal one")
 // Repo is the store of executions.
 type Repo struct {
 	store   *store.Store
+	waits   *waitrepo.Repo
+	keys    Keys
 	flows   Flows
 	buckets buckets
+}
+
+// Keys are the secrets that tokens of waitpoints are made with.
+type Keys interface {
+	Ring(q *store.Queries) (waitpoint.Ring, error)
 }
 
 // Flows is what executions need to know of the flow that they are created in.
@@ -43,7 +52,9 @@ type Flows interface {
 }
 
 // New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.
-func New(s *store.Store) *Repo { return &Repo{store: s, buckets: newBuckets()} }
+func New(s *store.Store, waits *waitrepo.Repo, keys Keys) *Repo {
+	return &Repo{store: s, waits: waits, keys: keys, buckets: newBuckets()}
+}
 
 // Attach sets whom to ask about flows.
 func (r *Repo) Attach(flows Flows) { r.flows = flows }

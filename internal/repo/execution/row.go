@@ -64,6 +64,7 @@ type row struct {
 	Cancellation     store.JSON   `db:"cancellation"`
 	Released         store.JSON   `db:"released"`
 	Grant            store.JSON   `db:"claim_grant"`
+	Suspension       store.JSON   `db:"suspension"`
 	ClaimBucket      *int64       `db:"claim_bucket"`
 	Draining         bool         `db:"draining"` // only in what selectHeld reads
 }
@@ -75,7 +76,7 @@ var (
 		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
 		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
 		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
-		"cancellation", "released", "claim_grant", "claim_bucket"}
+		"cancellation", "released", "claim_grant", "suspension", "claim_bucket"}
 
 	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
 	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
@@ -96,7 +97,7 @@ func (r *row) movingValues() []any {
 	return []any{r.Priority, r.Revision, r.Lifecycle, r.Ownership, r.Eligibility, r.Blocking, r.Outcome, r.Attempt, r.Public, r.BlockingDetail,
 		r.Tags, r.InstanceTag, r.StartedAt, r.CompletedAt, r.DelayUntil, r.DeadlineAt, r.AttemptTimeoutAt, r.DueAt, r.AttemptIndex, r.Attempts,
 		r.Retries, r.Replays, r.Reclaims, r.LeaseID, r.LeaseEpoch, r.AttemptID, r.WorkerID, r.InstanceID, r.LeaseAcquiredAt, r.LeaseExpiresAt,
-		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.ClaimBucket}
+		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.Suspension, r.ClaimBucket}
 }
 
 // rowOf returns the stored form of e.
@@ -130,6 +131,7 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 	keep(e.Cancellation, e.Cancellation != nil, &r.Cancellation)
 	keep(e.Released, e.Released != nil, &r.Released)
 	keep(e.Grant, e.Grant != nil, &r.Grant)
+	keep(e.Suspension, e.Suspension != nil, &r.Suspension)
 	return r, err
 }
 
@@ -169,7 +171,8 @@ func (r *row) execution() (execution.Execution, error) {
 	read(r.Cancellation, &e.Cancellation)
 	read(r.Released, &e.Released)
 	read(r.Grant, &e.Grant)
-	if err == nil && (!e.Legal() || string(e.Public()) != r.Public) {
+	read(r.Suspension, &e.Suspension)
+	if err == nil && (e.Lifecycle == execution.Suspended) != e.Suspension.Open() || err == nil && (!e.Legal() || string(e.Public()) != r.Public) {
 		err = errIllegal
 	}
 	if err != nil {

@@ -34,6 +34,11 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 			return fmt.Errorf("attempt %d of execution %s: %w", a.Index, before.ID, err)
 		}
 	}
+	if before.Suspension.Open() && !c.Execution.Suspension.Open() {
+		if err := r.endSuspension(tx, &c.Execution); err != nil {
+			return err
+		}
+	}
 	emit(tx, c)
 	return nil
 }

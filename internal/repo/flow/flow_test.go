@@ -224,7 +224,7 @@ func TestRepo_Namespaces(t *testing.T) {
 				return store.Do(other, h.store, func(tx *store.Tx) error { _, err := h.flows.Join(tx, id); return err })
 			},
 			"external event": func(id uuid.UUID) error {
-				_, err := h.waits.Deliver(other, wait.Event{Topic: "a", CorrelationID: "b", FlowID: id})
+				_, err := h.waits.Deliver(other, wait.Signal{Topic: "a", CorrelationID: "b", FlowID: id})
 				return err
 			},
 		}
@@ -504,9 +504,9 @@ func TestRepo_Replays(t *testing.T) {
 		if diff := cmp.Diff(own, h.replayed(err).Value.(event.Event)); diff != "" { //nolint:forcetypeassert // a panic fails the test
 			t.Errorf("appended again (-first +again):\n%s", diff)
 		}
-		receipt, err := h.waits.Deliver(keyed(t, "deliver"), wait.Event{Topic: "a", CorrelationID: "b"})
+		receipt, err := h.waits.Deliver(keyed(t, "deliver"), wait.Signal{Topic: "a", CorrelationID: "b"})
 		h.no(err)
-		_, err = h.waits.Deliver(keyed(t, "deliver"), wait.Event{Topic: "a", CorrelationID: "b"})
+		_, err = h.waits.Deliver(keyed(t, "deliver"), wait.Signal{Topic: "a", CorrelationID: "b"})
 		if diff := cmp.Diff(receipt, h.replayed(err).Value.(wait.Receipt)); diff != "" { //nolint:forcetypeassert // a panic fails the test
 			t.Errorf("delivered again (-first +again):\n%s", diff)
 		}

@@ -47,7 +47,7 @@ func open(tb testing.TB, url string) *house {
 	h.store = storetest.Open(tb, store.Config{URL: url, Clock: h.clock, Alarm: h.alarms.set})
 	h.waits = waitrepo.New(h.store, waitrepo.Config{})
 	h.flows = flowrepo.New(h.store, h.waits, h.executions, flowrepo.Config{})
-	h.waits.Attach(h.flows)
+	h.waits.Attach(h.flows, nil)
 	h.store.React(h.flows.Mirror())
 	return h
 }
@@ -181,7 +181,7 @@ func (h *house) flow(id uuid.UUID) flow.Flow {
 	return f
 }
 
-func (h *house) deliver(e wait.Event) wait.Receipt {
+func (h *house) deliver(e wait.Signal) wait.Receipt {
 	h.Helper()
 	receipt, err := h.waits.Deliver(h.ctx(), e)
 	h.no(err)

@@ -95,7 +95,7 @@ func (r *Repo) followWait(tx *store.Tx, before, after *flow.Flow) error {
 	case before.Wait == nil && after.Wait == nil:
 		return nil
 	case before.Wait == nil:
-		return r.waits.Open(tx, wait.Wait{ID: after.Wait.ID, Namespace: after.Namespace, FlowID: after.ID, Spec: after.Wait.Spec, Since: after.Wait.Since,
+		return r.waits.Open(tx, wait.Wait{ID: after.Wait.ID, Namespace: after.Namespace, FlowID: after.ID, Spec: after.Wait.Spec, Asks: after.Wait.Condition.Answerable(), Since: after.Wait.Since,
 			Title: after.Goal, RequestedBy: cmp.Or(after.ControllerID, tx.Call.Actor)})
 	case after.Wait == nil:
 		_, err := r.waits.Close(tx, before.Wait.ID)

@@ -131,14 +131,14 @@ func TestWait_ExternalEvent(t *testing.T) {
 	houses(t, func(t *testing.T, h *house) {
 		f := h.park(h.create(flow.Running).ID, event1("deploy", "rel-1"))
 		twin := h.park(h.create(flow.Running).ID, `{"kind":"any","of":[`+event1("deploy", "rel-1")+`,{"kind":"manual"}]}`)
-		for _, e := range []wait.Event{
+		for _, e := range []wait.Signal{
 			{Topic: "deploy", CorrelationID: "rel-2"}, {Topic: "Deploy", CorrelationID: "rel-1"}, {Topic: "deploy ", CorrelationID: "rel-1"},
 		} {
 			if receipt := h.deliver(e); !receipt.Buffered || len(receipt.Matched) != 0 {
 				t.Errorf("%+v reached %+v", e, receipt)
 			}
 		}
-		receipt := h.deliver(wait.Event{ID: "e1", Topic: "deploy", CorrelationID: "rel-1", Payload: json.RawMessage(`{ "ok": true }`)})
+		receipt := h.deliver(wait.Signal{ID: "e1", Topic: "deploy", CorrelationID: "rel-1", Payload: json.RawMessage(`{ "ok": true }`)})
 		matched := []wait.Match{{FlowID: f.ID, WaitID: f.Wait.ID}, {FlowID: twin.ID, WaitID: twin.Wait.ID}}
 		if diff := cmp.Diff(wait.Receipt{EventID: "e1", Matched: matched}, receipt); diff != "" {
 			t.Errorf("the receipt (-want +got):\n%s", diff)
@@ -150,7 +150,7 @@ func TestWait_ExternalEvent(t *testing.T) {
 			}
 			h.folded(got)
 		}
-		again := h.deliver(wait.Event{ID: "e1", Topic: "deploy", CorrelationID: "rel-1", Payload: json.RawMessage(`{"ok":true}`)})
+		again := h.deliver(wait.Signal{ID: "e1", Topic: "deploy", CorrelationID: "rel-1", Payload: json.RawMessage(`{"ok":true}`)})
 		receipt.Replayed = true
 		if diff := cmp.Diff(receipt, again); diff != "" {
 			t.Errorf("delivered again (-want +got):\n%s", diff)
@@ -158,7 +158,7 @@ func TestWait_ExternalEvent(t *testing.T) {
 		if events := h.trail(f.ID); len(events) != 4 || events[3].Actor != "token:ci" {
 			t.Errorf("events %v", types(events))
 		}
-		for _, other := range []wait.Event{
+		for _, other := range []wait.Signal{
 			{ID: "e1", Topic: "deploy", CorrelationID: "rel-2", Payload: json.RawMessage(`{"ok":true}`)},
 			{ID: "e1", Topic: "deploy", CorrelationID: "rel-1"},
 			{ID: "e1", Topic: "deploy", CorrelationID: "rel-1", Payload: json.RawMessage(`{"ok":true}`), FlowID: f.ID},
@@ -166,14 +166,14 @@ func TestWait_ExternalEvent(t *testing.T) {
 			_, err := h.waits.Deliver(h.ctx(), other)
 			h.is(err, fault.CodeAlreadyExists)
 		}
-		if other, err := h.waits.Deliver(as(t, "other"), wait.Event{ID: "e1", Topic: "x", CorrelationID: "y"}); err != nil || other.Replayed {
+		if other, err := h.waits.Deliver(as(t, "other"), wait.Signal{ID: "e1", Topic: "x", CorrelationID: "y"}); err != nil || other.Replayed {
 			t.Errorf("the same id in another namespace: %+v, %v", other, err)
 		}
-		_, err := h.waits.Deliver(h.ctx(), wait.Event{Topic: "x", CorrelationID: "y", FlowID: uuid.New()})
+		_, err := h.waits.Deliver(h.ctx(), wait.Signal{Topic: "x", CorrelationID: "y", FlowID: uuid.New()})
 		h.is(err, fault.CodeNotFound)
-		_, err = h.waits.Deliver(h.ctx(), wait.Event{Topic: " ", CorrelationID: "y"})
+		_, err = h.waits.Deliver(h.ctx(), wait.Signal{Topic: " ", CorrelationID: "y"})
 		h.is(err, fault.CodeValidationFailed)
-		if a, b := h.deliver(wait.Event{Topic: "x", CorrelationID: "y"}), h.deliver(wait.Event{Topic: "x", CorrelationID: "y"}); a.EventID == b.EventID || b.Replayed {
+		if a, b := h.deliver(wait.Signal{Topic: "x", CorrelationID: "y"}), h.deliver(wait.Signal{Topic: "x", CorrelationID: "y"}); a.EventID == b.EventID || b.Replayed {
 			t.Error("two events without an id are one")
 		}
 	})
@@ -185,7 +185,7 @@ func TestWait_ToOneFlow(t *testing.T) {
 	houses(t, func(t *testing.T, h *house) {
 		one, other := h.create(flow.Running), h.create(flow.Running)
 		other = h.park(other.ID, event1("a", "b"))
-		if receipt := h.deliver(wait.Event{Topic: "a", CorrelationID: "b", FlowID: one.ID}); !receipt.Buffered {
+		if receipt := h.deliver(wait.Signal{Topic: "a", CorrelationID: "b", FlowID: one.ID}); !receipt.Buffered {
 			t.Errorf("it reached %+v", receipt)
 		}
 		third := h.park(h.create(flow.Running).ID, event1("a", "b"))
@@ -195,7 +195,7 @@ func TestWait_ToOneFlow(t *testing.T) {
 		if one = h.park(one.ID, event1("a", "b")); one.Status != flow.Running || one.Revision != 3 {
 			t.Errorf("its flow is %s at revision %d", one.Status, one.Revision)
 		}
-		receipt := h.deliver(wait.Event{Topic: "a", CorrelationID: "b", FlowID: third.ID})
+		receipt := h.deliver(wait.Signal{Topic: "a", CorrelationID: "b", FlowID: third.ID})
 		if len(receipt.Matched) != 1 || receipt.Matched[0].FlowID != third.ID || h.flow(other.ID).Status != flow.Waiting {
 			t.Errorf("it reached %+v", receipt)
 		}
@@ -207,7 +207,7 @@ func TestWait_Buffered(t *testing.T) {
 	t.Parallel()
 	houses(t, func(t *testing.T, h *house) {
 		for i := range 3 {
-			h.deliver(wait.Event{ID: fmt.Sprint("e", i), Topic: "a", CorrelationID: "b", Payload: json.RawMessage(fmt.Sprint(i))})
+			h.deliver(wait.Signal{ID: fmt.Sprint("e", i), Topic: "a", CorrelationID: "b", Payload: json.RawMessage(fmt.Sprint(i))})
 		}
 		for i := range 3 { // the oldest first, each to one wait
 			f := h.park(h.create(flow.Running).ID, event1("a", "b"))
@@ -222,14 +222,14 @@ func TestWait_Buffered(t *testing.T) {
 		if f := h.park(h.create(flow.Running).ID, event1("a", "b")); f.Status != flow.Waiting {
 			t.Errorf("an event was consumed twice: %s", f.Status)
 		}
-		again := h.deliver(wait.Event{ID: "e0", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(`0`)})
+		again := h.deliver(wait.Signal{ID: "e0", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(`0`)})
 		if want := (wait.Receipt{EventID: "e0", Matched: []wait.Match{}, Buffered: true, Replayed: true}); !cmp.Equal(want, again) {
 			t.Errorf("a consumed event again: %+v", again)
 		}
 
 		// of two kept events an any takes the older, and leaves the other
-		h.deliver(wait.Event{ID: "y", Topic: "t", CorrelationID: "2"})
-		h.deliver(wait.Event{ID: "x", Topic: "t", CorrelationID: "1"})
+		h.deliver(wait.Signal{ID: "y", Topic: "t", CorrelationID: "2"})
+		h.deliver(wait.Signal{ID: "x", Topic: "t", CorrelationID: "1"})
 		f := h.park(h.create(flow.Running).ID, `{"kind":"any","of":[`+event1("t", "1")+`,`+event1("t", "2")+`]}`)
 		if last := h.trail(f.ID)[3]; !strings.Contains(string(last.Data.(json.RawMessage)), `"event_id":"y"`) { //nolint:forcetypeassert // a panic fails the test
 			t.Errorf("it was resumed by %s", last.Data)
@@ -239,12 +239,12 @@ func TestWait_Buffered(t *testing.T) {
 		}
 
 		// kept for a day
-		h.deliver(wait.Event{ID: "old", Topic: "late", CorrelationID: "1", Payload: json.RawMessage(`1`)})
+		h.deliver(wait.Signal{ID: "old", Topic: "late", CorrelationID: "1", Payload: json.RawMessage(`1`)})
 		h.clock.Advance(24*time.Hour + time.Millisecond)
 		if f := h.park(h.create(flow.Running).ID, event1("late", "1")); f.Status != flow.Waiting {
 			t.Error("an event that has expired was consumed")
 		}
-		if receipt := h.deliver(wait.Event{ID: "old", Topic: "late", CorrelationID: "1", Payload: json.RawMessage(`2`)}); receipt.Replayed || len(receipt.Matched) != 1 {
+		if receipt := h.deliver(wait.Signal{ID: "old", Topic: "late", CorrelationID: "1", Payload: json.RawMessage(`2`)}); receipt.Replayed || len(receipt.Matched) != 1 {
 			t.Errorf("an id that has expired: %+v", receipt)
 		}
 		n, err := h.waits.Expire(t.Context(), 4)
@@ -263,14 +263,14 @@ func TestWait_Composite(t *testing.T) {
 		all := func() string {
 			return `{"kind":"all","of":[` + event1("a", "1") + `,` + event1("b", "1") + `,` + h.timer(time.Minute) + `]}`
 		}
-		a := wait.Event{ID: "a", Topic: "a", CorrelationID: "1", Payload: json.RawMessage(`"A"`)}
-		b := wait.Event{ID: "b", Topic: "b", CorrelationID: "1", Payload: json.RawMessage(`"B"`)}
+		a := wait.Signal{ID: "a", Topic: "a", CorrelationID: "1", Payload: json.RawMessage(`"A"`)}
+		b := wait.Signal{ID: "b", Topic: "b", CorrelationID: "1", Payload: json.RawMessage(`"B"`)}
 
 		f := h.park(h.create(flow.Running).ID, all())
 		if receipt := h.deliver(a); len(receipt.Matched) != 1 || h.flow(f.ID).Status != flow.Waiting {
 			t.Errorf("the first event: %+v, %s", receipt, h.flow(f.ID).Status)
 		}
-		if receipt := h.deliver(wait.Event{Topic: "a", CorrelationID: "1"}); !receipt.Buffered {
+		if receipt := h.deliver(wait.Signal{Topic: "a", CorrelationID: "1"}); !receipt.Buffered {
 			t.Errorf("what it has already reached it again: %+v", receipt)
 		}
 		if due, err := h.waits.NextDue(t.Context()); err != nil || !due.IsZero() {
@@ -312,7 +312,7 @@ func TestWait_Composite(t *testing.T) {
 		if h.pass(seconds) != 1 || h.flow(f.ID).Status != flow.Running {
 			t.Error("the timer was not enough")
 		}
-		if receipt := h.deliver(wait.Event{Topic: "z", CorrelationID: "1"}); !receipt.Buffered {
+		if receipt := h.deliver(wait.Signal{Topic: "z", CorrelationID: "1"}); !receipt.Buffered {
 			t.Errorf("a closed wait still listens: %+v", receipt)
 		}
 	})
@@ -327,7 +327,7 @@ func TestWait_Reparked(t *testing.T) {
 		_, err := h.flows.Resume(h.ctx(), f.ID, nil, nil)
 		h.no(err)
 		f = h.park(f.ID, event1("c", "d"))
-		if receipt := h.deliver(wait.Event{Topic: "a", CorrelationID: "b"}); len(receipt.Matched) != 0 {
+		if receipt := h.deliver(wait.Signal{Topic: "a", CorrelationID: "b"}); len(receipt.Matched) != 0 {
 			t.Errorf("the first wait's event reached %+v", receipt)
 		}
 		if n := h.pass(2 * time.Minute); n != 0 {
@@ -375,7 +375,7 @@ func TestWait_RequestCancel(t *testing.T) {
 		f = h.park(h.create(flow.Running).ID, event1("a", "b"))
 		_, err = h.flows.RequestCancel(h.ctx(), f.ID, nil, "")
 		h.no(err)
-		if receipt := h.deliver(wait.Event{Topic: "a", CorrelationID: "b"}); len(receipt.Matched) != 1 || h.flow(f.ID).Status != flow.Cancelled {
+		if receipt := h.deliver(wait.Signal{Topic: "a", CorrelationID: "b"}); len(receipt.Matched) != 1 || h.flow(f.ID).Status != flow.Cancelled {
 			t.Errorf("the event reached %+v and made it %s", receipt, h.flow(f.ID).Status)
 		}
 		if n := h.pass(seconds); n != 0 {
@@ -489,7 +489,7 @@ func TestWait_NothingLost(t *testing.T) {
 			var group sync.WaitGroup
 			for i := range width {
 				group.Go(func() {
-					receipt, err := h.waits.Deliver(h.ctx(), wait.Event{Topic: "race", CorrelationID: fmt.Sprint(round), Payload: json.RawMessage(fmt.Sprint(i))})
+					receipt, err := h.waits.Deliver(h.ctx(), wait.Signal{Topic: "race", CorrelationID: fmt.Sprint(round), Payload: json.RawMessage(fmt.Sprint(i))})
 					if err != nil {
 						t.Error(err)
 					}
@@ -513,7 +513,7 @@ func TestWait_NothingLost(t *testing.T) {
 			}
 			var kept int
 			h.no(h.store.Read(t.Context(), func(q *store.Queries) error {
-				return q.Get(&kept, `SELECT count(*) FROM external_events WHERE topic = 'race' AND correlation_id = ? AND open = 1`, fmt.Sprint(round))
+				return q.Get(&kept, `SELECT count(*) FROM signals WHERE topic = 'race' AND correlation_id = ? AND open = 1`, fmt.Sprint(round))
 			}))
 			if waiting > 0 && kept > 0 {
 				t.Fatalf("%d flows wait although %d events are kept", waiting, kept)
@@ -534,7 +534,7 @@ func TestWait_SameEventAtOnce(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 8 {
 			group.Go(func() {
-				e := wait.Event{ID: "e", Topic: "a", CorrelationID: "b"}
+				e := wait.Signal{ID: "e", Topic: "a", CorrelationID: "b"}
 				if i == 7 {
 					e.Topic = "other"
 				}

@@ -101,7 +101,7 @@ func (tx *Tx) keepAnswer(op *operation) error {
 		if ref, err = json.Marshal(tx.ref); err != nil {
 			return fmt.Errorf("keep what the answer is rendered from: %w", err)
 		}
-		if len(answer.Body) > keptBody {
+		if len(answer.Body) > keptBody || tx.hidden {
 			answer.Body = nil
 		}
 	}

@@ -24,6 +24,7 @@ type Tx struct {
 	final   func() error
 	closed  bool // no further events
 	ref     any
+	hidden  bool // the answer has a secret
 	hooks   []func()
 	alarms  []alarm
 	signals []signal
@@ -126,6 +127,10 @@ func (tx *Tx) LocalID(ref Ref) int64 { return tx.refs[ref-1] }
 
 // Refer keeps what is needed to render the answer again, when it is too large to be kept beside its Idempotency-Key.
 func (tx *Tx) Refer(v any) { tx.ref = v }
+
+// Hide keeps nothing of the answer beside its Idempotency-Key, because there is a secret in it: it is rendered again from what
+// [Tx.Refer] keeps.
+func (tx *Tx) Hide() { tx.hidden = true }
 
 // OnCommit runs fn after the change is durable and before it is answered. fn must not block.
 func (tx *Tx) OnCommit(fn func()) { tx.hooks = append(tx.hooks, fn) }

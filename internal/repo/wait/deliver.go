@@ -22,7 +22,7 @@ import (
 // It returns CodeNotFound for a flow that is named and does not exist, CodeAlreadyExists for an id that another event has,
 // and CodeValidationFailed for names that no wait can have. reference: runs-and-taskflows.md B7, B13 5; model.md "External
 // events".
-func (r *Repo) Deliver(ctx context.Context, e wait.Event) (wait.Receipt, error) {
+func (r *Repo) Deliver(ctx context.Context, e wait.Signal) (wait.Receipt, error) {
 	if err := e.Check(); err != nil {
 		return wait.Receipt{}, err
 	}
@@ -34,7 +34,7 @@ func (r *Repo) Deliver(ctx context.Context, e wait.Event) (wait.Receipt, error) 
 	}, store.Reload(r.receipt))
 }
 
-func (r *Repo) deliver(tx *store.Tx, e wait.Event) (wait.Receipt, error) {
+func (r *Repo) deliver(tx *store.Tx, e wait.Signal) (wait.Receipt, error) {
 	if err := lock(tx, e.Key()); err != nil {
 		return wait.Receipt{}, err
 	}
@@ -44,7 +44,7 @@ func (r *Repo) deliver(tx *store.Tx, e wait.Event) (wait.Receipt, error) {
 		return known, err
 	}
 	if e.FlowID != uuid.Nil {
-		if _, err := r.owner.Hold(tx, tx.Call.Namespace, e.FlowID, false); err != nil {
+		if _, err := r.flows.Hold(tx, tx.Call.Namespace, e.FlowID, false); err != nil {
 			return wait.Receipt{}, err
 		}
 	}
@@ -67,7 +67,7 @@ type eventRow struct {
 }
 
 // known returns the answer of an earlier delivery of e, if there was one.
-func (r *Repo) known(tx *store.Tx, e wait.Event) (wait.Receipt, bool, error) {
+func (r *Repo) known(tx *store.Tx, e wait.Signal) (wait.Receipt, bool, error) {
 	found, err := findEvent(&tx.Queries, tx.Call.Namespace, e.ID)
 	switch {
 	case store.NotFound(err):
@@ -75,7 +75,7 @@ func (r *Repo) known(tx *store.Tx, e wait.Event) (wait.Receipt, bool, error) {
 	case err != nil:
 		return wait.Receipt{}, false, err
 	case !time.Time(found.ExpiresAt).After(tx.Now()):
-		_, err := tx.Exec(`DELETE FROM external_events WHERE namespace = ? AND event_id = ?`, tx.Call.Namespace, e.ID)
+		_, err := tx.Exec(`DELETE FROM signals WHERE namespace = ? AND event_id = ? AND topic IS NOT NULL`, tx.Call.Namespace, e.ID)
 		return wait.Receipt{}, false, err
 	case found.Topic != e.Topic, found.CorrelationID != e.CorrelationID, uuid.UUID(found.FlowID) != e.FlowID, !bytes.Equal(found.Payload, e.Payload):
 		return wait.Receipt{}, false, taken(e.ID)
@@ -91,7 +91,7 @@ func taken(id string) error {
 
 func findEvent(q *store.Queries, namespace, id string) (eventRow, error) {
 	var found eventRow
-	err := q.Get(&found, `SELECT topic, correlation_id, flow_id, payload, matched, expires_at FROM external_events WHERE namespace = ? AND event_id = ?`, namespace, id)
+	err := q.Get(&found, `SELECT topic, correlation_id, flow_id, payload, matched, expires_at FROM signals WHERE namespace = ? AND event_id = ? AND topic IS NOT NULL`, namespace, id)
 	if err != nil {
 		err = fmt.Errorf("read event %s: %w", id, err)
 	}
@@ -108,7 +108,7 @@ func (r *eventRow) receipt(id string) (wait.Receipt, error) {
 }
 
 // reach gives e to the waits that listen to it, in the order of their flows' ids.
-func (r *Repo) reach(tx *store.Tx, e wait.Event) ([]wait.Match, error) {
+func (r *Repo) reach(tx *store.Tx, e wait.Signal) ([]wait.Match, error) {
 	query := `SELECT w.id, w.flow_id FROM wait_keys k JOIN waits w ON w.id = k.wait_id WHERE k.namespace = ? AND k.topic = ? AND k.correlation_id = ?`
 	args := []any{tx.Call.Namespace, e.Topic, e.CorrelationID}
 	if e.FlowID != uuid.Nil {
@@ -123,7 +123,7 @@ func (r *Repo) reach(tx *store.Tx, e wait.Event) ([]wait.Match, error) {
 		return nil, fmt.Errorf("find who waits for the event: %w", err)
 	}
 	for _, l := range listening { // all, before the time is asked for: locking may take a while
-		if _, err := r.owner.Hold(tx, tx.Call.Namespace, uuid.UUID(l.FlowID), false); err != nil && fault.CodeOf(err) != fault.CodeNotFound {
+		if _, err := r.flows.Hold(tx, tx.Call.Namespace, uuid.UUID(l.FlowID), false); err != nil && fault.CodeOf(err) != fault.CodeNotFound {
 			return nil, err
 		}
 	}
@@ -140,26 +140,43 @@ func (r *Repo) reach(tx *store.Tx, e wait.Event) ([]wait.Match, error) {
 	return matched, nil
 }
 
-// give gives e to one wait whose owner is held, and says whether it was still there to take it.
-func (r *Repo) give(tx *store.Tx, id uuid.UUID, e wait.Event) (bool, error) {
-	w, _, open, err := find(&tx.Queries, id)
-	if !open || err != nil {
-		return false, err
+// give gives e to one wait whose flow is held, and says whether it was still there to take it.
+func (r *Repo) give(tx *store.Tx, id uuid.UUID, e wait.Signal) (bool, error) {
+	t, err := r.Take(tx, id, e)
+	if err == nil && t.Decided {
+		err = r.flows.Decided(tx, t.Wait, t.Outcome)
 	}
-	w, met := w.Deliver(e)
-	if !met {
-		return false, nil
-	}
-	if o, ok := w.DecideBy(tx.Now()); ok {
-		if _, err := r.Close(tx, w.ID); err != nil {
-			return false, err
-		}
-		return true, r.owner.Decided(tx, w, o)
-	}
-	return true, r.note(tx, &w, e.Key())
+	return t.Counts, err
 }
 
-// note writes down that an event has met a part of w, which therefore no longer listens to its key.
+// Taken is what a wait did with a signal.
+type Taken struct {
+	Wait    wait.Wait
+	Open    bool        // there was a wait
+	Effect  wait.Effect // as a signal on a waitpoint
+	Counts  bool        // a part of the condition is met by it
+	Decided bool        // it was the last that was needed: the wait is closed, and its owner is to go on
+	Outcome wait.Outcome
+}
+
+// Take gives a signal to an open wait whose owner is held.
+func (r *Repo) Take(tx *store.Tx, id uuid.UUID, s wait.Signal) (t Taken, err error) {
+	if t.Wait, _, t.Open, err = find(&tx.Queries, id); !t.Open || err != nil {
+		return t, err
+	}
+	t.Effect = t.Wait.Effect(s)
+	if t.Wait, t.Counts = t.Wait.Deliver(s); !t.Counts {
+		return t, nil
+	}
+	if t.Outcome, t.Decided = t.Wait.DecideBy(tx.Now()); t.Decided {
+		t.Effect = wait.Satisfied
+		_, err = r.Close(tx, id)
+		return t, err
+	}
+	return t, r.note(tx, &t.Wait, s.Key())
+}
+
+// note writes down that a signal has met a part of w, which therefore no longer listens to its key, if it has one.
 func (*Repo) note(tx *store.Tx, w *wait.Wait, k wait.Key) error {
 	received, err := receivedDoc(w.Received)
 	if err != nil {
@@ -170,6 +187,9 @@ func (*Repo) note(tx *store.Tx, w *wait.Wait, k wait.Key) error {
 		return fmt.Errorf("update wait %s: %w", w.ID, err)
 	}
 	tx.Alarm(Loop, due)
+	if k.Topic == "" {
+		return nil
+	}
 	_, err = tx.Exec(`DELETE FROM wait_keys WHERE namespace = ? AND topic = ? AND correlation_id = ? AND wait_id = ?`, w.Namespace, k.Topic, k.CorrelationID, store.ID(w.ID))
 	if err != nil {
 		return fmt.Errorf("update wait %s: %w", w.ID, err)
@@ -178,7 +198,7 @@ func (*Repo) note(tx *store.Tx, w *wait.Wait, k wait.Key) error {
 }
 
 // keep stores e with its answer. An event that reached nobody stays open for a wait to come.
-func (r *Repo) keep(tx *store.Tx, e wait.Event, receipt wait.Receipt) error {
+func (r *Repo) keep(tx *store.Tx, e wait.Signal, receipt wait.Receipt) error {
 	matched, err := json.Marshal(receipt.Matched)
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e.ID, err)
@@ -188,7 +208,7 @@ func (r *Repo) keep(tx *store.Tx, e wait.Event, receipt wait.Receipt) error {
 		open = 1
 	}
 	now := tx.Now()
-	err = tx.ExecOne(`INSERT INTO external_events (id, namespace, event_id, topic, correlation_id, flow_id, payload, matched, open, received_at, expires_at)
+	err = tx.ExecOne(`INSERT INTO signals (id, namespace, event_id, topic, correlation_id, flow_id, payload, matched, open, received_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		store.ID(store.NewID()), tx.Call.Namespace, e.ID, e.Topic, e.CorrelationID, store.ID(e.FlowID), store.JSON(e.Payload), store.JSON(matched), open,
 		store.Millis(now), store.Millis(now.Add(r.cfg.EventTTL)))
@@ -223,5 +243,5 @@ func (r *Repo) receipt(ctx context.Context, ref []byte) (wait.Receipt, error) {
 
 // Expire forgets up to limit external events whose time is over, and returns how many.
 func (r *Repo) Expire(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM external_events WHERE id IN (SELECT id FROM external_events WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+	return store.Expire(ctx, r.store, `DELETE FROM signals WHERE id IN (SELECT id FROM signals WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
 }

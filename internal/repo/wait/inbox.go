@@ -17,9 +17,17 @@ func (r *Repo) Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limi
 	var list []wait.Wait
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		where, args := "namespace = ? AND manual = 1", []any{call.From(ctx).Namespace}
+		switch f.Kind {
+		case wait.FlowWait:
+			where += " AND flow_id IS NOT NULL"
+		case wait.WaitpointsWait:
+			where += " AND execution_id IS NOT NULL"
+		case wait.GateWait:
+			where += " AND 1 = 0"
+		}
 		if f.FlowID != uuid.Nil {
-			where += " AND flow_id = ?"
-			args = append(args, store.ID(f.FlowID))
+			where += " AND (flow_id = ? OR execution_id IN (SELECT id FROM executions WHERE flow_id = ?))"
+			args = append(args, store.ID(f.FlowID), store.ID(f.FlowID))
 		}
 		if !after.IsZero() {
 			where += " AND (since, id) < (?, ?)"

@@ -13,8 +13,8 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// Open opens a wait of an owner that the transaction holds. Events that are kept and that nobody has consumed are given to
-// it, the oldest first; if they are enough its owner is told at once, and the wait is never opened. The caller has reserved
+// Open opens a wait of a flow that the transaction holds. Events that are kept and that nobody has consumed are given to
+// it, the oldest first; if they are enough the flow is told at once, and the wait is never opened. The caller has reserved
 // its condition.
 func (r *Repo) Open(tx *store.Tx, w wait.Wait) error {
 	w, err := r.consume(tx, w)
@@ -22,16 +22,21 @@ func (r *Repo) Open(tx *store.Tx, w wait.Wait) error {
 		return err
 	}
 	if o, ok := w.DecideBy(tx.Now()); ok {
-		return r.owner.Decided(tx, w, o)
+		return r.flows.Decided(tx, w, o)
 	}
-	stored, err := rowOf(&w)
+	return r.Insert(tx, &w)
+}
+
+// Insert opens a wait that has been given what is kept for it, and that is not decided.
+func (*Repo) Insert(tx *store.Tx, w *wait.Wait) error {
+	stored, err := rowOf(w)
 	if err != nil {
 		return fmt.Errorf("wait %s: %w", w.ID, err)
 	}
 	if err := tx.ExecOne(insertRow, stored.values()...); err != nil {
 		return fmt.Errorf("open wait %s: %w", w.ID, err)
 	}
-	for _, k := range w.Condition.Keys(w.Met()) {
+	for _, k := range w.Condition.Keys(w.Progress()) {
 		err := tx.ExecOne(`INSERT INTO wait_keys (namespace, topic, correlation_id, wait_id) VALUES (?, ?, ?, ?)`, w.Namespace, k.Topic, k.CorrelationID, stored.ID)
 		if err != nil {
 			return fmt.Errorf("open wait %s: %w", w.ID, err)
@@ -53,9 +58,9 @@ type kept struct {
 // consume gives w the events that are kept for it, as long as it needs one.
 func (r *Repo) consume(tx *store.Tx, w wait.Wait) (wait.Wait, error) {
 	var found []kept
-	for _, k := range w.Condition.Keys(0) {
+	for _, k := range w.Condition.Keys(w.Condition.Progress(nil)) {
 		e := kept{key: k}
-		err := tx.Get(&e, `SELECT id, event_id, payload, received_at FROM external_events
+		err := tx.Get(&e, `SELECT id, event_id, payload, received_at FROM signals
 			WHERE namespace = ? AND topic = ? AND correlation_id = ? AND open = 1 AND expires_at > ? AND (flow_id IS NULL OR flow_id = ?)
 			ORDER BY received_at, id LIMIT 1`, w.Namespace, k.Topic, k.CorrelationID, store.Millis(tx.Now()), store.ID(w.FlowID))
 		switch {
@@ -70,15 +75,15 @@ func (r *Repo) consume(tx *store.Tx, w wait.Wait) (wait.Wait, error) {
 		return cmp.Or(time.Time(a.ReceivedAt).Compare(time.Time(b.ReceivedAt)), slices.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, e := range found {
-		if w.Condition.Satisfied(w.Met(), tx.Now()) {
+		if w.Condition.Satisfied(w.Progress(), tx.Now()) {
 			break
 		}
-		n, err := tx.Exec(`UPDATE external_events SET open = 0 WHERE id = ? AND open = 1`, e.ID)
+		n, err := tx.Exec(`UPDATE signals SET open = 0 WHERE id = ? AND open = 1`, e.ID)
 		switch {
 		case err != nil:
 			return w, fmt.Errorf("consume event %s: %w", e.EventID, err)
 		case n == 1:
-			w, _ = w.Deliver(wait.Event{ID: e.EventID, Topic: e.key.Topic, CorrelationID: e.key.CorrelationID, Payload: json.RawMessage(e.Payload)})
+			w, _ = w.Deliver(wait.Signal{ID: e.EventID, Topic: e.key.Topic, CorrelationID: e.key.CorrelationID, Payload: json.RawMessage(e.Payload)})
 		}
 	}
 	return w, nil

@@ -1,4 +1,4 @@
-// Package wait keeps open waits: what they wait for, the events from outside that reach them, and the sweep that decides
+// Package wait keeps open waits: what they wait for, the signals from outside that reach them, and the sweep that decides
 // those whose time has come. Whose waits they are it knows only as an [Owner], which is told how they were decided.
 //
 // Locks are taken in one order: stripes of event keys, then owners, then waits. A wait is read and written only by whoever
@@ -29,19 +29,20 @@ type Config struct {
 	EventTTL time.Duration
 }
 
-// Repo is the store of waits.
+// Repo is the store of waits and of the signals that reach them.
 type Repo struct {
-	store *store.Store
-	cfg   Config
-	owner Owner
+	store      *store.Store
+	cfg        Config
+	flows      Owner
+	executions Owner
 }
 
-// Owner is what has waits: flows.
+// Owner is what has waits: flows, and executions.
 type Owner interface {
-	// Hold locks a flow until the end of the transaction. With skip it does not wait for another transaction that holds it,
-	// and says false. It returns CodeNotFound for a flow that the namespace does not have, and CodeCorruptRecord.
-	Hold(tx *store.Tx, namespace string, flowID uuid.UUID, skip bool) (bool, error)
-	// Decided makes a flow that is held go on. The wait is closed, or was never opened.
+	// Hold locks an owner until the end of the transaction. With skip it does not wait for another transaction that holds it,
+	// and says false. It returns CodeNotFound for one that the namespace does not have, and CodeCorruptRecord.
+	Hold(tx *store.Tx, namespace string, id uuid.UUID, skip bool) (bool, error)
+	// Decided makes an owner that is held go on. The wait is closed, or was never opened.
 	Decided(tx *store.Tx, w wait.Wait, o wait.Outcome) error
 }
 
@@ -54,7 +55,15 @@ func New(s *store.Store, cfg Config) *Repo {
 }
 
 // Attach sets whom to tell how waits were decided, before the first call.
-func (r *Repo) Attach(owner Owner) { r.owner = owner }
+func (r *Repo) Attach(flows, executions Owner) { r.flows, r.executions = flows, executions }
+
+// owner returns whose wait it is: a flow's, or else an execution's.
+func (r *Repo) owner(flowID, executionID uuid.UUID) (Owner, uuid.UUID) {
+	if flowID != uuid.Nil {
+		return r.flows, flowID
+	}
+	return r.executions, executionID
+}
 
 // stripes is the number of rows of wait_stripes.
 const stripes = 64
@@ -62,7 +71,7 @@ const stripes = 64
 // Reserve locks what a condition listens to, so that no event comes between the look at those that are kept and the opening of
 // the wait. It is called before the owner is locked.
 func (r *Repo) Reserve(tx *store.Tx, c wait.Condition) error {
-	return lock(tx, c.Keys(0)...)
+	return lock(tx, c.Keys(c.Progress(nil))...)
 }
 
 func lock(tx *store.Tx, keys ...wait.Key) error {

@@ -17,6 +17,7 @@ type row struct {
 	ID          store.ID     `db:"id"`
 	Namespace   string       `db:"namespace"`
 	FlowID      store.ID     `db:"flow_id"`
+	ExecutionID store.ID     `db:"execution_id"`
 	Condition   store.JSON   `db:"condition"`
 	Received    store.JSON   `db:"received"`
 	DeadlineAt  store.Millis `db:"deadline_at"`
@@ -28,21 +29,21 @@ type row struct {
 	DueAt       store.Millis `db:"due_at"`
 }
 
-const columns = "id, namespace, flow_id, condition, received, deadline_at, on_timeout, manual, title, requested_by, since, due_at"
+const columns = "id, namespace, flow_id, execution_id, condition, received, deadline_at, on_timeout, manual, title, requested_by, since, due_at"
 
-const insertRow = "INSERT INTO waits (" + columns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+const insertRow = "INSERT INTO waits (" + columns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 func (r *row) values() []any {
-	return []any{r.ID, r.Namespace, r.FlowID, r.Condition, r.Received, r.DeadlineAt, r.OnTimeout, r.Manual, r.Title, r.RequestedBy, r.Since, r.DueAt}
+	return []any{r.ID, r.Namespace, r.FlowID, r.ExecutionID, r.Condition, r.Received, r.DeadlineAt, r.OnTimeout, r.Manual, r.Title, r.RequestedBy, r.Since, r.DueAt}
 }
 
 // rowOf returns the stored form of w.
 func rowOf(w *wait.Wait) (row, error) {
 	r := row{
-		ID: store.ID(w.ID), Namespace: w.Namespace, FlowID: store.ID(w.FlowID), DeadlineAt: store.Millis(w.Deadline), OnTimeout: string(w.OnTimeout),
+		ID: store.ID(w.ID), Namespace: w.Namespace, FlowID: store.ID(w.FlowID), ExecutionID: store.ID(w.ExecutionID), DeadlineAt: store.Millis(w.Deadline), OnTimeout: string(w.OnTimeout),
 		Title: w.Title, RequestedBy: w.RequestedBy, Since: store.Millis(w.Since), DueAt: store.Millis(w.DueAt()),
 	}
-	if w.Condition.Answerable() {
+	if w.Asks {
 		r.Manual = 1
 	}
 	var err error
@@ -52,11 +53,11 @@ func rowOf(w *wait.Wait) (row, error) {
 	return r, err
 }
 
-func receivedDoc(events []wait.Event) (store.JSON, error) {
-	if len(events) == 0 {
+func receivedDoc(received []wait.Signal) (store.JSON, error) {
+	if len(received) == 0 {
 		return store.JSON("[]"), nil
 	}
-	return json.Marshal(events)
+	return json.Marshal(received)
 }
 
 var errOnTimeout = errors.New("on_timeout is unknown")
@@ -64,11 +65,11 @@ var errOnTimeout = errors.New("on_timeout is unknown")
 // wait returns the wait that r stores. It returns CodeCorruptRecord for a row that cannot be one.
 func (r *row) wait() (wait.Wait, error) {
 	w := wait.Wait{
-		ID: uuid.UUID(r.ID), Namespace: r.Namespace, FlowID: uuid.UUID(r.FlowID), Title: r.Title, RequestedBy: r.RequestedBy, Since: time.Time(r.Since),
+		ID: uuid.UUID(r.ID), Namespace: r.Namespace, FlowID: uuid.UUID(r.FlowID), ExecutionID: uuid.UUID(r.ExecutionID), Asks: r.Manual == 1, Title: r.Title, RequestedBy: r.RequestedBy, Since: time.Time(r.Since),
 		Spec: wait.Spec{Deadline: time.Time(r.DeadlineAt), OnTimeout: wait.OnTimeout(r.OnTimeout)},
 	}
 	var err error
-	if w.Condition, err = wait.Parse(r.Condition, ""); err == nil && len(r.Received) > len("[]") {
+	if err = json.Unmarshal(r.Condition, &w.Condition); err == nil && len(r.Received) > len("[]") {
 		err = json.Unmarshal(r.Received, &w.Received)
 	}
 	if err == nil && !w.OnTimeout.Known() {

@@ -19,6 +19,7 @@ type due struct {
 	ID        store.ID `db:"id"`
 	Namespace string   `db:"namespace"`
 	FlowID    store.ID `db:"flow_id"`
+	Execution store.ID `db:"execution_id"`
 }
 
 // swept is what a sweep has done.
@@ -58,13 +59,14 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 // by this machine's clock, and judged by the database's.
 func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
 	var list []due
-	err := tx.Select(&list, `SELECT id, namespace, flow_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
+	err := tx.Select(&list, `SELECT id, namespace, flow_id, execution_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
 	if err != nil {
 		return nil, fmt.Errorf("read due waits: %w", err)
 	}
 	held := list[:0]
 	for _, d := range list {
-		mine, err := r.owner.Hold(tx, d.Namespace, uuid.UUID(d.FlowID), true)
+		owner, id := r.owner(uuid.UUID(d.FlowID), uuid.UUID(d.Execution))
+		mine, err := owner.Hold(tx, d.Namespace, id, true)
 		if err = out.shelve(tx, d.ID, err); err != nil {
 			return nil, err
 		}
@@ -90,8 +92,9 @@ func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
 		return false, err
 	}
 	tx.Call = call.Engine(d.Namespace)
-	if err := r.owner.Decided(tx, w, o); err != nil {
-		return false, fmt.Errorf("wait %s of flow %s: %w", w.ID, w.FlowID, err)
+	owner, id := r.owner(w.FlowID, w.ExecutionID)
+	if err := owner.Decided(tx, w, o); err != nil {
+		return false, fmt.Errorf("wait %s of %s: %w", w.ID, id, err)
 	}
 	return true, nil
 }

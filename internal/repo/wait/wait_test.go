@@ -53,7 +53,7 @@ func TestRepo(t *testing.T) {
 		s := storetest.Open(t, store.Config{URL: url, Clock: clock})
 		o := &owner{busy: map[uuid.UUID]bool{}, gone: map[uuid.UUID]bool{}}
 		r := waitrepo.New(s, waitrepo.Config{EventTTL: time.Minute})
-		r.Attach(o)
+		r.Attach(o, o)
 		ctx := call.With(t.Context(), call.Call{Namespace: "n", Actor: "token:ci"})
 		do := func(fn func(tx *store.Tx) error) {
 			t.Helper()
@@ -84,7 +84,7 @@ func TestRepo(t *testing.T) {
 		}
 		deliver := func(id, topic string) wait.Receipt {
 			t.Helper()
-			receipt, err := r.Deliver(ctx, wait.Event{ID: id, Topic: topic, CorrelationID: "1"})
+			receipt, err := r.Deliver(ctx, wait.Signal{ID: id, Topic: topic, CorrelationID: "1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,13 +170,13 @@ func TestRepo_Large(t *testing.T) {
 	t.Parallel()
 	storetest.Stores(t, func(t *testing.T, s *store.Store) {
 		r := waitrepo.New(s, waitrepo.Config{})
-		r.Attach(&owner{})
+		r.Attach(&owner{}, nil)
 		payload := json.RawMessage(`{"n":12345678901234567890.10,"s":"<&>ü"}`)
-		first, err := r.Deliver(t.Context(), wait.Event{ID: "e", Topic: "a", CorrelationID: "b", Payload: payload})
+		first, err := r.Deliver(t.Context(), wait.Signal{ID: "e", Topic: "a", CorrelationID: "b", Payload: payload})
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := r.Deliver(t.Context(), wait.Event{ID: "e", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(" " + string(payload) + "\n")})
+		again, err := r.Deliver(t.Context(), wait.Signal{ID: "e", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(" " + string(payload) + "\n")})
 		if err != nil || !again.Replayed || again.EventID != first.EventID || again.Buffered != first.Buffered {
 			t.Errorf("Deliver() again = %+v, %v", again, err)
 		}

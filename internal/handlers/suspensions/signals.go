@@ -1,0 +1,114 @@
+package suspensions
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
+	"github.com/flowapi/flowapi/internal/handlers/ask"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
+)
+
+// DeliverSignal handles POST /v1/executions/{execution_id}/signals.
+func (h *Handlers) DeliverSignal(ctx context.Context, req oapi.DeliverSignalRequestObject) (oapi.DeliverSignalResponseObject, error) {
+	b := req.Body
+	in := execution.SignalRequest{
+		Kept: wait.Kept{
+			Signal: wait.Signal{CorrelationID: ask.Or(b.CorrelationID, ""), Payload: wait.Compact(b.Payload), Name: b.SignalName, SourceType: ask.Or(b.SourceType, "external"),
+				SourceIdentity: ask.Or(b.SourceIdentity, "")},
+			ExecutionID: req.ExecutionID, WaitpointID: b.WaitpointID, Category: ask.Or(b.SignalCategory, "custom"), IdempotencyKey: ask.Or(b.IdempotencyKey, ""),
+		},
+		Token: b.Token, Recognised: time.Duration(ask.Or(b.DedupTTLMs, execution.DefaultRecognised.Milliseconds())) * time.Millisecond,
+	}
+	if b.SignalID != nil {
+		in.ID = b.SignalID.String()
+	}
+	if b.ResumeDelayMs != nil {
+		in.ResumeDelay = new(time.Duration(*b.ResumeDelayMs) * time.Millisecond)
+	}
+	return answer.Write(ctx, func(ctx context.Context) (execution.Signalled, error) {
+		return h.Executions.Signal(ctx, in)
+	}, func(s execution.Signalled) oapi.DeliverSignalResponseObject {
+		return oapi.DeliverSignal200JSONResponse{SignalOKJSONResponse: receipt(&s)}
+	}, oapi.DeliverSignalResponseObject.VisitDeliverSignalResponse)
+}
+
+// DecideApproval handles POST /v1/executions/{execution_id}/approvals.
+func (h *Handlers) DecideApproval(ctx context.Context, req oapi.DecideApprovalRequestObject) (oapi.DecideApprovalResponseObject, error) {
+	b := req.Body
+	who := call.From(ctx).Actor
+	in := Decision{Execution: req.ExecutionID, Waitpoint: b.WaitpointID, Decision: execution.Decision(b.Decision), By: who, Reason: ask.Or(b.Reason, ""), Form: b.Form,
+		Suffix: ask.Or(b.IdempotencySuffix, who)}.signal()
+	in.Trusted = true
+	return answer.Write(ctx, func(ctx context.Context) (execution.Signalled, error) {
+		return h.Executions.Signal(ctx, in)
+	}, func(s execution.Signalled) oapi.DecideApprovalResponseObject {
+		return oapi.DecideApproval200JSONResponse{SignalOKJSONResponse: receipt(&s)}
+	}, oapi.DecideApprovalResponseObject.VisitDecideApprovalResponse)
+}
+
+// Decision is what a person has decided at a waitpoint.
+type Decision struct {
+	Execution, Waitpoint uuid.UUID
+	Decision             execution.Decision
+	By                   string
+	Reason               string
+	Form                 json.RawMessage
+	Suffix               string // tells decisions of the same kind apart
+}
+
+// signal returns the signal that tells a decision. reference: executions.md 2.17 (deliver_approval_signal).
+func (d Decision) signal() execution.SignalRequest {
+	payload, err := json.Marshal(struct {
+		Decision execution.Decision `json:"decision"`
+		By       string             `json:"by"`
+		Reason   string             `json:"reason,omitempty"`
+		Form     json.RawMessage    `json:"form,omitempty"`
+	}{d.Decision, d.By, d.Reason, d.Form})
+	if err != nil {
+		payload = nil // a form that was read as JSON can be written
+	}
+	return execution.SignalRequest{
+		Kept: wait.Kept{Signal: wait.Signal{Payload: payload, Name: string(d.Decision), SourceType: "operator", SourceIdentity: d.By}, ExecutionID: d.Execution,
+			WaitpointID: d.Waitpoint, Category: "approval", IdempotencyKey: "approval:" + string(d.Decision) + ":" + d.Suffix},
+		Recognised: execution.DefaultRecognised,
+	}
+}
+
+func receipt(s *execution.Signalled) oapi.SignalOKJSONResponse {
+	outcome := oapi.SignalReceiptOutcomeAccepted
+	if s.Duplicate {
+		outcome = oapi.SignalReceiptOutcomeDuplicate
+	}
+	id, _ := uuid.Parse(s.Signal.ID) // it was one when it came
+	return oapi.SignalOKJSONResponse{Body: oapi.SignalReceipt{Outcome: outcome, SignalID: id, Effect: oapi.SignalEffect(s.Signal.Effect)}}
+}
+
+// ListSignals handles GET /v1/executions/{execution_id}/signals.
+func (h *Handlers) ListSignals(ctx context.Context, req oapi.ListSignalsRequestObject) (oapi.ListSignalsResponseObject, error) {
+	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Executions.Signals(ctx, req.ExecutionID, ask.Or(req.Params.All, false), after, ask.Limit(req.Params.Limit))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]oapi.Signal, len(found.Items))
+	for i := range found.Items {
+		k := &found.Items[i]
+		id, _ := uuid.Parse(k.ID)
+		items[i] = oapi.Signal{SignalID: id, WaitpointID: k.WaitpointID, WaitpointKey: k.Waitpoint, SignalName: k.Name, SignalCategory: k.Category, SourceType: k.SourceType,
+			SourceIdentity: k.SourceIdentity, CorrelationID: wire.TextOrNull(k.CorrelationID), AcceptedAt: wire.Time(k.At), Payload: k.Payload, Effect: oapi.SignalEffect(k.Effect)}
+	}
+	next, link := ask.Next(ctx, found.Next)
+	return oapi.ListSignals200JSONResponse{Body: oapi.SignalList{Items: items, NextCursor: next}, Headers: oapi.ListSignals200ResponseHeaders{Link: link}}, nil
+}
