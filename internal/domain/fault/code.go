@@ -11,6 +11,7 @@ const (
 	CodeInvalidHandle         Code = "invalid_handle"
 	CodeUnauthenticated       Code = "unauthenticated"
 	CodeForbidden             Code = "forbidden"
+	CodeInvalidToken          Code = "invalid_token"
 	CodeCrossOrigin           Code = "cross_origin"
 	CodeNotFound              Code = "not_found"
 	CodeMethodNotAllowed      Code = "method_not_allowed"
@@ -42,6 +43,7 @@ const (
 	CodeWorkerNotRegistered   Code = "worker_not_registered"
 	CodeWorkerReassigned      Code = "worker_reassigned"
 	CodeWorkerDraining        Code = "worker_draining"
+	CodeRotationConflict      Code = "rotation_conflict"
 	CodeIdempotencyInFlight   Code = "idempotency_in_flight"
 	CodeRevisionMismatch      Code = "revision_mismatch"
 	CodePayloadTooLarge       Code = "payload_too_large"
@@ -98,6 +100,7 @@ var catalogue = [...]Entry{
 	{Code: CodeInvalidHandle, Status: 400, Retryable: false, Title: "The handle is not one of ours", About: "Send the `handle` of the claim answer unchanged, to the execution it was given for."},
 	{Code: CodeUnauthenticated, Status: 401, Retryable: false, Title: "No valid token", About: "Send `Authorization: Bearer <token>`. An administrator makes one with `flowapi token create`."},
 	{Code: CodeForbidden, Status: 403, Retryable: false, Title: "The token's role does not allow this", About: "`required_role` names the role that does."},
+	{Code: CodeInvalidToken, Status: 403, Retryable: false, Title: "The token does not open this waitpoint", About: "The answer is the same whatever is wrong: with the token, its secret, or the waitpoint. Use the token that was given out with the waitpoint."},
 	{Code: CodeCrossOrigin, Status: 403, Retryable: false, Title: "A page of another origin may not call this server", About: "Call from a page of the same origin, or from outside a browser."},
 	{Code: CodeNotFound, Status: 404, Retryable: false, Title: "There is no such resource", About: "`resource` names its kind. A resource of another namespace does not exist for this token."},
 	{Code: CodeMethodNotAllowed, Status: 405, Retryable: false, Title: "The resource has no such method", About: "The `Allow` header and `allowed` list the methods it has."},
@@ -129,6 +132,7 @@ var catalogue = [...]Entry{
 	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
 	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
 	{Code: CodeWorkerDraining, Status: 409, Retryable: false, Title: "The worker is draining", About: "It gets no more work. End what it holds, and stop it."},
+	{Code: CodeRotationConflict, Status: 409, Retryable: false, Title: "The secrets cannot be changed in this way", About: "`current_kid` names the secret that tokens are made with. Choose a kid that was not used yet, or send the secret that belongs to it."},
 	{Code: CodeIdempotencyInFlight, Status: 409, Retryable: true, Title: "The first request with this key is still running", About: "Repeat the request a moment later."},
 	{Code: CodeRevisionMismatch, Status: 412, Retryable: false, Title: "The resource has changed since you read it", About: "`expected`, `actual` and `changed` tell. Read it again and repeat with its ETag."},
 	{Code: CodePayloadTooLarge, Status: 413, Retryable: false, Title: "The body is too large", About: "`limit_bytes` is the limit of this route."},
