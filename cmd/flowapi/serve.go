@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/flowapi/flowapi/internal/app"
+	"github.com/flowapi/flowapi/internal/repo/keyring"
 )
 
 // The server's time limits. Streams and long polls set their own.
@@ -33,11 +34,12 @@ type serveConfig struct {
 	addr     string
 	database string
 	token    string // FLOWAPI_TOKEN only: a flag would show in the process list
+	secret   string // FLOWAPI_WAITPOINT_SECRET only, as the token
 	logLevel string
 }
 
 func serveCommand(env environment) *cobra.Command {
-	cfg := serveConfig{token: env.getenv("FLOWAPI_TOKEN")}
+	cfg := serveConfig{token: env.getenv("FLOWAPI_TOKEN"), secret: env.getenv("FLOWAPI_WAITPOINT_SECRET")}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -66,12 +68,18 @@ func serve(ctx context.Context, cfg serveConfig, env environment) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--log-level: %w", err)}
 	}
+	var master keyring.Master
+	if cfg.secret != "" {
+		if master.Secret, err = keyring.ParseMaster(cfg.secret); err != nil {
+			return usageError{fmt.Errorf("FLOWAPI_WAITPOINT_SECRET: %w", err)}
+		}
+	}
 	log := zerolog.New(env.err).Level(level).With().Timestamp().Logger()
 	fatal := func(err error) {
 		log.Error().Err(err).Msg("the database cannot be trusted any more, stopping at once")
 		os.Exit(exitFailed)
 	}
-	a, err := app.Open(ctx, app.Config{DatabaseURL: cfg.database, Token: cfg.token, Version: version(), Log: log, Fatal: fatal})
+	a, err := app.Open(ctx, app.Config{DatabaseURL: cfg.database, Token: cfg.token, Waitpoints: master, Version: version(), Log: log, Fatal: fatal})
 	if err != nil {
 		return err
 	}

@@ -398,6 +398,7 @@ var counts = func() string {
 		`SELECT 'revisions of flows' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM flows WHERE %s`,
 		`SELECT 'revisions of executions' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM executions WHERE %s`,
 		`SELECT 'tokens in use' AS name, count(*) AS n FROM tokens WHERE revoked_at IS NULL AND %s`,
+		`SELECT 'waitpoint_secrets' AS name, count(*) AS n FROM waitpoint_secrets`,
 		`SELECT 'open events' AS name, count(*) AS n FROM external_events WHERE open = 1 AND %s`,
 		`SELECT 'flow_steps' AS name, count(*) AS n FROM flow_steps WHERE flow_id IN (SELECT id FROM flows WHERE %s)`,
 		`SELECT 'attempts' AS name, count(*) AS n FROM attempts WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -24,6 +25,9 @@ func (g *gate) middleware(next http.Handler) http.Handler {
 		if err != nil {
 			g.write(w, r, err)
 			return
+		}
+		if op := exchangeOf(r).operation; !op.public && op.needs() == access.RoleAdmin {
+			w.Header().Set("Cache-Control", "no-store") // what is told of tokens and secrets is for whoever asked
 		}
 		if r.Method == http.MethodHead && exchangeOf(r).operation.stream {
 			w.Header().Set("Content-Type", "text/event-stream") // and no stream that nobody could see

@@ -715,6 +715,42 @@ func (e RollupState) Valid() bool {
 	}
 }
 
+// Defines values for RotatedWaitpointSecretOutcome.
+const (
+	RotatedWaitpointSecretOutcomeNoop    RotatedWaitpointSecretOutcome = "noop"
+	RotatedWaitpointSecretOutcomeRotated RotatedWaitpointSecretOutcome = "rotated"
+)
+
+// Valid indicates whether the value is a known member of the RotatedWaitpointSecretOutcome enum.
+func (e RotatedWaitpointSecretOutcome) Valid() bool {
+	switch e {
+	case RotatedWaitpointSecretOutcomeNoop:
+		return true
+	case RotatedWaitpointSecretOutcomeRotated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SeededWaitpointSecretOutcome.
+const (
+	SeededWaitpointSecretOutcomeAlreadySeeded SeededWaitpointSecretOutcome = "already_seeded"
+	SeededWaitpointSecretOutcomeSeeded        SeededWaitpointSecretOutcome = "seeded"
+)
+
+// Valid indicates whether the value is a known member of the SeededWaitpointSecretOutcome enum.
+func (e SeededWaitpointSecretOutcome) Valid() bool {
+	switch e {
+	case SeededWaitpointSecretOutcomeAlreadySeeded:
+		return true
+	case SeededWaitpointSecretOutcomeSeeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StepRuntime.
 const (
 	StepRuntimeManaged  StepRuntime = "managed"
@@ -2394,6 +2430,37 @@ type Role string
 // RollupState defines model for RollupState.
 type RollupState string
 
+// RotateWaitpointSecret defines model for RotateWaitpointSecret.
+type RotateWaitpointSecret struct {
+	// GraceMs How long tokens of the secret that is current now are accepted.
+	GraceMs *int64 `json:"grace_ms,omitempty"`
+
+	// NewKid Names a secret; the first part of the tokens that are made with it.
+	NewKid *WaitpointKid `json:"new_kid,omitempty"`
+
+	// NewSecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+	NewSecretHex *WaitpointSecretHex `json:"new_secret_hex,omitempty"`
+}
+
+// RotatedWaitpointSecret defines model for RotatedWaitpointSecret.
+type RotatedWaitpointSecret struct {
+	// Collected How many secrets were forgotten because their grace was over.
+	Collected int32 `json:"collected"`
+
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid     WaitpointKid                  `json:"kid"`
+	Outcome RotatedWaitpointSecretOutcome `json:"outcome"`
+
+	// PreviousExpiresAt As Time, or null.
+	PreviousExpiresAt *NullableTime `json:"previous_expires_at"`
+
+	// PreviousKid The secret that was current; null for a noop.
+	PreviousKid *string `json:"previous_kid"`
+}
+
+// RotatedWaitpointSecretOutcome defines model for RotatedWaitpointSecret.Outcome.
+type RotatedWaitpointSecretOutcome string
+
 // RoutingRequirements defines model for RoutingRequirements.
 type RoutingRequirements struct {
 	IsolationLevel    *string `json:"isolation_level,omitempty"`
@@ -2403,6 +2470,28 @@ type RoutingRequirements struct {
 	// without commas, white space and control characters; else 422 `invalid_capabilities`.
 	RequiredCapabilities Capabilities `json:"required_capabilities,omitempty"`
 }
+
+// SeedWaitpointSecret defines model for SeedWaitpointSecret.
+type SeedWaitpointSecret struct {
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid WaitpointKid `json:"kid"`
+
+	// SecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+	SecretHex *WaitpointSecretHex `json:"secret_hex,omitempty"`
+}
+
+// SeededWaitpointSecret defines model for SeededWaitpointSecret.
+type SeededWaitpointSecret struct {
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid     WaitpointKid                 `json:"kid"`
+	Outcome SeededWaitpointSecretOutcome `json:"outcome"`
+
+	// SameSecret Whether the kid that was there has the secret that was sent; null when it was not there, or none was sent.
+	SameSecret *bool `json:"same_secret"`
+}
+
+// SeededWaitpointSecretOutcome defines model for SeededWaitpointSecret.Outcome.
+type SeededWaitpointSecretOutcome string
 
 // SentFence Instead of the handle.
 type SentFence struct {
@@ -2561,6 +2650,19 @@ type UseGrant struct {
 	WorkerInstanceID WorkerName `json:"worker_instance_id"`
 }
 
+// VerifyingWaitpointSecret defines model for VerifyingWaitpointSecret.
+type VerifyingWaitpointSecret struct {
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+	Current   bool `json:"current"`
+
+	// ExpiresAt As Time, or null.
+	ExpiresAt *NullableTime `json:"expires_at"`
+
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid WaitpointKid `json:"kid"`
+}
+
 // WaitCondition One of
 // `{"kind":"timer","at":"2026-11-22T09:30:00Z"}`,
 // `{"kind":"external_event","topic":"deploy.finished","correlation_id":"rel-1.4"}`,
@@ -2601,6 +2703,18 @@ type WaitForChildren struct {
 
 	// Override An operator reports in place of the holder, without its handle.
 	Override *bool `json:"override,omitempty"`
+}
+
+// WaitpointKid Names a secret; the first part of the tokens that are made with it.
+type WaitpointKid = string
+
+// WaitpointSecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+type WaitpointSecretHex = string
+
+// WaitpointSecrets defines model for WaitpointSecrets.
+type WaitpointSecrets struct {
+	CurrentKid *string                    `json:"current_kid"`
+	Verifying  []VerifyingWaitpointSecret `json:"verifying"`
 }
 
 // Worker defines model for Worker.
@@ -2813,6 +2927,39 @@ type CreateTokenParams struct {
 type RevokeTokenParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListWaitpointSecretsParams defines parameters for ListWaitpointSecrets.
+type ListWaitpointSecretsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SeedWaitpointSecretParams defines parameters for SeedWaitpointSecret.
+type SeedWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RotateWaitpointSecretParams defines parameters for RotateWaitpointSecret.
+type RotateWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -4078,6 +4225,12 @@ type PruneJSONRequestBody = Prune
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = CreateToken
 
+// SeedWaitpointSecretJSONRequestBody defines body for SeedWaitpointSecret for application/json ContentType.
+type SeedWaitpointSecretJSONRequestBody = SeedWaitpointSecret
+
+// RotateWaitpointSecretJSONRequestBody defines body for RotateWaitpointSecret for application/json ContentType.
+type RotateWaitpointSecretJSONRequestBody = RotateWaitpointSecret
+
 // ClaimExecutionsJSONRequestBody defines body for ClaimExecutions for application/json ContentType.
 type ClaimExecutionsJSONRequestBody = ClaimExecutions
 
@@ -4405,6 +4558,15 @@ type ServerInterface interface {
 	// RevokeToken Revoke a token
 	// (DELETE /v1/admin/tokens/{token_id})
 	RevokeToken(w http.ResponseWriter, r *http.Request, tokenID openapi_types.UUID, params RevokeTokenParams)
+	// ListWaitpointSecrets List the secrets of waitpoint tokens
+	// (GET /v1/admin/waitpoint-secrets)
+	ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams)
+	// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+	// (POST /v1/admin/waitpoint-secrets)
+	SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams)
+	// RotateWaitpointSecret Make waitpoint tokens with another secret
+	// (POST /v1/admin/waitpoint-secrets/rotate)
+	RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(w http.ResponseWriter, r *http.Request, params ClaimExecutionsParams)
@@ -4672,6 +4834,24 @@ func (_ Unimplemented) CreateToken(w http.ResponseWriter, r *http.Request, param
 // RevokeToken Revoke a token
 // (DELETE /v1/admin/tokens/{token_id})
 func (_ Unimplemented) RevokeToken(w http.ResponseWriter, r *http.Request, tokenID openapi_types.UUID, params RevokeTokenParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWaitpointSecrets List the secrets of waitpoint tokens
+// (GET /v1/admin/waitpoint-secrets)
+func (_ Unimplemented) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+// (POST /v1/admin/waitpoint-secrets)
+func (_ Unimplemented) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RotateWaitpointSecret Make waitpoint tokens with another secret
+// (POST /v1/admin/waitpoint-secrets/rotate)
+func (_ Unimplemented) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5444,6 +5624,206 @@ func (siw *ServerInterfaceWrapper) RevokeToken(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeToken(w, r, tokenID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWaitpointSecrets operation middleware
+func (siw *ServerInterfaceWrapper) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWaitpointSecretsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWaitpointSecrets(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SeedWaitpointSecret operation middleware
+func (siw *ServerInterfaceWrapper) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SeedWaitpointSecretParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SeedWaitpointSecret(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateWaitpointSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWaitpointSecretParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateWaitpointSecret(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -13435,6 +13815,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Delete(options.BaseURL+"/v1/admin/tokens/{token_id}", wrapper.RevokeToken)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/waitpoint-secrets", wrapper.ListWaitpointSecrets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/waitpoint-secrets", wrapper.SeedWaitpointSecret)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/waitpoint-secrets/rotate", wrapper.RotateWaitpointSecret)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/meta", wrapper.GetMeta)
 	})
 
@@ -13789,6 +14178,190 @@ type RevokeTokendefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RevokeTokendefaultApplicationProblemPlusJSONResponse) VisitRevokeTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointSecretsRequestObject struct {
+	Params ListWaitpointSecretsParams
+}
+
+type ListWaitpointSecretsResponseObject interface {
+	VisitListWaitpointSecretsResponse(w http.ResponseWriter) error
+}
+
+type ListWaitpointSecrets200JSONResponse WaitpointSecrets
+
+func (response ListWaitpointSecrets200JSONResponse) VisitListWaitpointSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointSecretsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListWaitpointSecretsdefaultApplicationProblemPlusJSONResponse) VisitListWaitpointSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecretRequestObject struct {
+	Params SeedWaitpointSecretParams
+	Body   *SeedWaitpointSecretJSONRequestBody
+}
+
+type SeedWaitpointSecretResponseObject interface {
+	VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error
+}
+
+type SeedWaitpointSecret200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SeedWaitpointSecret200JSONResponse struct {
+	Body    SeededWaitpointSecret
+	Headers SeedWaitpointSecret200ResponseHeaders
+}
+
+func (response SeedWaitpointSecret200JSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecret201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SeedWaitpointSecret201JSONResponse struct {
+	Body    SeededWaitpointSecret
+	Headers SeedWaitpointSecret201ResponseHeaders
+}
+
+func (response SeedWaitpointSecret201JSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SeedWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWaitpointSecretRequestObject struct {
+	Params RotateWaitpointSecretParams
+	Body   *RotateWaitpointSecretJSONRequestBody
+}
+
+type RotateWaitpointSecretResponseObject interface {
+	VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateWaitpointSecret200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type RotateWaitpointSecret200JSONResponse struct {
+	Body    RotatedWaitpointSecret
+	Headers RotateWaitpointSecret200ResponseHeaders
+}
+
+func (response RotateWaitpointSecret200JSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -18447,6 +19020,15 @@ type StrictServerInterface interface {
 	// RevokeToken Revoke a token
 	// (DELETE /v1/admin/tokens/{token_id})
 	RevokeToken(ctx context.Context, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
+	// ListWaitpointSecrets List the secrets of waitpoint tokens
+	// (GET /v1/admin/waitpoint-secrets)
+	ListWaitpointSecrets(ctx context.Context, request ListWaitpointSecretsRequestObject) (ListWaitpointSecretsResponseObject, error)
+	// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+	// (POST /v1/admin/waitpoint-secrets)
+	SeedWaitpointSecret(ctx context.Context, request SeedWaitpointSecretRequestObject) (SeedWaitpointSecretResponseObject, error)
+	// RotateWaitpointSecret Make waitpoint tokens with another secret
+	// (POST /v1/admin/waitpoint-secrets/rotate)
+	RotateWaitpointSecret(ctx context.Context, request RotateWaitpointSecretRequestObject) (RotateWaitpointSecretResponseObject, error)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(ctx context.Context, request ClaimExecutionsRequestObject) (ClaimExecutionsResponseObject, error)
@@ -18843,6 +19425,101 @@ func (sh *strictHandler) RevokeToken(w http.ResponseWriter, r *http.Request, tok
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RevokeTokenResponseObject); ok {
 		if err := validResponse.VisitRevokeTokenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWaitpointSecrets operation middleware
+func (sh *strictHandler) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams) {
+	var request ListWaitpointSecretsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWaitpointSecrets(ctx, request.(ListWaitpointSecretsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWaitpointSecrets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWaitpointSecretsResponseObject); ok {
+		if err := validResponse.VisitListWaitpointSecretsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SeedWaitpointSecret operation middleware
+func (sh *strictHandler) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams) {
+	var request SeedWaitpointSecretRequestObject
+
+	request.Params = params
+
+	var body SeedWaitpointSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SeedWaitpointSecret(ctx, request.(SeedWaitpointSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SeedWaitpointSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SeedWaitpointSecretResponseObject); ok {
+		if err := validResponse.VisitSeedWaitpointSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateWaitpointSecret operation middleware
+func (sh *strictHandler) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
+	var request RotateWaitpointSecretRequestObject
+
+	request.Params = params
+
+	var body RotateWaitpointSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateWaitpointSecret(ctx, request.(RotateWaitpointSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateWaitpointSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateWaitpointSecretResponseObject); ok {
+		if err := validResponse.VisitRotateWaitpointSecretResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -21385,510 +22062,529 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P3rktu2ti+Kvwr+WrvKl0XJUl/sWF2pWY5jJ15xHC+7s7P2irxEiIQkpilAk4Ba1vS/d80Pp/b5vh5i",
-	"vsL5fh4lT3IKYwAgSJESqe72JZmVD3FTvAADwLiP3/jQicRiKTjjSnaGHzrsPV0sUwb//maVXvybmOh/",
-	"ytViQbNNZ9h5Qn4TE6LmVJFsxWUn6FzSdMX0TTRSieCdYSeiPGJpJ9BXRNYZdpS4YHwYJZ2gE2WMKhaP",
-	"qeoMO0f9o4fdwaB7NDjvPx4e94f9fq/f7/9nJ+jEgrPO8Oi0H3QYj80DfJWmQWdKk5TFneGvevAx6ww7",
-	"NM0YjTdjxbJFwqn+dMwUTdLOsPNCkTmVBF5CqCR6vilTLO51gg57z6KVHvU4iTvDTn/w+KvT6Jh1H02O",
-	"+t1H8cmg+xV9eNw9ZUfR4+mjySDqH3Wu3tkhjCOx4qozHASdaZIqlmkqpFQPvAOTVXTWGf7aUYwuepwu",
-	"2HCZUjUV2aLz7iro/CYm/mdP+t0BHfS7jybHrPvV5PSoezIdxF+xh/Rk0n/YCTrLLBFZojaWDhmjEugt",
-	"V0uWSRazuBN0pKJKDyBbcZ7wmR6FUDTtDAdH/f7VVdB5CquTsvh5KtbFxT2fM0K5XLOMKEHcMuYrvFJi",
-	"PE14Iued4ZSmkgVmsccZ++uKSaXXpfBDSnFTfKjaDEuRJtHG7ZgxTfXnKuZFJhsy6J30BvCz+VLlHnrk",
-	"9tBV0IkEV5lIU5YhoaPkQcZSRiVrsROjVZYxrsZSsWVn2El4ovTOiWfMrn9hj9YPCLfNKmN2AWdCr0vn",
-	"DQ5JT7ATdGYZXc7HGbtMJBCuH3RKexM2if7XY71JjvNNoqlzkXB9dz7NBVtMWAYH2h2cd0FHrJRUlMd6",
-	"i+hvmE3Svwo6eqfKJY30LorZlK5SPWEuYn/CYs1ZNpZM6lGOL5heRTpjXA2jZGguDxc04d6KZWORJbNE",
-	"Ly1ctVM8Cjp6lVZLSxizhz90LlmGt3T06vf1murfVtLtmRQ2vaIzmKE7aZ1hx521q6CzWsZUNVigNU0M",
-	"m4GTYlnFM8smSryQE8dAkCXKVRQxcxDdqZmkIrpI+GzseFInyC+63c41xws6k1U8Y2qcxBIXqniMkD6O",
-	"h9Vs3pN889Zv8qPHw9PH5U1OlWKLpRonPGbvYaHtL7ifzABiRuM04czjyjFL6Wa84krPMGfU3nafpmIN",
-	"5xD/bM5xgw7sL3zMbHA5Z8AsfHYLQxxnLEppsvD2avWGXtJNKmisVyhb6QWYCTJZJWlMeg96vZ7eNuaW",
-	"MeORwJPS+U0vVs65PnQyprLNOP97QqMLMZ3qfyJJFrIzPO3rI7ZZ6hFMk/cs1m9f0Pdj/XSixe2R3nA5",
-	"hx/09V9iljEJGzun84JJSWeOqMvIbtigs1xN0iQaWwngdkkn6Px1JRQ1o8z3VsaWeoQ5pfRJTTIt2eiS",
-	"TpI0UTC4Xzsz0YH79Vz9270jLBXNmvBTGN74kqE40FPDLWeHbf/2hHntYWFpMktgnBv3PBdqTJfLNIno",
-	"JNU3pcmURZsoZePlHPZwx3s18DE5T5bu+RXX1zTRdtDTvmEsVioSwG/g7EupV3YfOwJm686a1SIKLOcN",
-	"W4pM7RTP5laf1cRJxiKVXDKzwMxnXP/kQ//kQ//kQ//kQ3v5kF0Qp8zrPfEclMdtm+EJ0ecJ1R+jYN6M",
-	"xWBZzKdX4R9WqfB4Fnbd6jaJmjOSsVkiVbYhGZuuJIuJvrhawsm/+kimwBei2LtddB2t/mGtVq+38FvY",
-	"CMVtrDfHDi0+midpXKSL2aENN2HR11ASRU3XtHRvdNzvPmInJ92vJo9Oug+nxzHtfxUdxf1TWAepV1hP",
-	"k0WCa2Z7DId7ZdwdIGU6cEElQN0F5XTm3AiwGj4xFJUX2wJq90L0h8cDtxAiu4Ap2yHYNXkJ0rO4HiBR",
-	"i+4lzaitlF+qeWc4OCpK3uodLtKYSVWje2yfV+td8Y6dTHjESpsY/F2XeohqnonVbL5cAbFz9jw8OQo6",
-	"64THYg3S92G/3+9f6fn+tGQZrTcsi4oe5UTA/SLz6XGIbqdPgr4wFdlYLwbLDtL09m78Jjqdeck/1bov",
-	"VK0ze+kjKHX9olLnncId6tuSgXNrPE0y6fZe80NRpdHhtZSNuVhX6nPZinOj7LXQ53JCVmhzoGAeqsoh",
-	"s3mDnuAq1c04iUGF++LVtkqu8MdUrAYHKVZeSOAamlW/VrP6BTdyY2+pflqSqcgIJe7gtXWb/lOk/VOk",
-	"/VOk/ZlEmmM0u50RPndZsgx34T8l3B/adeDtu2tIuNMtCaetOh4nVqgZ8iwoX9FUv81yd/9dR1vvEnys",
-	"7Wyh7URYxY6zLPcNoeAkmO5MFACd7xc89GV1D5xQLGNxhbytYGGaIfDVe83K4owmWnkYF0xh9n6ZZEzW",
-	"Gf5uClrmwEujRL8spVKN54xmasKo2ntK0uSScSblWKkUhMOxNqTrNmU+yb0WPxLBc4YARexVLpU+94Wf",
-	"uwOk75zR2ETVn6SGDcVMRlmyNEkw2oZfMDUXsUR+hF5AKVZZxMicyoAITk76pz29C6I5W1DYryjypMr0",
-	"PtafenZOZ9Wvt6clIAknWmIxiUktkMPTGXZGnUejTicXU52hylZs9+dexGyxFIpx9Qak3fanQ/2SkKzn",
-	"jBMu1FwbEGsqSSw4IxMW0ZVkJFFkTmMyYYzbH6YiY5WTnQiRMsrh8y8TflE9W87eK7KkMxYQKkk4WvX7",
-	"x9Hvf/8H/IOdkYylX486+q5RJzwjdCIZV8QQnvF4H51fisjlqhS//sucZQxew9k6X8MEqN2Gtq8zNmUZ",
-	"4xF7slymCYsriKtP+9evDHn1N5fuIaDyXHCxytje6bzRuseTqclKKn7kLfoDCdU/k/U8ieZECaKyDaEz",
-	"mvDiuxcJTxarBaaJ4HcSrtiMZXgWljSjC6bscaj+5DdslnCixxepdGO+rOaJJOyScXVG+iSRMN+JvlOz",
-	"Gj0KEAx/XbFsY4SQFinwBX+EmqnDWU+4eqjF384hB52nq0yKrHqbhXoHjSO4IyRiimtAZ/4OrhoVPlEk",
-	"HH3/kvGZmneGR/2Tr2BY9sIgqDrq1j567tLJigP8iacbstbcZMJSwWcSlg2oaB+tG1/B/VxJvNUKftkx",
-	"rBffVtPMvfuOJEnsRrCkal47gPpzs39AWvFrTyKtGtZRx1pa7cdRRxP9xl3kyL94HUo4bh1tfmAVvPpH",
-	"esEkoSRjS6ZAf8EtnUhiNDAyp9kiZRJV5aMTMherTLpBo6DLh+19sKu/WLffT0/L232pNflMv/O/fv3/",
-	"df/3u7u/ku7/fncf/n3vL/+jenrTH6mK5tUU1oKR3A1ByIUBERkJf3mAf92rELmLlVREqiRNyZxesvoZ",
-	"Trv40ZqpPTypHukrwdm+0bpRRVRbDpCZapJXz8hx/0Tz4hSEZyKJMQ52DVR/86DRGt3mnM52niPgzVJv",
-	"GXd6JVnPhWRE0RkJI5pkvOdpSiFMCfYXKJZ15809ouisbuiD/tHJfp75b2JSdwR/E5NdJ9Dk317vAL6k",
-	"nL3WArB6CFrxvSOJ/mLNKEyYq34M/yNj086w8y8P8kztB/irfKC//kq/B4ci1TO9YFX0eMPkasHqBXCP",
-	"fJOJtWSZJJLxWG/ByUZv1YVk6SWTZ/rKOuGSiEuWkRCeD2v3ph5LFwbTffFt3QIfH1VSNFmgyVWcwPdi",
-	"TRaUb0ii2EJqvW4hpKrbXym8xP+uNRCGp31wJKF+AG4mpy0MKrWFV9bM+B4nWa2d2psC43KANGc88HgY",
-	"klir6TRNjVKxqCWeFit0mXTdhztN94N7wm0Kd+XfgUA3NnaiH8SBkwWjHHU36e/z0pLwG5gNKtD1WvMQ",
-	"vD5ktdRC/xUxcW9y1+wWcnp6D6YohTbNtOEC8VWItK4TNa9dEvPhWmn3MKhUwa03Y5f1tl9UnTnaguVj",
-	"BVRYR2nnRbmOjvxmdYAWmq1q9U8T8m/HXd+sanVOqdjyjtZ7tVJBU3LBNgFZ8eSvK6b3Kvj+fIWvyHXd",
-	"aA7ju28VW+LY9Cj3SVEgVUSzLGFGNio6Qyv2gm2GICjDHvmRbsiEgapGXX3KMoUSFxxcFV3LAhTYY1mS",
-	"Hms25ytg/zV892EQHJ0+vBpuEx744wt8zyDf2TTL6AbdbRtwL1hf2jmdVSqfepkUnd2RuDhpcsFI6Bxy",
-	"YY98K5QkNNP2VaasrbVDVl6Awlm/ZOUjuU93OBfLJGqoAKk501qPfkKeuUUCtVMybQIrLFOJxGJBZdPF",
-	"06/bu3wwF3/1aPdv43f/ejcw/7h3/3/sXkRP0NYv4mbJ2pFis2Q3SAk9vL2EACt6mxKjUU//q999PO51",
-	"PcKUru+lk6cs19IJPat1XAl9h7s1vtzreCj7wTE4qWiGZFTqKv9VEs3t8XIjXGYiYlIyiebGnsF6ztAb",
-	"GTUkmcql4DIvNvzpB+NpV4yDBmjSZ/U0HkAYsVSh+BtWJ1Z91N72wFYx6i82G2f+BHj2K6wKzbrRRuMo",
-	"YTx3cO4/7eYO1KrPmWcebDlc4btPU5osZBuKwJ3wFAYri7UAjWePH66bPHyAxbk5CGJM7yuheQT8fDsE",
-	"AWPircoYmloeTRR7rx4Ad+pK93vuBE/iITk5GnG4Y4hKgYnPjXhMFR2SD6NOEo8gX2/UoWrUGY5q4xGj",
-	"TjDKdVm41ZgW8AtwdLiqP4SXNkvmrrhP61+MDwh+bBKZg4esdjfSmtsI0yLhDbawEu7SExt1hh9GEB+E",
-	"370I4ahzdTXi+r+dXuStLfCEIIXBI4DyALRXprVs8FizRM1ZRmQS680ikL1AaoDzIj5FCrQ86za0t++8",
-	"byWhND/4/jOVu5+zddHR6m1zG6bZtbPhnkKM5eAjUYxX7HrW3XdV8OW2ZrZeXuueJaiom7zBRciTiHZw",
-	"4Y+8GtYZfNjWtnlZ++jqJ/I1J6i5vXZDWyvpy9vLembtt7ErG967jQuF8lc58MCe57xKGcy2b7+4QVt2",
-	"d4N7AjJoPp+j5UdNu17YdNdbtuOsV37lx2GnVJqakd1rb4tL2q2FeaT2jOpv37xadZ1zp0fc+ux9KhJC",
-	"ac/t6+wvKWetaZKa0pedNIH6mOb0MLdX0kJ/7zOTnK+E+lHEybQyIeLcd4xan6g0/lLjQRVT8Irm0bDw",
-	"4En51Tmt17Ip094u/2m+tvbZL009ep2JScoWOyi6xDv+tcquRZwfiETAzWNXJOiywyci3pAH2toZEuPb",
-	"JmjJkBT8R5oUg07QYVkmNBl+/ZA/vPMBcIvo10Mac8LBR9aBTwEaUOI8L50Hl4MHWoDKPMUR88dO48G0",
-	"Hx1NHtNjDPepbAN5tTbH1OYwnhwdBR2VKLBdcfNjnH6SMXqBGx9yT2mkcm+WJZ58kNOoa2jUeGuZJfoW",
-	"iFLpAvgFEmsZV2SdCT4jd988f0oen5w+ulfaYC4pbtdGwZtsrlLXZQ7tesZLa8LiFsBJ+BjGjEFkaH5S",
-	"3QOV5zSDXyGlS9ELxm9HJJ3TWVsfEubt5nmzLkW0kD/bjASOpVYGBjCICIkRiXEkGCfltWyS3CXanoG7",
-	"tNndSjfe1nwruAcqSYFfzfm1l6Z7a7oKjuiN+9JnT6gXeFa4UD59bE5e/gVkP8sl42CCgdsQZhRj/jZN",
-	"X2diyTJMczbMd+ld+gC+s30D/VZEq4V+9ZXlwVsx6WgllVj0QkJ5TChEBPT+3ohVRsQaDrwfozsqJggW",
-	"Ax34Li+e8e5f7/7a677L/6wMblz5vvpf8dd37i4x+Y1FMIMnppZk+KFEilKBUzGMfHzU2Q4dBzlwhiHL",
-	"LjKaD5/rW6/8Uoc9mQGrNNXS8zxZMGuZG1SGRr6l5+b+K1sCxZYCE7e2wuTb81tqvVOs5Hg/cbgZpw2U",
-	"bL/M1l7Z0p0Pdc/k8Sq/cKgdmVwNRYMleWlLgcAbkSfKf9geUFXC/Ic9W7FIu9KmsSMNCrGyylCUv3wF",
-	"0nibKd8fW/SuXc0dpySnjGaKfLWAwgbjU3Bj0P9aySUMwg3GYrPYv/Nx4d8+ph3omdlqqedjRs1ib1w5",
-	"/d24ZMUJdnFU948Gi59ztTwQ6uVFN9impeXGjxdfsoPEb+1GteQ1ODt1FXDGyeZdyVfTUdF7Hgvz8rvz",
-	"61Dgt/0ah9Szg/7nht/ZMSc8UQlNrbafb76OrSSsfNs3eTnkTplVlDbP3uNSJjQld82Xyf/7/5DFKlXJ",
-	"Mk1YRv6LmNrJwGbPkQV9f4+IjECFJblryy9Bmy/JRFeZ6aXSDaAMZzuzyGbXHQ9OjwH0opBl16/ig2bI",
-	"49v+zm+JcikO5u2GnuViFCw3rRzPw/7NDShfoMInjrzXx2KFFZju/YN+Td4iXy0m+N5cKTFv7LB8iwDD",
-	"wV1avIqltu+qjvPWWf3GlJ2+caKrdForq1D9i3gMbf1v+Te5WjCkf+mnqmsymSGQln+RLpeZuNy6HNE0",
-	"1R8tXVZCpGMDmlN6YJ6kccZ46TJWmZcuQuXw1geXmlVWEyEVEYWa3IXJ417SlWTxeLIZe7Av+UVTOO1f",
-	"gjiygeutZCkw0Bffyoq6HPjJWF9a699AIoiVFXtS9HZmigWd992Z6OprXXmRLLtiicys65woWnTA+NKL",
-	"J5F1RDuRavGHDbP0qr2rJ5lePM/1wCL7QgdShe5iPUAVPxUBm5qkK/oSr1TuAgNwn6sSfTB+l4DVgvU/",
-	"QacQQlBDglb43bNz8uBy8CDP2g8DEonFJOEshkxXcp/y+H4P80D9TwzKnN/VMu9yzziD32ia9iG0z5o+",
-	"5fAOGmw8rMFtmfMX7HS3b2fVlwvb9/jP4F7UXa4M+vetJGQuEm7/OvjM7bbgazLNKjetwYgvGY7RrriS",
-	"n2plDv6Vg4uvOIp+PX2zrYT48bVFBGuWMZIKccFiQlXgUPkEZ5IkPEpXMWbgNrAHr2O0ouOlkWru87cK",
-	"9bwISd/IkM1B6/d+F+/0QOsbnNAcm+NAy9iqFVUW8P7TqMedn0WEN9+9HyRLWaQ0g5wzDhUwbEY5JLZS",
-	"MmVrkjIph5jOnUhiNiVJeJ6fvxALxuFXOF96QwVECdFoK5UkiKtPMmfJLZhHWkem3GTGqZoTUNoXQQ6u",
-	"iIetcLS8rVwnoN4a43brvNfvi73+DNB7WNxo09aRyL5jx7iLBmWOhSSVWC6BJAgHUmNkYzaIhRxp4U3M",
-	"gW52pl3C61/jvYXd74mNk/7jBlntWwTAd3/P0iLeYAsV4ycOrstwTnmcMvRohlPGIxYSU0qamJr04uTh",
-	"nr3VFIyr53DjVdDBT+x75Hu8azehGpPmtVui3FoqtKSoiIJNWCQWzObDE9NmoedZVqDNCJ7qU1p4m/nD",
-	"OB1qdpsPxrEVExcXjFudPWMABU4zSMulkUo3PfLEGPhHpw9tyRYs2knQf/yQTDaKSaLEjEGy5l0pMsjg",
-	"/02Afuhy9+8FRJtyhC2WahOMuFYcxUqZXwOynieKEUiEhbcbTBwSzWlGI62NnhGWSkZOjo5ImHCITRaw",
-	"ksIepKBW6UhfDR4f7daEoD70QPUH0py32VgBVLNhmmLQbJcfvMMTvlxhd57qE9s8ULFdEppiRYeAfeDV",
-	"+CKCEoPSHCmNHJtsyAXbaHGINbXF0+TRHrBxlr/ior37TQree0PXPxocLk9535uI/oO+MffSe3AzTdTA",
-	"OpOs4xbBrp0ZUsWHHP2rRAuM0W0F2VIyRKVDvls+ePceYMcYBJ4yJ3nBpWI0BuaubwkL1n/Tlxcrjeqt",
-	"E7eQFsjHY7jH+3xqXz08KTvUBv1qlxp9X3QfFj1nuwt+cy+t/wpUXUpcmF4wrIYGjRDOkISCTZKa0uRt",
-	"n2IhktLU8qoLsRxQ5nNGQjcEAzKTsqkiYqVKAckKa7pgsI5GcjR63+93R6P3g+lo9P7R9N2/7o9B5gSo",
-	"PVA/GO7gBGnG5LzgRjf+IPQRxrlnvU53M2UxW14hd73RlkeZUWF7+aU2e7hxfmeZMGYwhbdVk4jRTCvU",
-	"VTVoL81a6sW+YGwpoRAWEjgCojVxEunHsSgjaKmrFzn8OslY73nC0vhX/XTv559ffPuuIIGThe1hAjVl",
-	"w84sUfPVpBeJBSRJ0WXi/g/SmdP0ATLmTD7Q79fzbSTR9W1ikai/sUx4Mt5Q6i2O/7rU8g7H6eCofDgO",
-	"pJ0Rkp8X4UzO0x/QXND8OktiVhUBKrlVc9h1k6wltam/TLW2a7jsXKQxywJiFWO9fXBE1dw/h+RvprJV",
-	"mizlxWmrdrSLCJvPJQKEelkDN9K0Tt5XRoHf7ZhU0UIthTixtEwVklxFZkDSIHVxe0cdptC3dP3DR212",
-	"a5sMS7/TSiUcXm1EoRkR5XXzAapKua67yF7+TVt9WbGZyPb6Uszbn9rbr+FOsRi+EPwYl2Jih4d9SyQz",
-	"o9tNMzh+t8KHz0g4pUkaksSzBpBVhY71UWKSVXacsaanZWpCbs34juf0/hjupNYcut0ZBXdrc8FapLSP",
-	"a77P+21Dvlcl8PGG8ZNC3kOdyehBmIeVLu5DMiIKuOitA4c1BW1KkAkj1PjpiJhWqb9bG7XqlU84SeJy",
-	"ImeDNzncPERGLr8WN4YDtiLgd3NiTisYCdcEj1fLsespEwYYfUhkDuK0ZcadVkVPq4bwBHNUTTzD5mC3",
-	"DLBa107uSa14x/XDsjkUfVPnVzM/fO6B98NXbjL9Mov9PplppSSRhNEsTVjWI09TuliyWG+5Pvn97/8g",
-	"j/v9fvl01OTObuPO7x7uv+v7cczmrNdA0rfzLln07D25/dtGLKxjA77XVmdlhQebqS4lTnstzdX7fv3s",
-	"DggOFWDom+SkHSgBSmj19ccTDNvt+HsBp95/2kDWt2QSiFnfXhm7OX58GJuqQLhvS8qbOeFF6Py2Y4AU",
-	"5f0WMAR7wW3oRbhVRrnEiHS1jdsoOF8onziU2cAuqj+OECVrzWfaRRgsTlJ5U2o5BZkBBiWFShIiPgvi",
-	"luunELg83FMHsu12beBzLWDjV8OZJzm24xkJ74NBwC5Ztlnrn3vk3CvHsiWIu9zFD092DPvuaHT////r",
-	"k+5/YrnKu/yfvXH33f17lVPIxH7F/Y2+p7wvTNkaPF+/PT4TV8OBnoOrBvO6vvVfJtQ1bH98lTuTNTmG",
-	"jY9d84NaTruyB3b3kanw8LBp8r7awnCQ9fbASBZlTAVaBcxYJGY8wZYIk03vejs9QJSnGkhM+OoZeq4T",
-	"jrDfKYVv7s3CgfcelOnqngwKJy8oIL7isB0Zy3lH+WpWbh5UP15iQ61tfibAEStL59XUTpZnXs5TNOry",
-	"bWw9+0Spxqw4/O8Ek2S1xKxc4MAA+QGqRsMMRHx/Q+fLzddyNSzSqqjX8qm/dxd8SxWdmB1gQ4Pyr2kC",
-	"WW9LIdUsK4TM8kl9y1K6ueVgRgA/CHOzdZ+Y28t+kvramk/mQflDR16qpOW3LE0uWfbMAAgfUigciSxj",
-	"2BbMHJSWdhBoh7WOK8l4DDF8tG+AuyFW+y9m1nq7JYpABQcFtvHzzy++PcBrU+tAM1TSX/H7aADcYyND",
-	"6wBPDaLiHoDnW5RKCK1bWqNKxlII31fk+qFIzy6hSP9CFnMshgTz+QICPbICIjUtY7HmATHWeirWPfKj",
-	"kCrdYC5dIctmq94F3tMJOu5FeUfLVKy3OVwxtuyJ9FKagqNxhQ29If/29qdXpmkDeQVlZBKC4gD7ruYs",
-	"yUiczBIlDacD8hnszywGn6q5zcuFLAtff6DlvLDmyXvfagLlLc5anNjKOND+TJdmaS5bG+tZ3nFxKwG5",
-	"1HmRCzV2l4BzQ684290R67xiBvXEPNKzKfziStG8a7YSzbuUiZUqvTOlnI1t7rh33as902MzgBCTgkmV",
-	"bzXHPbeqQKr6LGmNLU5ik1ax9bLmihX0GqvpSaRHZLH1EwmscirSVKxZTKaZWDTUrdqCQbQPhrUoeqri",
-	"0N9lYi2tiwZPYsJtU695wmcSEzkjsVgkSjUuaym0aGlvL2V7mh8gotcdmaN4YUuSUmJS/fgMhH8TsjmB",
-	"sv1LRuuU3LyEdk9pO1RTqC17B8WPwTOw1Rawm6pkEBygm6jgx5NYwf0XphBvazEyRhbYekDfckZmArJ9",
-	"9QEiidf/LJG58Np2+5XgAaqA56TSmoxpzioJe08XCWfxmWmt9175bWWa7AAmmRorUf09rSBKZdvLmTcj",
-	"3lKWLBYshkRmRJSxPbFSMTukUqcK3cAQvH6txWx7qWeMa65beWyezimfMQOznMQSFg2yTaHJYiqkghRt",
-	"bfVLJTJm6pZokna17l3hr9s+0mzNpKrrv7j26Nl3DQozhlTkrOGy4cLsXzTXgOaCLa/zxbLXOKexG4ub",
-	"eeVy+YZjKR5f7lFewUW2ujPvCdsUq+qvEfIpNC1u6JF86j90VW6S3s7R1t6pV9NWfcu5vkpTg/xkKp8z",
-	"qXLs+QNqDUst2/d4RX1vVLvsijKJWhjqNwh5tD9bAoMDe7Il9roUm1ZyV+UivFCyMhth70fzwN6WGScF",
-	"dpnRdhtOMSCUpHTC0ko91CYlbP9Q1Ta/ETbWHh/zAVkNWw3398QR8P5n9vbGiRGFjxZSI3amQ5y1z4Hw",
-	"u/jvCYngfdcr07+JgCygBrXZB7VZGk7H22vNY2Jiu4/WqeTWBz3ZgJ3kuaIj0DpQRXt2TmcNZfw1McrG",
-	"l8xajrvbcFHF/ife2iqQbKqknaBpTsUq5d/X+007R1NNljd5xdZVXt12YceWpr2tNARbqkbOLSqYgDvU",
-	"dTvNECvwe8VVS99qUhW3X+kIVDPIorQrik3v0PtgbUWxXFJpCopRxTEuhZgK0HAFtWanzve0pEVtOzKo",
-	"vGAxdBXExq75/egoW883TcJQddAX19AudiAo2ByS+NBaSrcvrWVbeGNx2LsJLLhi7yvMXivIPxMpeXCW",
-	"ys5javgEvHwPmVZcVZWwuet1xcENuPXWZ2eZWC3Hk021ILJYGq0tL/vWwA7bvmzn1L1igRqvgpeZvvuY",
-	"+RUEezXJ2uNTdxTc23dO50acPPUZGR8JqNGNwDm2S6gXhytkB2sA5YO3Q8JWT2mZUk6rLX2QZEjGDxXe",
-	"r9Ze3xlVrPl6f2dhbEpLfR0qrxYLmm32b+8SkFmJqjld8lfa2VUT2Qu3vmERS6pghyer6dSiUpdsfwE4",
-	"/2uaKCN1E3Vm7NULtlROEKNTANoBgx8JEWJktfPSj8PuwqdptFg/4v2/0ETtTZhyH84/E+SzryKg5oYf",
-	"vS7zGpVXf/ySzi+0skyv1QEZ69cAJmoxMH8TbfEASEFOGFcBSfg0o+Moo3IekCXLFpTDdZUsmFipgDhE",
-	"ZQPjtRZZvAOFfTuLdWvZzPB+WqlILCpx3+0nQwskJgtmAZnTGH32znTwYYNwW+htHq8QqsuCD+dNT3Kc",
-	"6Hf1IzT9J7aY6wHZQYcBHAQHpsSKnLQNmI1diFIxbUU6DV24thtuCaD3hnEmo73GBXaGX1NJYhNj2FOZ",
-	"awccFCBm3Gj2Qjo8N4C0OQ5ViwOpEtMZwgmnFg8vRMzSBt3s4bnLJMaEi703m+N3OFvb57KvMlp29buu",
-	"uv85q+yWrLcKMvw7kpiWGDIweoWQjKzngqwph4QoySAEUZEN7rwoVSUrJlW3UQLVIS0Y2jc1aJFCWi75",
-	"qk3uzClQnkXlIYAqqAMkUsuCk8qtYL66pzirMlYCvW8nG83mWTpFlk/TFNi+yYTCMC2AK1YrEQYRzvlQ",
-	"qlqwR4zos6B1XanoxqRh2diIljDYg3nCcqEH2O4gNHZ9t1mMEPqbboUHt8rKtvJ8Ms323Dh3R1wODxnm",
-	"lWnbpS6uZRaMVFOPx3tCPyyesVZYqrfcuUQT34vg2fq5mlxFjOFJzbOgQFgrPbJynrOMLudjPzDQJDOo",
-	"HULzjkhcHmzcvRzmHDWh0o/m1r3BNi7idktcU/xX2vCSNZ5VdSFfvX85Ufve99HiO/oorZZN1uMN3nlI",
-	"YaBtidek+Sfc2TIGtFrGLbnNWtv0DcaDtv++WJFx/haZqDncVdutYseUGKDXOIcmJuqhCVMhYQqhnxIb",
-	"KByOAjMMCkLR7YOt0EwewzFxpkIsxiP8HszhLaHzKUIwSw8e1v+0A3i1ZuZYy32RkSLAqynIWs+T1JZd",
-	"gqB2a9Eor6FFg6hrB3e84OGuKE/dgt1+LuNHcXH7Mrdi221yUZurWHu2WGNG0zr2sGM5bmIlbFvyT7YQ",
-	"P+YawDaE+5Run/wSMDM0DdZGeo/8pA+fSSuiXK5Zpi0547apKM+qwOnfn3FcopNYKVA7TeyxSUzu0Cib",
-	"xX/3P+lw3+vI+8bJ8xqV0pKRxrFWJJSwXM24SXfUfNxCwLLUw2ZDMCpBQPptQxM3VT6QCttNA9ouQRmK",
-	"38y5jvhvnZ5TnJdtMPD7//lvYvDqye//9/9FTPcguG4x6wPDhHLxYzjSdoO6HPre9qv2oO+9DgF7nIy2",
-	"5/p2qGyepHFZT94rtA4pAS/G3Hb1wl6DYm78dFjPpdiSLBLoBX1QdmP7uo29t7UFH/OLILZftuJQQbQ3",
-	"gsqWb8ytjXVu/ZCvc8uLyiEcoGCL7AIIm0+sonhkdQsLWqWs5+lbZjg5VYOKbW4o4WndrptYKYhanma9",
-	"flzPM9jypgQ7HONPKdx/MWbVLneG5lXGo+Fr0oaFNZE7HMXNXuBtmqin7mYvA6uta0fwsfGD7+3pz8/N",
-	"jfoEJg0Cpr5BepDX1j4YeITxploYvR1T1fJ9Z8TqdqDZvVdrYjRPzy+BplwmcZMIsc/0Zg1EuR6XBYub",
-	"J7x2ewkSC0InGOk9wwIn1/8nkWTBVI1HSlVngsB+b87wGq12cWeVs6pQ11iwfKGCnKxm9nVL98qAoVgt",
-	"YTnHTEvD40oFp/ogalsjXiQy9xxgxifmvZaSTE2TsSr94Tt4sJq/J7M5LA3smSISIgZiKPKAG4AibQ/m",
-	"ATNu26Vu51bVL3SNLqprDrYy6ahNGylJlmL+8R5EDfiy64TykTpX4NjzDhD10cGH/f7+bg1tkSOrAU5a",
-	"9MDbgjusAT0pzLOW+uVeB3mDYPxX7dF5k3ep+DIX7kY7YRy4fnuRa/Yu4vcuWWmbjy0zAU4Io8ZEFMJP",
-	"FVBFAaF4BRnejF5q9aZHXpgyrDxavLsFwdZO+Z7RTE0Y3Q9ssj0x+2htGsnBOSHXbOLjtebZk1fxYsZF",
-	"ZRbhT2vT5ypH9jgjNIrYUtvblMckwUdvD8PiBZ+I9xbTu6p3Zh0YianVjgVnbt9AFvSSZg6xb0nVvAAy",
-	"stdDdQBG9K1CHTSRnEBDKzmR0s0tnwLiTE0Tsc6w8+u7w9d4mYnFUtUUYDSozahJwG+BfNDKmNAWdGNI",
-	"hUSl1XHV5iYJ3gtEO8iGMUpObsrgoHIt2B6kSt7g9o7faUhvUBM6m+WBNBhipSiGt9yEHZ6zg09liL/g",
-	"kmXKd+u10SuqfH7X6ZfTgL00iIMd7k5r4DJ78e2ncbO1zTOu8KldzzfmnFYwoqq99JJWdV8OY7ZU8zAg",
-	"IcIujKkyOehqnonVbL5cqRDTc0jCSZpIJR3QWGNgIWyLb3Bk9u4RGNKOxsBeT0Q3MFtSQA0CGInEKo0h",
-	"ySsAHA4CiXCtG0nX1pvvTmRxxGwfXNyOaaLXA2nYMC69L+nE86aYtYH0e2jd1r6wuL2/pGHwR+/ZPPTj",
-	"NuReouZ31liHfsqHjQxtBdatyHLkrDtWNyFs4Hh+KjnjjPFKm+mvK7Zi5nhxP4AD7t+E98jrLOFKD4s8",
-	"efv0xQuIcb2ni6UeZydKWqBS/0q6/7sGPjvfDJ52QMHUgEJOvY0rFQKHUXttmNlD8n6v6f6qgFkRPLKu",
-	"dtvU0r00pop1jaewRPPWzfDO8TU32wNvt8nRGEqkLTDILeVdm5QwOU+WzSr+frK3O7Z289i/JfdjHjEr",
-	"OiLLI9+BCbzXJ1PGJ2gFIgzn80Z4qIX/+TRMVH/9DbsUUU296k7I6SemGayFyG6S/NqsJicfUqEsp17f",
-	"QDivNZWu7gZCMr3WSmleg+Nkq0+DSiImUxZtopS9npdgpbMV56ao1TF9uZIQDPErsqpFQLJIqkr1J1RF",
-	"8zGs8Ni0KG5A+ImIN+PJKr0YQ9f2Nk/FxrJp/+QlyyatnvL9yvhgiykWHm7xGDTMbfEAM7XHY6y63eHJ",
-	"rsp5z/t3tXrwNyn4GKyMFiP1u2Qf/FjSNJ9fG1rjVO/aFt9aZmzKMnCWjCWLBI/bjFRrDdl4LrLkb4I3",
-	"JWbpxJd3avWu3z5BWxMOto5mYXNV0LViheopUjHbur1Yuc8qDkjtgdvab1V8zy9Q3+JSbXy0B2cf5GqC",
-	"fUXlOBlC75ZU6WWiV93anNsWvdcmYKffx97n6v9TMWuUkfxSoDebUbXK2sJ2pU467NQu8K5d7UrqaVDd",
-	"DsfeHxQo6NHLJ4MbpzfNqiV6ZW3beosOUPwgBaTQojC32WzNfgvDrbaTUKUxV3AHVClD+geoD9cqxxdn",
-	"4vw0gQjWTXpud3fBL3ZVrzA7Gz2O7tOpyKIGyA0vmSIUU/zANzCnEuspTQETVFuiU/VmOm9/chdtYxqW",
-	"078LKYhVZzbPNis0jptSA8u2FXGcMK1Zu7YHmI5nsHiJjRuSJZUS8VVyJAO5gi1vXm0aHFTpzD8BLAeG",
-	"aq/fVavORq0mh0EEwTKjlqdnBvjhtk1u3iS0Pjfiq4cnjXq43D7Ohpv4AXkkvvpTmPsxzq3V/Af9frMK",
-	"/5JDwzPYVlysOXPOBM+rAO6A2GIRGqPO4hNeiosaP95rrSMdUIxerkdu2YflBmrZ3cj/KQz+lMKgYkOs",
-	"JLMRuZtB+mnQ+6QMobjt/UnUnIRa83x4EgYkNOiIoUl5gleb9YWMKTByfPHymwFGhTdUH+JmeCpVFQYp",
-	"yjs/BhGQaSb+xrgf0DJp+z3yi8Gqt90xYVOifIStDMpvTKC3ZufG2roXmoEXDk7OZrcDm6ngMxKWOpKH",
-	"BKuUbquNe3EYP7ClgtDumVddVm43WjEgXx/fX6FjYHXGzRCuSyg8iCizjfLtSDwoCzoIyjhSDZqRCb9R",
-	"BJD2PnFDX5DJjNNUjpcsG7Ni39N8Njcyn3ps8EPXfBegtco2DVf3jb43X9pMrBTiK4OupPm83F8eCM+8",
-	"8R8B2ZAxumg4jLdwcz4O9CqDuG34AvdA/hILt9TsDUb7t49vMe+bynAstayt5cJ4essISaYvLrn75vlT",
-	"8vjk9NG9HvmGySSGai+ZV6QmikQ0yxILMkMj5UyViEo2JKHtNqTFDHu/ZJFisf43jdSKpvpfqDjEYTDi",
-	"4TQTC31NCbgHW0bBTU630yJeX3Hg2plI4e3oVARRFQbk97//Y8S3wRRFXOGGeAsx7TOy1oIE0LDpQpKY",
-	"RXrG2DfW94Cgz2NcE77O25GUZZuWWVSyPbAwDKroKvoi02hu4BJtc5Z1JrD8qlHUzOyJZ/r9Vd4xG+mr",
-	"Saimal5iGLuAVWowiQoN/e5A0x+Q1okiKx5jo5xqsEaL/1qLLYc8bEE3RK6iiLGYpFSxLCArbnZYfc90",
-	"VC8duz19/NhjtSf9frUbXdWNSO+yPats+1ttHT06Y6YmSpk39fZ3AcZGVy4F05ZAOrh6t7SF9QnwOPgE",
-	"rrJVC/umAgQ7ZjXg6bVteTA6YnXJiYg3eMLmgCXPAMZ2zmhcU77kmF2ZfJpdPXzcH5CEQ8NMRvS7A8JS",
-	"iXWq1h+KadoZXTBVuefKkWFgJOarbmY1tHL9M2oAsw0KopgSi7t/Rpg+20YoJxKr+0F70wdjTaV5qAoe",
-	"tj3s1cJIkyaV4cuoujVDA4zAAqgJiLaFE2M1CQKWeq9EpTvqsKqH0lD2lC28zlatjTVXrD+O6UZW0itX",
-	"4h+eNlDfs402QKus8W3+hZgBN/VpC0ZwM++7qqNw1ermk96B8d009KuN+AYSUQ/lOdxaFSaTncKX84Wp",
-	"3TnmZdtc0uE5NBy+wz1pcrMFkDggkNsUfMKbp4dlXtGyOEsuTZNPgwxAFSOI/O47EHL4C7BVERyDKoah",
-	"YRbnCBljcIxljNclhLiGItVzsGlJ+l9aaV7WeB1LvYW2pga/E1DzUd+litDlMi02FN4bt82RUgcP64tf",
-	"9qj3b9gskYplB/XhvU4dYko5a5framsHdyHEBp00uWScSdmoxLGpG/vAOscddYo4/a1S6/Loq47NGwaO",
-	"748OH3/bGPBXlXPlbP2Hm2nwiSIvQE0W12Q3H1oKemi67DVLSLdeUk5B3aOfvWFgAjeKDpVtKwieUkm+",
-	"e3ZOZoCMm6geMehmea2w6TYv1lwSmjG/HHUnRvHOEjNTDVuDN9zq0WaQwf5j20jBNvBcUdZ8DXQo/5tb",
-	"2MD2kwlPSvkmTYJzRVDghoNoCgzsPdIQE9h7wuIBtw01bcP/Nvxg0mbL5EDA1UtejSHfEPPX+06hTKrp",
-	"MwUU4IYP1SABt9nQ1di/7d7QetWaofZ6D3zBkL3eLJqg9no8vRK8F07YHmFgEypbBhv18II8ocaCd98V",
-	"mc28uedgrkhoEiaNTgJlY2FZRPyZkLBK6zxuwZlKS5zTpXadN80VyqoX3DCOxiG9VT5Vi5TDGqMgzXyH",
-	"5h9Diffcn/tyK+r9n35ktr0L7A0KIMx6+7h9oCrGIleLFmZpeST66THmG7RJxWvTVKtmzJ+mXQl++6On",
-	"9Pgh9HZH8RfXTM3xDjiBKkuqDuCERhdiOt2bDGNuc1kU+nUlo/gGMhpcZGps2uC5jxS5TboxkWktjc3c",
-	"zqAVzN3JSuXdyYAROd/gPT+dCOAHC768dr3JcgeXvnl/C6Ttcj2/CM6kRwYdmmaMxpuxpCqR06TGefkG",
-	"7ncughbb0sbkx62qYZtv5htADdsmnUgL1LpM2BoicwbzMOjYVoMGMZFXE82DnPbeJpbga86hmqH9d52r",
-	"ufrF28kq7VYlkQLN/HHKLqu7hO2P3UFNVKaXVkQ0NXlBrV9T2y6/ud+4ag1zGd6Onb3gUjEau5aRrj3k",
-	"rhZgN9Doazef2udNa/L0bTUAe1dJffXaSxZrsTP9HLO2HfvdszVDOqezlqO5pOmqrMoN+kcn++iGz1UO",
-	"Q9FMfbNKL1qOBPGu9ueQphdPImfTtYrzJqlJetj3ged4586EQMObsHNLaO8LGyf/VVeV/wRow56XsoSb",
-	"WKfu+EtjCOkmXLtIjfS/qkdd1+rt+kZzahrpiU/wZgfwAGIC8xotdXaulLn9Dd6trco0mSXANTfNRvAs",
-	"f8CNIrWF9ePlvEElZqkO/yaALq7RGNt1W20IeXBu7neAB2X2WCJGFRjGNtW3l7JiZEFps5TmXb1rLXZZ",
-	"tQNAseUdSWx1Mrlgm4CsePLXFUPkKwn+qd5e57mfq/hfo9H7fr87Gr0fTEej94+mNVmLPkbadlQ/Sy4Z",
-	"t5idehCmPSdGFaB8U2AlZKHvxYJyOgNlCXsD1KhLXumGD4fNbP+UXBMzmX1temW8VWLZiJ1XLJeXLtxO",
-	"GMSrjJottRCl7th5i/GtstaqzEfGQQ1c0Pcp25s1XrSxjY3VzMwy32kSf/ds9xtpHruVVt2S2EiQ8a03",
-	"vs2TvSdsTi8Ti4JXquLcvahVBDB6T3FaJrSxXXtuVZ49AJ3QFKNezzmns7eswiXaPCKwVfw6k3Vf2tlz",
-	"aJ/qtlWCRicshbavnC5Yj/zANpKkQlyQNLlgJFSMLnr6p3BIUrFmWTeikpGUaa4oAxInM81LKY8x51hG",
-	"ImMSu84TSmKhSMJlErMzTBw9OToa8TDhlzRN4rGiMyjZ6UF2+YK+9yfjrfd2Qv+enJ6yLPNYIRecWe4n",
-	"5fXSnM4L6Hr7kRfz9rlAoIQTCh3eexW59dY4bpZPUCieapu35lvi+Ysqt1+lSHvz/Ck5Pj5+3CNPoA2Z",
-	"CfVz8vP5U9wJiyRNE4MlcmbzyyUkmK8kI5pMYjqVTKFfXj8eraB1gv9kU0SDT4ZgUKxIaWnzGA2oyHlr",
-	"it4oJ+Z+oKGiF+yM9C3yg2mZC51RDyyD28++8/JYh7i9c8gFoHg3akxu1CwEMiOMlXMrA779IrhKcSQu",
-	"WAWs2SFdwprmCpWjlimVarySB7V1rkVt2Q3luszYNHlfrZpP2CzBHnDG7YRdAQJ92jMWiRlPJEA1YrFQ",
-	"Vb6AuDhoMplIm7TOMz3zLhg/yI3kngwsYg18t4ifaghU6pdVTOXyl60w7Xd1++wm8ABxw34qPMCfJXMN",
-	"ddrBVzTvZXP7mYefR1MQr7nOHizKqpUoJk1UdsYS0xEPP4wgL2rUGY4QH2zUCUYdquDCUf/oYXcw6B4d",
-	"nfcfD4/7w37/P0edKyhP9B8soojBG5RYJhH8GLNlKjY9m10Pv0Yiy5jx6if4joyl3UHvpOr1C8pXNIVf",
-	"tH5R+pXyDbxTTEed4a+///0f765CLUqLN6VpxU1TjJQFhCqyEFIRNc+YVo8vtVYdM7bUOtEGI4WgACfS",
-	"6MATGiPEmkvXCFFX0izx397+9IoYpdarsVKoKDvIqQ8lOnSGlgoWsXRYIi0081wmEcBVFcgKR/xWOoTo",
-	"nXQIAsmtp/dcK62nVdINkEBkT231xR8mAURcsixL4gZgJ084sYFEk5kjtYmARbg2ACXSmGWBa8ar9cI8",
-	"KFWRmbNNaFfEsbtOo0U/mYwmWlsZH4TY3r4t23ZVyH4oPq0pzG2fozbfalApsi3bdqt+mSmnad0u9Wbx",
-	"nCsRl30x6GtjDUtRypOronxJiSvtnne1W/YmVDez+T+V7uapInsAFHEd8nO+nieKEVgNTCpBdziJ5jSj",
-	"kTL9uHOkxckq0YyirfNeNvLfXwUdyaJVlqjNW01Yk8rDaFZVJv2EgL6PHCyRpuChR36B3q5cEEiZMDex",
-	"94lUMoC4HvRQE5gqmwqxnNDogoDgnGoycMZiSbhJSoQVhpnjMNyg50otO1dXUAc+FRXRhhVAKkGcAd10",
-	"njtKM2/NgBNOvj8/fw0/a82jN+Ij/oTcv6+fun8fgYyWCUNGrRfP+vewIlFMgVOLNR+iKe+iGWQhsDQE",
-	"7XzMqtaGHv4r0ErNBfzuWiOAfnbB2FJCEEeaAv61gWmIoYtmKtkaIIjIE07u33dzsoP9TUywBgV6nYCg",
-	"oUSfclMJnnc8AXhckqjAoDOB3TniFFufAEmstJqLNZSQM6565NklyzYWp2udJYrpoeuxaDVLjwOXFjJR",
-	"VUa5xFjsGbaDCdApshRpisuC4CtamNN4xN2TqZjBavzLv/wLeSr4JUYWpL50nwBoKTjLJKcXbBxRyXoA",
-	"AopXrV+u1hUXkHiVUdwM+gH/N/3Qwi/nYdg0JhwvZNgbcUJexPjUzz+/+FaeVW8x0+TNdoDHbcNJAjkn",
-	"G7GC0iB0+qEDyHiKYPJJTOhM705q3IpH/T68Qn/dbgipRGZ63YUvLBSU6mKa85BoBqeHe5/cv/+NiBMm",
-	"e/fvkycO42Ii4o3jQ5SETwWH5883SxZCMM4p5SFdLtME08wevO+u1+uulpbdVZYyHomYxSFSKoxWWUq6",
-	"cUgkAyonUo9YLy2hEo8Y+ZlfcLHOaYwudLwGuA05qII0mXhTaGZDnpDXP709N53D3eMZgxQ9q4WDd00z",
-	"EIRt0N+n3LQF1kcI6PXhKiQ0TS6YIRDAUsj79+FthekaFJt/1VZAqA8rg/1/8v49vOn0/fszEmoahLgm",
-	"wHT0L8iOJnqFlB5EaF8lH4xW/f5xpB9CGsdUzpmEq5r0MBvQCxfavAq/e3ZO3MMh2FVGo7QORdwm5KTf",
-	"J+GCpnpxWDyGIQMBXNzBUTY8Iyf9AQlXnK7UXB+uSO9TuHxMwqnIJkkcMw6oOZmQ0lS56BsGxw7rbayE",
-	"GKc0mzH44RQ+tuJytUSkifGCxQkda56tbzg6IiEMBO02DEDAD49J6Bduh2fkVE/GupxhGCLLVks1zlgk",
-	"MrzjmISTldyYScr5SkGtdyzWMPAVp5c0AYEfnuEBhcWDXXTSf1yEUEv4eJoms7lpaQWD9X9fJHJBVTQP",
-	"e0QLdbcCsMVBxK9N8Z9bkAnbCB6jqWx22lOxWMKW1ayPKX0mn1fxD4iYUBLaIiEcFOUkfHZOZ3oXIPNF",
-	"vQIRXQGP78W0C/DgIbkrMqDLX+w7vg7vkTldLpnmeqYFlv0NXOhC6euQ8HoyOMo/ns/93plnowQm6RXO",
-	"C4uJgUsxVXv6tJlJv8jJ2P2Bbe7f1weJwjoM0T8+nbII82r1n4Z8mk4XbKnAp390QuZilckzQrVgYgpb",
-	"k8+YkjnjNHJWv0effjz8+/njSyeS9HqEryHncQhy+etXIbnrpIb1dpye3sv72RMpFsy1vjBj11Q6s6/S",
-	"Rmb3CVIp1FrCNMlA+Nrva8louc+HESqeo86QgL8lICNfBdXXf//7P67CgHC21qx8mmRSkRVPmZREUi1j",
-	"1Jxl60Saco+IZtmGhC8TfjEkyH1+//s/kOGckYylX+MXRh0UcKH3udBhyZjKVsZjM2yHHY6SBVW9OZWw",
-	"8u4CtPv2WBrYH8CKJxsSPsfgUte9Cz1Qf3FWytehgd6BvQajM/Z2aEAbJ0yrFBKJDzPPgcpJLEAYKFRB",
-	"yd2T/sk9M/w3IkWhGGLqbwiCSgYkRB0ptEqSpwsFJLTGfAisN9ZyBmS7Ay8FfSAgISjA7i6apk6hyWHQ",
-	"yJPXL/RVZPLa7vqbcXM8gIztv4Xk7pzRVM3vBSR8sGAqSyIZkruvM9h0bCXhBycezMNO1nzQYuYqJHcR",
-	"TU3RVMxWwDX0D/JeMOLhA7FknC6THgo5fIO9tqGLFB4HHRSLGuCTsYCB5LqeAPrd65FXgrN8uUGfp7gZ",
-	"0I2XJhHjmFWGYZbOkyWN5qx71Ot3gs4qS42CL4cPHqzX6x6Fn3simz0wz8oHL188ffbq7TN4JgfS6phg",
-	"pQeXP+xcDrC9LEyoM+wc9/q9YwMWBTbOg8vBA1itB0uL3JPrIJ3hr9XWZ37LA7d7/x2Ap66C5k98jxBV",
-	"V++CzlLIing6igeribKYLEQG6G2cSIGR9phuJKEzESAGlOGCk421TghfaWXJZCeAEDT8SgsrseYV8Kf6",
-	"rGHhWA7DYgHXXKbPGQlN+mkIwJAW/RGW2UnIF3Fn2EHKBi0J60mOH9gGqGQU2G9EvDHeUj0YbCyR622/",
-	"meRJz2XsEmXR9i+BFB33r4y5SRsh/mjjE5GIl0JvSP3QUb9/rSH5AEWD474HQORB/wxyYJ++D9szOLpq",
-	"N4MY7ecKdD0oC2SQGYGWALTHnIBFjpBqMKgtqVr3WfNMvprK3G8GYNyn1Q87ClvsQfRUrBYLmm0ALUgP",
-	"FJWvHEgaswVmomPLk3/tPLE1HO+7Wjnogq7ZGT48PT1+qC9mWh5A8jDeqD+TcwbgXxhzY1W99jxRHBh8",
-	"Q4hbGsUOsmq01NNySvTIW4j9ovnC9Ykkcq5PKth9ICieav48RKXe6u9GJFedL21dn+MY2x6yp+jaasC1",
-	"oKuJOYXX2ffGq/drMR8gj5oNzvuPh/3+sN/v9fv9/yw6F4daGylH90vPHveHJ+5ZI2Ry55nnyPWal9jY",
-	"fWdKx6cX/35UjD2br2IoPa8RysPlnf7g8Ven0Um/26eDfvcRPWbdx5PTo+7xdBB/xR7Sk0n/EdCu4JTU",
-	"r218bvNgd8XRNbiPWvDCPiidVq397TugcM9NHEo9RjOM6hO4ddiCz0jkhjBy0HzzPI0zY+3gOYWud1hK",
-	"DQ450FFR2wZBiBEcOddPaBumR15wwxY05zPQ5MZYMKottNKbaumuN8XQcBB4ClVp5y1iTtNFI2uLG+Bd",
-	"mNLwKWVuw6NXPFWNj8NTb5ZXRe+9CcGW2NSg3egPZ07XYDlVDCa/4/e//+MQrtOOorFH0u1wBu5FUCWh",
-	"TwOcjptXDYLOS6855k6uZe+7Cc711JwvnOYNqw8PPtiVu0Kuo1WXCpVfa9xcrImwdcXOBwo1ulB+rbZ8",
-	"xCegWhR0hxMScqHGU7HicaXagDzGMorScTmpjmfhBoBRgXjsda5Pdqw93k32/TKjZqx3JEniANwAxR2b",
-	"6NsMZrA5sl4WW5Gb+Edob2LcRxFfZoOhl+LzMlq/h+iTtiNXS6IECRf0fVgIwWHiA4Sm7ooM/iHvOfw0",
-	"yYgfkyZYuL4ZaqPW1hmCmg0FRXTGesQlZulXGS8GvLWYK0IAAh1o5mDnqUsxQdV9mQkx1UN0hV7G/gb3",
-	"sYFXgThDj/wCYZnQJNgah4g5DPfglKZSmKAExB09ImAkAwNu2nTJVhxopk0umh+vbY+k8z2OuBYUZ3D4",
-	"Jd3kAHSuJy/oByOOzVqeRBFbqiFR7L16AAFQQyhYnoHvfE0kSROOTVTCH579r6/vQBnInTAgf10JZYo+",
-	"wYn74j+InDOtsTz7j2dPfz5/8dOr8YtvA/LDi1ffIj3cnO+Ax+n7J6++ffksIE/Oz5/9+Pp8/OLVt8/+",
-	"IyAvnz15+2z87PVPT793f/zH6xdvnr0dPzkPyOsn/+vlT0++JXdNKOleQF68ev3z+dv8SoH5gQPfGk7e",
-	"Zqrkg7B6z3yY3uspTfsPE67p9dSrYnbPrx2wd9OEr6BvKHY5x5b6xdxPk/AJ7V4HhSwUT2Wpyj6xP3cH",
-	"LXSKEmkbaWotDUrLA38t9ZtzNZgWSL5TUZg5tLUxfhufX9+VoRJRs3M1I562t0NPPHo8PH1s9USLZ1gC",
-	"Cujnv6QOfMPriV5h3Fbrntv3Hbv7CuACAx8uoPN4MogfTR+edPvREe2esNNJ96t48Fgrk9Epezw9mvRP",
-	"OofvElcmkROs0FoILznMRPOn7WKLf3qq7jHrPpoc9buP4pNB9yv68Lh7yo6ix9NHk0HU1xo01LzhYyYV",
-	"FLhTp+pAlOoi+rWKOsY7AYJnpXfMTBCYJOk96PVAAbIhUeYaZtkGV3lXl3K/mwLqDfjv8mL7QR+yGnPg",
-	"LEc9Bz6FfwK8lHEjFMumc6hrzbKp+XC+v4tti/q1MB3AWN7Zdj3+7RbBcADIgZlqsGFhbONLVzxfKpe3",
-	"hbr2kOw6rxW17h2t7hpmYVoFlmvZc6psVannzQfrCLldXI6D8WAQXemg1i1TqrSyiJUViqbu7BsqDqAP",
-	"sUUw8fBGOsfTfjSIT4+6Dydfse5JNJh2H9NHj7pH8Qn7avJwOqD9484W6Ej/+ifdy4btPPnPefSay9n0",
-	"5+9++F+DE8mPZfTkt69+/P5//lv228V6uuCROhero6/oj9+APr1cAUyNAw3tTDMm550q4N96bqVloo+q",
-	"9+u7dsLGoMU4JacgLDq+kvL1nSZM5c6Ia13m6zvASO5YBebrO23Ic2fEC/rO13f6d0bc03m+vjPILzi9",
-	"5+s7dWS6M+JGJfr6zoeRPjeQsF/kTKPO1Z0RRz3p6zsf9B8dn5Zly6XS4gceyfz8BMg/wEwy20fIZnxi",
-	"SJ4LP3oKOrFdUBLCrUYNu2mnwXbEfd9b8ifsA0CGOvM3g1oGi4KmBIlF73Odh4F86z6Z7kB9sc/DrXjn",
-	"jThSwMTSm8Sz5jFVVjZxoxgPmPOjGMXLtu/4fGzdn8HCHQT9fp8kHDIbvLxHyNRMFFuY/Byt54QutZIS",
-	"o/cEWAtsfbrEqpnSGKzaPMwdxph4OuKQQ2gSLkUWb3XjOyMUE/3gkE4yRi8kputCqiqNfOcS0Z/QNmnK",
-	"fDuKShLa0dgSDD0H92EI5lTaVOapGzSrrmMs5UGnYofbpnrloUIxb1YrLoy5c9VCoG0T8TYMqOsSxySc",
-	"5M28tJ6XMmPQ5I28Os+0XkKOsL0q5BeAVwSSDEBnIYOe32xsuHX4i+3hOqfxYNqPjiaP6XGxDZktx7GQ",
-	"1if9x3meCHTSAseLlz4kxYLBcYGEIy7WuWsvz6iBeXVxXocsZFxeye2aJ2AXS2brhXYe8c8yJm/nSkQG",
-	"DK4MCNFEIgwePnr06GiwWyhA0nl9VP6FT7eEk/U8ieYEJLc0qZAsDqBXcaTSDaFa+pEQ/hf6qY55EoxI",
-	"YybBFQgpjgERJq9mxMtuugCfQke+1pggPmsywzEjGUGZbV7dkMwEESbjppiEt4ayinAhMsw01oe+B35H",
-	"ydRYCResLIwPkEnNdMAfqLJkoTU5kRklxtVvpGJ2ZsotZ8x4Vtks4RK9iXUpB89wAdrydaNmNM442H/j",
-	"uVgmkQOt23/7Zsma3/08Fevmd79Z8eY3O27Q/JEXhjee01nzhwruxpuRFBRNeAyZDHOX0L58jJgqWjB3",
-	"nemaG9UWpmarH31TgaTvPTmpDTg7z8VRXhicCxnNnzJqvVknk+njo+nx6aNHk+OTmD6kxxF7fPQ47rM+",
-	"O3l0/DCXEm6ovRxaRq/NoZSK6EoynIclWtm6dz6RAphNhavuepQ8raOkJZ4V9IYS8GfPIhDrXadZl5PJ",
-	"hRSYk9PGQhTYTYMEmDlWEB2aAXODZuS146IUzWdk6KmYebLTMN9icNTgGH+ajJqCWH6AtV210vkt5JN2",
-	"pZ4YPjEkYRI7UQbXTOw2hD9CiN/qLRaQUJ+I0KMNJp5D1ErvAaw2Cl9SqbpAqO6Lb01RhJGI9wgiz8uy",
-	"AmCDfVydGen5dd+NysG45GWcLAG7DUP1JZkficVCjw76gIw4hhAHp8RCO5mZDQlI8rAYxSN4RHzRjTlG",
-	"mHNktrkR1GfuVSmdzVxRlpqzEc9ggfA9QhCZijW+yD4y2bBwq3uVVGIph5jgHqXC9L/FVQ2cY8e829LS",
-	"AhuNOA5+XzJjgOU/Soix1hLHpiCwMkqHv926zkGNXvPi239qHvs0jxp9YjevA+oiNOYN5I48F2kq1l8g",
-	"lyz0o92bVox1ZwhojInDkVhMEm7LS+9THt8/I1KzGJqSUNFZ6NdSLlYSi7uglOvQHONdzpyKhgrllA9t",
-	"aVCs7YbkG9up28RLIELXVBnIO4PqVdj9cbCgsUJT1X69EPRpnEvvow+3P9HNaHaR8Lhu1BBo8Ufbqite",
-	"E45VsDN2D9iIkETa8MDd0Cmj4T1Ta84RgLhqMi7vsRnxiyhQjQa31pLT1mVTSLaxUl9LeINKWTU2F+af",
-	"qhZDtB0s2w/OOQcajgvvP2Bgn219wLWS5R2n2m8veIGtT500X+kk85hupRgLcsfY55RH/0KRiHLAQTAR",
-	"RH3eeMSC/NSFXi4IqOf2ykKGTpe+h7IP6gy1hQDPK+9KXqZ9wTbhiBuUWW0tILBrsIWlUAWkgBWcLrrX",
-	"85oa6DujlC6WWOjcJ7///R/kcb/f35FwS+6GJo8lDAglmF6kh/7XvA345l6Atei2Rw9ipYRBfsXmHJjk",
-	"Qv3Ke8GI1ye4BWQLaTggIYDUjcVKjcV0nOmJhvWlA8+8dm+fLmSzI3+nSUZObd6N158q7zp26iEaTpP3",
-	"GD8tZejk6N35y6oAbBGqdTuhZ0+Cze4UkpZZ/F7bwMYBoz1qu33jTz90IEI+aPGMKS3o3FyKPid+U8I6",
-	"XlmIKfRPvjp9VAwpuC5PeVDBveHBRKvKX1i4+aCI71mOGYBFxBCDKkSdRzzHO9odkiKYbfwXqsQiib4G",
-	"qAWLFZGmCDXBTbUUxcHQFP0rVNmXIaqBHsaIK1uVagYe5OA0HlikHhvA6pXD1wD4UVzZJuHr4inaa+/Y",
-	"bZnPsE5hQ7oUFLV9rXuaGOc3yHh90/TXD3WMV85pFneGAxjd7nuOWoVKy5S/jeKuPI6xHbsuSU8/fq31",
-	"kAu2IaPOOaOLUcfG0dYsTQki71TEr7dYysFB7KOjYhBb0dkdCSPaHkhV+NpMravorKun1n5d2gSw3by/",
-	"wBg2Huf6yPVOQVMVvN4taUx7mc9H0GAYA53qDsEUpYyWQOjJzpHtnfMYPVREspRFyub/md/M45E2AjIu",
-	"hyTEHPsQwYPQxQyF/JcMYVt4rNl9iKnK+W1GJuj7Al9LL75mTRNl6lTAAumRJwrSPgCdyGCI5QIHxl0o",
-	"FjrPneHawtISCjpfILaJ2dJam5xlWuMP0NtuYvAGDADEKZW285FM+Cz18KPOtpwA1PMBpFQZJCRA5qAp",
-	"YOugfHXQGwAj6KNvOOnHDRSLEdvVPnXbq+5Tavq2852puej4rep8yaLoDLDmrYI8dOrxO6+lXEeuliyT",
-	"0OSpMXfLm/bdRoLVb2Li1TOACxZRO/rNgUf04N5imn0V53WdV7D+i2bM6Elup9wOoz3qHx1Gi7x4eQDF",
-	"y5Nj1v1qcnrUPcmLlx92bola+mj/JiYkW215fb7g6mU4PYFDGYAUMmSOWrPXu6OhBNtOyN0rvh58wIW9",
-	"qg1nhAbyz4CA5Wr+oN+v9oU6hR+jnpuW5c0zZllbe2tXP4iG7jUX5S1jgKE6pRl4gdIL2HhJGw9fe8fe",
-	"v4lJs/jlrUS0ihvigVRi2V67+ahTqFODfvEBeKWiG/ynNrQd2m6OO4Q3UInmbsvdKm2bwU8oiVuISzPY",
-	"eiCsj3W+lFh6B+t2GBzqVrWcbVv2QlxBq34YVcTIIziuE44/QCAUkddUXldiFLYciq06tX7FW4Ri8RsC",
-	"FUTTX6jKMaG12OV4sql2TZTjo7aznAna1rQurexG5qKP1w4V5evitY47PjkNOlr5hzrMwdFVkE9taxpQ",
-	"l9cZHp8+ah9aeopfr6ubQn38JlyesHBfYmxo+ySJSDH1mdXwQH8uEW9skpdxYAVkslEMLEj9jzMEY/79",
-	"7/94YG4IySwxQO/aCgSUJ+hhY6NN6PWcUMkentgePOVKYZP0JUvYLdsxoQZeyueZWPyEBG6AjgLwG844",
-	"z215hx6/J0+jHiHl0LwN4FQXCY8d4j4K0kNzHyqyHbbasxRB2es+lRQ/1AACpiQhktkc3QuMZmnCsh55",
-	"WhlPrEtOsYGkylHUN8+/PeUBDnI3T/LMS2y1INQHRlYPdpJwClOrqD79Q4epbPsIJIDlMrfmU/zgJ3zX",
-	"W2WtzKlrBIanrwRnAE5+aNpgcWGPsUJ39zOvhPpRxMk0uZE1hXTshoHHGxTE7tWf0qIr7qYHJuxdrxJ/",
-	"syFhocTDoCuhxa/1XExr3J8fvH9jpolUT+yAviT80+0aGJdOYDl5ohKagrod18Jr5DgvJRyVcrnIMmOX",
-	"iVjJMgaNQTc1cCjWj4pXWyF7GOEDvRpYbAFWaqtSGgDIbBFpsEUk85UCkSphZQrkOKonR3+bFgUECzcx",
-	"AzKym0THWyQy9x9GlKNrosiag7I/Lc4e8U+eFOdz3DvSjevPy3xNlKS1DfUJ5lJncj3TFkbR7KCSOKDz",
-	"wMbLfJgR26pq6CPVmbYjHr6IiSl6SYNYu4+ImSO+lQpowosstn1ByE9Gr5LQp901fejaV9cJLYcjWBJa",
-	"JsnPK4oPAxIWWEp+wZTN6Qv5sgOwEUyw2g6EgX3P0vjzSN07HC3hGiG8pxVEuCmr4g3U4t+IwxKHiQmo",
-	"Wg+CbX0zKCk7WAZIyC+ZY2AwPhI8JnOaTrH1ESJ5JpyotcDGeXjsoQm0trYh0W21xKuGmUApzATL2YR1",
-	"gSSYYjZLLhknSpxB0NxK4BE3dftF4O0677457sXTC4cbulGRu5Cpgw5K9AkrLIzRI15SPeZ7jh1Egk/T",
-	"JFIhuesQKiwnvOfl+qK+AhOHTtDe3z6PMbqFxWuqh8OEhuSIhvbJ2Eje4LxpsPh2wSxdn/abYisIWHYz",
-	"bAWOAoVK0uzSx+u6dd5iXO9fvkKimYDWCAz+QK/YDdD3eIUG1FdZ1zGVJqdNrlKVl8ca1QMxPWy7K2wk",
-	"jRrKiG+pKGS/hvL5KSBloKImDmgcbYBAJcpzwteT3flH0dTIHaRF2jYug7I9vT9yhu310aRoppIpjVTe",
-	"9ao76J30+j1Fs97sb23qBbaWTj/7Jbh6b1Ips5hFNe69eqCiiqKCNqyTK/Ze3bBz9ql563UdVaUCnGvB",
-	"4N5QccvWHCtcGK9t+A4iScCJ6Uz2bsoBDIq7a6WMHe6UIBcGMezP6ZKAQqov3r4wa4pR3aJ3AhqVQ8sf",
-	"l7ymkoWR7IgsligyE5AyHRT6YBuH1bBY7QiKf17tOOK23NE2MzBZxnlC8hmh+E2XdbSkUts3KVMSvw6t",
-	"VbHKssb/UdFV+hDtotAmmNwNxSXLsiRm4b2Pr3sADT8Pv0deT/gQQfYPE/SN2eG3xal/hoL19arowCVi",
-	"Or1tg4S9d8DPlVIVm4AIHidmRNaTMNSqqIfms2AqIDLhEQMdNUDeL+diDecNs1IxuSoWPRK6oIBJ6rBv",
-	"s44K1684JwcX64Ak0xHX75MX2FPY+gOCrf4hqZBYw8BkYDqQIRSxSdowqAGJGrqPmgIH35MabhvE2HnX",
-	"FaZuQtfD3HTgFVMieF55IU0JSP7EfoeI+aq+nrFZIhXDs9+uWYdZ3caWxhNTApl/0tJCMkje2Y1GUfAa",
-	"3AwyxROZ6w+2lHGr5w2O7cwiRmZsCakJPez6kEKpGubdVKJCuGUpjNmEHguZMif9x9upMlD7/ALv9lNp",
-	"aJZhgrtUG2y5C/rbuxtp4VGoeTsMrm5GFTNItpdJbKH1t7sAZCvO4XNX+IzWRueIYTdP9Ig7naCz0MzD",
-	"5DYl8CqMtBVfvt2gwLj2xlORjbH43Jacl5pflIOFg2G/3zsFEHw3LC3x81H9QhNF4GlA6ezZUfrIelVh",
-	"yPzNxbm822p2AAMEv1/OxF8o03QIv1z37l6nhR6/TCkvlD5s508aBi2DnNNOAe3pRpT5t3RD1vNNUTqZ",
-	"MkrThuLPq89Pod71C1bnv8EunAbeA/EaSqIXgHQTFhvFGIrtjDueMC1MqSRYsnJGQgNOGhLF0lT2SLhk",
-	"2YJygCXExE4XvAy9vr6IHhH3SIiMAGBPAN0ElO7ImBI4vjuSGEZxu8r7x1XPNQk/D+08oorNBBx+AE1I",
-	"9GPB9YOVkeCcYW0r4Dg2Z4PPC7S5jcrDhvKm3HIlOKiT1i7B99m017JNqHb3pdpFKpdWVLuldm6NP0d3",
-	"q4NRdvb2wdpOsTpyKVauOxbspSRFIQ5Nsk76VzuUnVvokTUoIU3fVI+sJeMxHjuQKDs6Ze06j3Xts/B6",
-	"yvAgjI36uUODruqkteL6WkUrrZzg+3tp7eqalT+E89IMNV6lDDu3okQ0WnErZrzKGDo/qrRSKE+YsEiL",
-	"ZWNV55jfnyOKBU4l7zNz+wGNUqrUHyIkXExMMw5fqkC/g9NgvEUJP8vt+kLGGiBDa3sxJqDcIYLDDEDm",
-	"tS5YMEFsS605S01F6YijehWAShv6khOQ6SRDXxR6ZPLEOADAw+HYZrfVuXJBblLaB5iZvIHag7GOeIJu",
-	"qLOcAN4jsWCSTFbKtS/Sz0MvCVZByR7BRCjNoo12WwLgA11czkWmGDaiwFHs9zNVQOclfpmuA7u6F5CT",
-	"wZHWzZFNjxeJBLiBSkXW7m0c93VKIUwZRANIZys/PnJ82m5NzQ7Aj32txLyfCoS7MS81vpbFN5mVdwCs",
-	"XMtS4lqG+cVn6H1nwmaJJGV0IEzStXMNcvZR8Hkmysa6pOVnnCTTivS4Qj5fIvMU3bBtWp5Vd8LGCXc2",
-	"pa62KNPxiULr409q+RYbQBt8ytbHF3booQX/N57qJnghPrsBT8lHObOexVQZXwLfDTqeoG06Ovn1LjYr",
-	"Bk0szrBWONTmXJjnQHnlglpcGiQo22xid+LpvsSQ167k8HpOhTo7sWHQUkSrBYMsyo+QZ1SFhbCTzCVN",
-	"/tk5ne1T3uGeG234YraY3jQsnf55/dC5J+DLEIyrGiBswILI+8hx9l7Z8CyvKQU/yzNILBWq9eSDRR6o",
-	"xRY4El0FPl5eO+1Y+nwmr1b/CKrxdQSj72lqLhHfMuWm+Hlqs7BDCCUebsBHkIueo+6L1WIt4pMF4CEX",
-	"jC0lSG8Q5p9fgAX7hL62xP8S6772uW2bHcs3RULcSjjlsMb0dkyvRA0eIfzwOfsQl/n2utXcLVvM/Qcr",
-	"VVP0QktXccmyIaGEs7VNCw3IiseQI6YvYufEvQIdU6jydLNgV7VZdXUZmrF+uwoLy+5K3GwwfE71C5bm",
-	"waqCM3LXFs6553HJ7zUsOTOT+dMUnR39MYrOzukFw8REiqmJH63ozGyYLqyW/OLZBcKiVHCLEoIQoFtj",
-	"63J9KrMVBx3FdIk02kOP/Ozc+YVKWCirx4YIv//9H5aGYTDiIsMTLgPCRd4FPaIcsk8hEnDJso/CmfLc",
-	"xdziIHexEG6RSKl5yD1ABTcBbrocs/cRYzGL3Y0VMfBwy3sXjPgWd2qbjgovfOMgSD5ldktVRBrnaz1/",
-	"p+DMv11+9Z1PkNvQwQ7LDEVVW9ZF309t9L09+zeZGDkMTZ6L0Y5odZmQWNJLP+MwM5QcfwIZYFJ6vmDm",
-	"/xz8LX7QWM5XSpJYrPmw5Kkst1PDlEDbVI3y2NYfVZUffY52Kzz7JSOWtDBNS3P9DEt1vksuS4CFExpd",
-	"3P4h5mz9xetvqJJlKy7tiUCRm3cxDEyVoKnnwLwGOPLcVO18jieUs/WXjShUjHwetwp8vilO//b9SduI",
-	"ff5i1ukupyZzsN28WPwShGeNzoEb2kLZ26a9n6HqAa4UHO7ts6rll17l/KToenKN9Ez+bVAAMQG8Tswc",
-	"dIAmfvKZNlVtm2J6wbhBwX5CbHL1VqVyIkmcieXS9PQYcY8XuYxszTVNeqWp2zDhM8rZWr8+79xETYGG",
-	"NoCnCU/knMXQIpUsBCajUIV/Q/22Erayp23MzKWSBSTEfGW9FeSYvZ/TlVSe4emnDIPFWZmNJnFUaz8j",
-	"rl28Db/zR85Ca+P3L5dBf/oQ3JsVB2UKMg49lEOttH+UaFyOFXONJJUAg8MZ1WeWJBwcvJt9YWdyN8yY",
-	"FKssYpCgmh8mA3uAY8uzXvL2F/f25bC8wWldV/Duxc/5YrJZQptuG5r1/CwSWHCF//T5K5oMiy/bQ/GS",
-	"gej1eBjijNg8dbmSS5NXnZkyYYthEM2TNM4YH6IBlLd9R7KMHfpJsN9jUedsdp8PW4pPPYI/dBJ3iciY",
-	"y91CqBYJ9HkIVRjUx8/SRuO5++W7G8/LnV42kqADADR842FEbR7DT869KItx67NtfGaWxrXFLtWII2AA",
-	"LFmkWIwODLzOU9PCHMPhuQ4tqUrkNNHqtgFYsT23tCZtsVAAjmWYP+W5PvKeOugeQRCmZDplUCJaMcq2",
-	"loJxpwRFvwy5a+PiFRNuq/jr2bw0Bu8fkGuZShOAzxQS9tNMQMehm8JxfeORsJ6vtU2vzxsL+NWJsPW8",
-	"kuBWYP0wRD3aqBYqo6IoEU/NoVpg8Jm4diC3gFpH1Jp+nBxGU6h6o3iMb02vuettslIlrW1w17xeGHIM",
-	"GtcLGzW8ulDYFQkj6OFNVQfnc6qtDm6PFInUr3Fzmr6M1ruFRDRCLGZZcsli8OB/cptqjZ0l+Vaftj+v",
-	"bWUhRa95UtNE5kf1XL/zuif1hrBOz+nsLatu0pKmiGkKZXB6o9nWhV6jlE++ZUt9WxSS9k+8WR98uGCb",
-	"tp3YyN3Cuga2IlvR2b1SrpKis/EF2+yVR3qVDzHlzunshqw4GmPnBToDL/7n3lLtnM5Ar/2kZUTPLhlX",
-	"nrXR08stmQq9QiH05GJiyDpLlFckRJ6VOqzP6SUz7mln9s1mLA6IEgI5C75OTEkY0STjvYL1ZhAnBUfc",
-	"gRFnMMAyMIYreuJE8N3GVLUN1GKTy61N/pmXHwGBC9KhRQmSY9Y3kEZyU0f7LVOEtjzXN6e8a/2xa52O",
-	"f3g06hyzg5WOdqJIzJbMHM/8oKMLlrtCfIIuQgQazeGrR7zKG9sQko586XDSehM9F9lTu43+wFlpv5Sm",
-	"+hkmpQHg6VRkGEuoboJ+rWQPxTJO0y4Ir8+sL/kbczoR1wcSBuB450EWANtQYplE6L4VWcZMbkaCpx18",
-	"qaGBnAsRWx5eYtL8vYCNJBdsCcQe8aMTMherTJK7FALC02S2ylh8z3yG64HFtkkfFi/oN+GrQW4jtDIB",
-	"rO0QqAtaQ8Yo/Kb/h4+ge3ku1nqaIy6minFjgUvG1ZmPfRAYWpgDpe+hoH+g4qGnItZ8d2Ta0uJeDZZ8",
-	"csmyZ2ZbgM71abP68yVFd2fG0u6gd9IJOpaoMOxlKjbdr746GRQR/cSFO8awTdy9PZsu0wpsfps2jVjG",
-	"Ubs5T1bgj49zLOi6meJOi2FRHKyiVxEAefv6X48np0fd4zxvXz+sd1/hgenORP+rdy18Tx6J3rCIJcva",
-	"5H7cvGsqMeryWWbZmZXPzxro9GKlZBL7WXfPU7FuCCnn1LpgiydP4S11VvIrttYnH7tHE6ydSvWxA9Td",
-	"SCwmCTdIHuQ+5fH9MyI106ApCRWdhSQ/qNgJkKYpcqx9vajrnEc46z0o9D9pPgwzw6Gx9zRSEOZKgGex",
-	"rA6GHn4cSybBLLpgRUR3D8j9dHC0nTMS7BgIaHmazSqqVrLu+/hrY+h7TY23+Mjur2+TQXOITKRpPS3y",
-	"O8po/NehA5isWvwlPK77MhT51HzQB8j3P7jfq/Actm4TreGTtilfKTFGeeFYMmYtjo1c83h1Na6vv2zD",
-	"TpS42p2dAL8FWFQL4ysVW5rW6FoIxjPm4bPu6QA+EzQFxQqjSihHZxldzsc5VGt/C5N3pxhx5V92QtUw",
-	"u1zE/kC3T/WwQ2eMq2GUDM3l4QJzBS2Rs7HIkhnszo6PLTsIOpq6q6XXsx2DWJcsw1s6kNyGjRvgbGKI",
-	"xse4r/NXB53VMm60Qlqg5n0FDm9RrlnI/v7kU2wE8Imbk08N868QgWV/ZXs35W0aF8D/Qn0gQr/JlBGp",
-	"2taYY0UxbDLSB80fNw8JzZkNz4zJP0Jw41HH2PxWf0fEYz+5a8QBJ5siJvZd9/5B4F5uNmYYQFdfNMzu",
-	"ee6HUNsRNc4HZQfvKhdMTuQuk4ASBCfX9hLgQJu883slPFFbNdzcIYl00nviExsRO/hvJU/cYmpt+BUs",
-	"u+ucsoMX3VCg7GlO5ZvyYOiXof/iqD9odjuOIr4J9CZ4E6Gwk6+pXhe16gcfjJV0ZXDZTdveklkC/abA",
-	"0jYJVRY1D46WWHNps8UDwt5HbAmJvuao2kK3mTD+gSTTj5CM6d2a7AsC2LxOr+KiRXIUTumwA3ew87+w",
-	"uU5qAB405Uwm0010r/mWYbtSzy3kAI73iCNvbwTVNham7P0FHMxf53UrWgKErzM2ZdkQfDdfvwphWxjI",
-	"ab9HkPKliHE+vzKoOJJQRRZCmhxCQ5oRx9ewOGfeCrquuexiLlR79MvqzVCVSI9TC3OfWJ0xgD0ifPbE",
-	"+GqhaWuJpUne3iLAATTKuJu+EpyZDfvuehzuGPfs7ttfCfWjiJNpciMcDvMDdvC36+tO+mUfNY4Da1Fz",
-	"lMry2aSHKiyPWbBsxmIi5zRNxTrdDIGbYpWbtI2CiALsFxNeNZU7YvIbi1RAtHqdKzuEyhEHSwCOrC3Y",
-	"AWx2rVLhU7LYgmg9Fymz2br+eGF0XZjev8LYC6264U5wBY/4m+dPyaPjxw8DIoVxMutxZQyL8aiZEjqh",
-	"LT8PjEsJ/LI9zGUzBkd4ANR7YEHtxybtrZ38gGl+ZPFxqFJXtIchlU7OO57GdXM9wl87spSrnMq7ozTI",
-	"irGAKXjQl29atbspkE1N3DvoRmPGTGLLa+ttNWkgqJxRZ+V89+zchIi1NgYtQaEldfhi2v3RYCeJjIR/",
-	"sQfg6/Bej4RawYfD4psG+gJYhMGIh1safwiYS0VXBLzC24geYwNtQZMA+6EZZhNj74gCwuYM+xfLETcr",
-	"0sOXrKR5ixbIIXprJ4ysOALggkpAScpmNCXYfQkzpIDpZf6NUGdov9cjPxrWavXaEQcAmwxVW/0ojbRW",
-	"y7B9eDLjYEPu4Ft2dg1YVpLCiMf5iMPgeowsGHGwSCc0HkNQw7VO1G9RyUIv10qNxXScaXqEwbb1qo3a",
-	"r0i4zJh7eGwPW339ccS+EF650wFZZKRQT1BpF/cGnWu6Bm/Y61djWw8O9PN5/rtWpdcR+zwZtBncIYZ0",
-	"Mu0uUKHLZ9TOwH5waAekj664VgNF8I11yNlCTy6UqWgnv/+f/85xC6DrEUWDLUoZdV5EYxba3kOh0WjD",
-	"3rYV6ZmOI671S6v9QvLShDGefw/zE/3uQd5vKBbrnYPFhqCau2P1w0GqZgvFEkf48bhl+6Kt5ubptQDX",
-	"TYNAG0Ci0L2wor0QmWxIzsya+QFzGh9arXpzyqHpJ9SQ9TTJeywzmDxlaW+g3CDJwQPWhES3C9Tnk7uQ",
-	"HCJRmTFKF6hz96yH/y8yEkv2NU3T0DSlt+YoeP5cWta+IHrQtCRDE+oZznCP80ZrqqEtgMDzz2PT/Zct",
-	"JShXGOQouzQtZ9L3JrWhX5h5wdvj9oYW6J3AeX/wL72lD3L/nG+W7AuJCGOtWUeJC8aH0HR0X3Awpgpo",
-	"VxFu8HuiNlWt9L0nR3XB1kIw1yY+2ZNo2o9qtT2yPvtrxythq+4PWuIR/JRRS8/1dkdqswk8mX8MF1yl",
-	"JvNCSYCyIRM2S2zkIoxWUolFL8zjnXe8aCcUxqMhiSki5YoJAEU2/FSrI+280nSpbTq3bT5pbNCeSzRG",
-	"Hk2PKUTm8JAYKlnnzVgmM94mZfBJaaKNTIRBSySfZrxoUMGLinM+jAcd1/GgarZzXYp6dKzJJfwsMwhx",
-	"IxSSdQVndyD17ZYinEY/epAjMFWqSW/B89OVelTmQNOJWOXxziBXJZxi4ek75C1jJPzu2TmBfHL/m6HJ",
-	"0WZkqo9ue90oICdHj0mohBgvKN+M8bXVOOT42y6taQ9TeTJtqHi8pFLBNxoWz+lz0Fyt8ZWggwJbMLS3",
-	"uOjX37jPRQoa5R8oVlVzXKbQ2P/L9FYYH5dFoNL//P3//LcBhwzQYFnPk7SEX2nyniCBERUBNERdLUTC",
-	"SWhSCMOgws1xc87eFq4EPaDP2ZFwY+gvGZslUkG5x3QlGUI0rJZQ29Cqq/vn6Z7UI7tVB4FN2f2yzzQc",
-	"ZFOscrYrbG5qAm4zABOKJeNj68e0kK8W63XE25ximNIf9Ry7yIQJS7sT1/zc5vT55M48HMvtJuQ9MLTu",
-	"ftlxg7dMSXdwnHANbVIgGNbDAiZA7raLKMd6xQnzPPoiM3K8R57YtmoqWTBT3mhWZcSLOXBaa///2Lv6",
-	"3bZxLf8qhLDAtljZkR0nady/itnZnc52p0VbbIEdz9i0RcdCZNJXlOL4FgHu09wHu09ywXMOKcof8Wdq",
-	"p7d/tbEtiSLP+fHwfPzOHAUCJcO4oMAuZATLI6Hwlj+dvIf/IBvzXh76jwtTdXTdfqNvXRalIrFbpK09",
-	"4K68KyXsaei3b17TDu2180+84uRH9+pjpEmspoH97ndhPplk6k7E3T5kHMR8i9yvj+UUHV1ZLf9r2a76",
-	"CTdkKmN4nnpqO9p7enoqOgfz+p2q3Ob8PW4Sjq5UMJQnPYiC83SlB/YtmoAqi80OIslSzEdixqZAehjH",
-	"866WPePKn2A8m1Rso9v3SQqlzSD8QukTDvcC90o1bY0Kezes3a22bKTS3F3CLd5vB+dR7Uq0WrVX/atW",
-	"7XJ4HvPo1aAZRxdIbkcaQSUnQfu8YdSskB5rcAAfmMNE0A7GXPIbSPNyqXO6GGBbUVALfRu0gxvF4FJW",
-	"P6vXjSQ8Xhx73nDFsSq7hVe2QzhMnayRovVhZxDjo9fKepnSqH8WalAfv6uo8xcirXGJzOg47pU7pqW1",
-	"6ZEIup+QIPYerVkto1MUYirJwVy+Hh9jUyGztccF6rpwadoL2/oyxEykFpnDzKMGqhdU16kpzelKJd1Y",
-	"od5W33bzaPX6ndrc8HAVom/imPH5MgNPiw5h/IqJPvuKk/5wGEJsT4x2M3fMxYdy6NkJZP0ZhHRJvI4O",
-	"Sh8LeQpla/M1GrcCDKFcIykolZxBHAyIvtaeLcxcV44QG+GPq8dycrPHUbiSDr99BdLmmPCtxdlVIh0E",
-	"EVYUHiF6acqiFhP2gjYu1hsnWaaQeLEZNV6aLQnNIqjjfdGMopd1trVIsTfwnHnPLosV+nQZVvdQegak",
-	"qkPid8gKmQqtgVOSOpCZdXoqGVV9qB46hJSuMlu3sEg3luv3c8N+Gsk+0gb5UQxUFmOp2ZRrRmsUY9PI",
-	"p9w4D8hKb6bluRPSo8V/fC56l/BaZaH//tJ49iSar5wpcn7z8hFb7uR45E8kSesk6OJX16puyRtvEMjx",
-	"ba2ijtciX5MHfSB+91LuflC7H5Pa/Qm9xViG+vyTlihGFXqMOK62mo1UGuuQaTUWQKVhmdgXMNj10oYW",
-	"2piC3FOyayxvVeSuER7PO7IvBsrcBKqy6uyNZJbfmgAAtJdn2NeIWnebG1L3vJLZuSSGtx0AT6ywnXKv",
-	"zAz9+un9b2yiEpljU3BoHM6z/OXy4veVnO/faRDYzRlUPGBFOpczMwdD9O6vppimn1sp6goqV1nNJf11",
-	"rvii6WIB/1/eD1YFTRgr3v4155VrSlmn3Nct+e1PMvfzA89c2gnkMJWrdBBMTWRf3a80AH8GEnU1EdJj",
-	"bedsIjKtoNCa0qRCJn225R35kd/CWDaJtmHuyE50vI+7dfvq/n/MFZsE2sysP5sqTOiE0P6d8lgCJLwN",
-	"LAuvkR2rYN1lennhxei2jseRMsN1sGeXnBWUaFKh2dCJHIjFGJk/hDzJodtFlYtya572fWJqICvrA2pO",
-	"d44fVZtWW0JYNfZwBBXwhDhpCaRSLoVeA1LmN4RPfu9DY7BAxpnNc0lsZzRy+Ex4oUUcsv4M4mBtNlJT",
-	"NuZy5jfLocPLIOWJMXqkmrIXvVhM8lHvZchAYJE6CPIT0thAoRoCQcUYHZL3iZF2rBR1T/COR8R8m3Kd",
-	"s3EiixzTVhPJuGbjYjBCW8385X7XjMIoimwx2gDaML/o5aNMFTejSZFD54qdkPgdTPi2K34CheaYMQAr",
-	"E7QbzTAwYgEAs5JvG5drWVi+ee1Bjt+Wd65unACrQqkdYOMgo1xuPfDdzNiBB73VDINpImM1habrl1EU",
-	"RQ/7gZJZt/WYBOp0dDhKScaWNuc5YAu/Q+PQ2Vfzz8MZAMf2x0+zRB/Mn8c+gf5XpsaAZEq6xHfbF9pg",
-	"aRXzSjY26N6eFVIzJevsjQe8iUVTRmc52zeeWForaLQN1WKhhZm2f506tkSzWE3lNrFHO0e7Zgmaiw90",
-	"Yik09OPGFduh99biKaWieLvmxZ+M5r0TuXZ69u9+kbhvZFCIEr0ut+DxURroV/EsRiXj4wUdlCq3engQ",
-	"/cP5/k4VcMvs9tNQMZfdflAdMyep1Vb2l5FCXyRsBCSX1ohOlc6RUlTlbCZybFHFjEX62ljWPWy4qLs8",
-	"74Uo+uYKJYW2DZqQT5gaM3a57qphD4u8cGBeQCErJFNF3pFIGy93tnLxjTdxOPhj4BkOHwx0Ggsy2Cca",
-	"Cs5W+SIqL7exU+JzMhYr+xLRuJT0QcT6RYx0rBoLSc7mZqWBt7XDoAejrbbq0fjtfF+mR91zcMU2I7AN",
-	"iNeNoexTvPNgTvpQhI7MtWnX1Lq1m8hY3GN/pEoitufp6Tej2lXcatRe8cvz2oVoDq6HV/3GIGpC+rZV",
-	"86U5zosuJDwzkYNIjwSQ/PlnNurXOlGDETCZ4t8wput+I74aXrZq0aDJay1x0a+9ihvXtSt+PrgQ18Nm",
-	"P2pZKlU9SiZdezSDe8TuTOEli3onjYpsuK9rjT3dRoA5GxzRQJyPf0azCPmMDmljQfxxy3ax/0P+25DF",
-	"POd9rkVIJPUF9EAelvSHLFU3IYP9E2NpQ8HzIsNFWchy+F/z0H0Vl0+SbknQe9cgAiozTKMdf0mTXLh2",
-	"nqm6wbeUNBSjpf0obgwvRO0ijga11uCVqF3zi/Pa+bAxbA6v+OWgYW6Kvvqg3bqw3o+g3XgIA/uGZklt",
-	"u6pKH11hCYO0FkYEcHagE6cx87qAPN0xvw/ajSiKwsDYIN1+kd52+7Pc3LhxeXV11Wxc0lexGhRj8zb2",
-	"a5tJBd/eiaxvvyELZsAnvJ+kSZ4IjV/h41rR9fy38Dl03AOLuhxXOBem6uZ5Ch6YV5etKIJxJ6WBueRb",
-	"s3Rd8DF590Rgwh/jx+UF1e/MfoSXJDrvwhziBRfmwwlwp2IUk3L76NuLEONh3ZHKkr8aq12bF7xuwlOi",
-	"B7e5EYd/EHp0z1G9QW3dNoIpkOel5GHQbTe7M9v7gRJzpkiu7m7MEh9x3sRmwk4Yb3TRdzOkz8i/h+GW",
-	"jZnEQtffUkkBJztoewxJs4s+bSFjXWc9gw2QszpMed4Gen0scOv5m7f523YyDjuy55ygEHPPgaukyAdq",
-	"LHrsBWSNah06QiTHrmBGCNZryPRtMplAwUivYjf06gyNHcRLcIXnI5ERqVlHGsPZscGuYELboHxvc6Yz",
-	"XJm++MlblFNhO9suevizXdHNL3lL9ovXPXS9aZmL+xxXpFbS4bktKkjiNmu1OhJ+0S5Fsu7c2h1pxLLN",
-	"vnYCXLFO0G61wk7FoOwE7c5GJmUnCDvWWOyQtdgp/fhwH4Ig+CnP4aMFy7OFlif8hqQdfkjyTtd6stwJ",
-	"2tGDEcXKsWCeqXeJAYezZgTcQwLUYaO2GCUSCeiFTmLBBqnS2AL9cCR0U/s4D0eJ7O/0gntV/LRWd+3R",
-	"9OhlCGqQ08wuRPsoKZX1BjzJZN2z5XuQlebDKXQV4ZjauBussmWo6p6Zc2CEmmTiLlEFQNVjOMmOBpMe",
-	"YvzAyf1x8moJTlJK7VKUvDollPSlF37dTwsB31g5piftg5LfGBbtO83n9j8TaFzjoN3YqqRqKDVkzjVy",
-	"SGvSemjK/4P3xvzp/C3+Hx40Q98orpU8XVNylc/4BzpuiY4XDh1BSOqZuFO3K+zHi1NCRivf8MtNfJDe",
-	"VaAJnaDdCDul8xHhFf2L8NtFzfB/UmvAj1BR4IvS+A72tFkxm87S1X9ro9UPMD0/eHYRtb0B2t6JUfNz",
-	"JSsG6wFtVMiawogc5p8RY2lHVlyhL2I10ISu9XH88nF0Pp4B+94uwQ943heeLx08W2msT7JEZUk+61Kz",
-	"xKVQfXlKUA3iDT/Dng9qgkd9lcZd+zbmpG8eJKb+R40oekaGLZz37TppFqvngJ5TCiWtgsvPNt1FCzYS",
-	"PMv7gqr7pcpZyic2bXeZJblrSoCNb22SE2Cfd9S4N83iU8f8TzbIvVcwFud3fTSWJvno4VjMD4TO91Mn",
-	"qM8oNEuDPvvqVOHhDIJztZuMU4u67QaHL338ck7oDZVk2gBUOsTCV3gzSOyfKmQya7NMQIxLL2PisldM",
-	"VZHG7EbkIZiEPZgbih726uw3BXWgItWYowsXdWSSe+WjcImxD11tQ+/D+0+f2T/+9nec8B4kLwGI6jp7",
-	"p1ysH4w3A7AjDnUJqsjZSGSizbQQrGdukAl/zXp11oxaUFxKBCxmrxOUiIgt9BSL5yq+rx1qxxlPJBV3",
-	"+uXdfix3OU+UefxPZiRHZRvzx2kU7kYZDfTXDAK7UTWtZV2OyaYI9t/lJGxeurj5yz1FFlB0YbOAcJK8",
-	"O7eiRwu2XKLQgFa9nNHtJmxVWyzUTpiNp2mO1YxaS7Fjmb4cJk/UoA1AgtklPcQBhNo9fdTtJquQvRTs",
-	"B3zjVCDD9FwRAhSi4UWl1QzgxGV5EJ6OFLuVjlYC+Q9jweM6e5trC12QiylLGJxRzBruBp3lwcW0Comk",
-	"yrvlDrsiFXqs7gTO0zob8cto9ppGalsE5X7rtWUWGlUD+MI85vfvhLzJR5TMMk6k/bsBrGy5yMyd/vz9",
-	"z07nPopqnc59Y9jp3F8N//iPfwsW24suml6tZb0QzbjVEL0AdlYOIZOf+a0ol3z+CWvtmZ3NGLIUSC6P",
-	"zLnyic9IlCvZqixN7oQOzaHRIEIOs6TLVOskhx0/VpYqomcukEJrax4wPsyBXl9jiaA7ONXZG6wnSPKO",
-	"pJb8ukzg1jyJ4TnQogZKBrh/MS0Gk0JgkrddMCPWSMicKzRFXpPvB14vVraOKIUCSHgGbPlUDNmRPXE/",
-	"SXkie6Th6Hkar9JSoyLYC5GIiNzk9UWq5I02A+ESHVJexOHltvaFfUOn7Yc0EcIgTWQBtbZU3Pq72cYg",
-	"p66yokH7HHPIluWqblG8UHmXQ7Ec4O224G/DCz46kD3IHkeCaDHl6Te0MxDgnQ8r3x6C1tb/VfQI8iEk",
-	"abOmsg48UlCr28QoWRqzHkxEz2AAdMwmNojXDq3Qn5/kbMxnZmc32zUWJXWkVgRiuEdSxcjcfoBF0Lm2",
-	"pXHYjs+eWxykUUyzJKPafYuHV1q1wx+jMPBWZFKkxJO5ucr/p/ceuxYs+fq9p5rCcPbU0cWapUe11G1f",
-	"z11TH5Fglos01aU9he7SirKMuCZvqdkZ3b4N5YV76Imb3ePrysY68YuTiNUasUVD7CQTUORPfsjNil+2",
-	"H+xHMVHZ0jPrL2rKjM3jQWbmGpbeKAVMFSfZ5vkTn1mnF0kumL777t3mGWJQZEk+AxnsC56JzCzPQ/jV",
-	"iBhmmC87rnmZ7UEYFFkatIMzEEsa0fwFHxJBvn/zfOwWz4FfWIT0n8LY8jwx26a5CfaVw1b61R7/dPxD",
-	"HqdFT/8XnCliJjUSmqk0FRlZzNiGGkZha4BjJQW4COEo4T0CKWwXH/Gr6tOJxGAe8JGgf4A2abdOZBWA",
-	"iV7e9ueyTGTx3uCfsn31MpBmIIxE4hb8gEHfKW1J1kdcxqmwRySBLweNVZIUuq4xNZXe8620LIuSCJaq",
-	"G5rvbEYuFiwmnUwEHkQ0nE90iOo0UQCqMqZ4nr9GFE9bsUiL9DrepUivs3jlZ3UrpA5ZJoyWQXmSO/JV",
-	"6yK8m2FdxMMfD/8MAAD//w==",
+	"7P3bkhs3lj8Kvwo+zj9Ch0mWWCfJYoVjQi1Lttq2rJHK4/mPqWGCTJBMVxJgJ8BisfXVRF/s2Pt+P0S/",
+	"wr7fj9JPsgNrAUhkEklmsqp0sDt8YVUyD8ACsM7rtz50xmK+EJxxJTv9Dx12ReeLjMG//7TMLv4sRvqf",
+	"cjmf03zd6Xeekd/EiKgZVSRfctmJOpc0WzJ9Ex2rVPBOvzOmfMyyTqSviLzT7yhxwXh/nHaizjhnVLFk",
+	"SFWn3znqHT3uHh52jw7Pe0/7x71+r3fQ6/X+qxN1EsFZp3902os6jCfmAb7MsqgzoWnGkk7/Vz34hHX6",
+	"HZrljCbroWL5POVUfzphiqZZp995pciMSgIvIVQSPd+MKZYcdKIOu2LjpR71ME06/U7v8OlXp+Nj1n0y",
+	"Oup1nyQnh92v6OPj7ik7Gj+dPBkdjntHnev3dgjDsVhy1ekfRp1JmimWaypkVA+8A5NVdNrp/9pRjM4P",
+	"OJ2z/iKjaiLyeef9ddT5TYz8z570uof0sNd9Mjpm3a9Gp0fdk8lh8hV7TE9GvcedqLPIU5Gnam3pkDMq",
+	"gd5yuWC5ZAlLOlFHKqr0APIl5ymf6lEIRbNO//Co17u+jjrPYXUylrzMxKq8uOczRiiXK5YTJYhbxmKF",
+	"l0oMJylP5azTn9BMssgs9jBnf1kyqfS6lH7IKG6KD6HNsBBZOl67HTOkmf5cYF5ktCaHBycHh/Cz+VJw",
+	"Dz1xe+g66owFV7nIMpYjocfpo5xljErWYieOl3nOuBpKxRadfiflqdI7J5kyu/6lPVo/INw2y5zZBZwK",
+	"vS6dtzgkPcFO1JnmdDEb5uwylUC4XtSp7E3YJPpfT/UmOS42iabORcr13cU052w+YjkcaHdw3kcdsVRS",
+	"UZ7oLaK/YTZJ7zrq6J0qF3Ssd1HCJnSZ6QlzkfgTFivO8qFkUo9yeMH0KtIp46o/Tvvmcn9OU+6tWD4U",
+	"eTpN9dLCVTvFo6ijV2m5sIQxe/hD55LleEtHr35Pr6n+bSndnslg0ys6hRm6k9bpd9xZu446y0VCVYMF",
+	"WtHUsBk4KZZVvLBsosILOXEMBFmiXI7HzBxEd2pGmRhfpHw6dDypExUX3W7nmuNFndEymTI1TBOJC1U+",
+	"Rkgfx8NqNu9JsXnrN/nR0/7p0+omp0qx+UINU56wK1ho+wvuJzOAhNEkSznzuHLCMroeLrnSMywYtbfd",
+	"J5lYwTnEP5tz3KgD+wsfMxtczhgwC5/dwhCHORtnNJ17ezW8oRd0nQma6BXKl3oBpoKMlmmWkINHBwcH",
+	"etuYW4aMjwWelM5verEKzvWhkzOVr4fF3yM6vhCTif4nkmQuO/3Tnj5i64UewSS9Yol++5xeDfXTqRa3",
+	"R3rDFRz+sKf/EtOcSdjYBZ3nTEo6dURdjO2GjTqL5ShLx0MrAdwu6USdvyyFomaUxd7K2UKPsKCUPqlp",
+	"riUbXdBRmqUKBvdrZyo6cL+eq3+7d4SlonkTfgrDG14yFAd6arjl7LDt354wrz0sLEunKYxz7Z7nQg3p",
+	"YpGlYzrK9E1ZOmHj9Thjw8UM9nDHezXwMTlLF+75JdfXNNG20NO+YSiWaiyA38DZl1Kv7C52BMzWnTWr",
+	"RZRYzlu2ELnaKp7NrT6rSdKcjVV6ycwCM59x/ZMP/ZMP/ZMP/ZMP7eRDdkGcMq/3xEtQHjdthmdEnydU",
+	"f4yCeTsWg2Uxn16FfxxS4fEsbLvVbRI1YyRn01SqfE1yNllKlhB9cbmAk3/9kUyBL0Sxd7voJlr941qt",
+	"Xm/hd7ARyttYb44tWvx4lmZJmS5mhzbchGVfQ0UUNV3Tyr3j4173CTs56X41enLSfTw5Tmjvq/FR0juF",
+	"dZB6hfU02VhwzWyP4XAvjbsDpEwHLqgUqDunnE6dGwFWwyeGovJiU0BtX4he//jQLYTIL2DKdgh2TX4A",
+	"6VleD5CoZfeSZtRWyi/UrNM/PCpL3vAOF1nCpKrRPTbPq/WueMdOpnzMKpsY/F2XeohqlovldLZYArEL",
+	"9tw/OYo6q5QnYgXS93Gv1+td6/n+tGA5rTcsy4oe5UTA/SL36bGPbqdPgr4wEflQLwbL99L0dm78Jjqd",
+	"eck/1bovVK0ze+kjKHW9slLnncIt6tuCgXNrOElz6fZe80MR0ujwWsaGXKyC+ly+5Nwoey30uYKQAW0O",
+	"FMx9VTlkNm/RExxS3YyTGFS4L15tC3KF36didbiXYuWFBG6gWfVqNatfcCM39pbqpyWZiJxQ4g5eW7fp",
+	"P0XaP0XaP0XaH0mkOUaz3Rnhc5cFy3EX/lPC/a5dB96+u4GEO92QcNqq40lqhZohz5zyJc302yx39991",
+	"tPEuwYfazhbaToRV7DjLctcQSk6CydZEAdD5fsFDX1X3wAnFcpYE5G2AhWmGwJdXmpUlOU218jAsmcLs",
+	"apHmTNYZ/m4KWubAS8epfllGpRrOGM3ViFG185Rk6SXjTMqhUhkIh2NtSNdtymKSOy1+JILnDAGK2Ktc",
+	"Kn3uSz93D5G+M0YTE1V/lhk2lDA5ztOFSYLRNvycqZlIJPIj9AJKsczHjMyojIjg5KR3eqB3wXjG5hT2",
+	"K4o8qXK9j/WnXpzTafj19rREJOVESywmMakFcng6/c6g82TQ6RRiqtNX+ZJt/9yrhM0XQjGu3oK02/x0",
+	"rF8Sk9WMccKFmmkDYkUlSQRnZMTGdCkZSRWZ0YSMGOP2h4nIWXCyIyEyRjl8/oeUX4Rny9mVIgs6ZRGh",
+	"ksSDZa93PP7H3/4O/2BnJGfZ14OOvmvQic8IHUnGFTGEZzzZRecfxNjlqpS//suM5Qxew9mqWMMUqN2G",
+	"tm9yNmE542P2bLHIUpYEiKtP+9evDXn1NxfuIaDyTHCxzNnO6bzVuseziclKKn/kHfoDCdU/k9UsHc+I",
+	"EkTla0KnNOXld89Tns6Xc0wTwe+kXLEpy/EsLGhO50zZ4xD+5J/YNOVEj2+ssrX5spqlkrBLxtUZ6ZFU",
+	"wnxH+k7NavQoQDD8ZcnytRFCWqTAF/wRaqYOZz3l6rEWf1uHHHWeL3Mp8vA2i/UOGo7hjpiICa4Bnfo7",
+	"ODQqfKJMOHr1A+NTNev0j3onX8Gw7IXDKHTUrX300qWTlQf4E8/WZKW5yYhlgk8lLBtQ0T5aN76S+zlI",
+	"vOUSftkyrFffhGnm3n1PkjRxI1hQNasdQP252T0grfi1J5FWDeuoYy2t9uOoo4l+4zZyFF+8CSUctx6v",
+	"v2cBXv0jvWCSUJKzBVOgv+CWTiUxGhiZ0XyeMYmq8tEJmYllLt2gUdAVw/Y+2NVfrNvvp6fV7b7Qmnyu",
+	"3/nfv/7/uv/z/v6vpPs/7x/Cvx/82/8KT2/yI1XjWZjCWjCS+zEIuTgiIifxL4/wrwcBkTtfSkWkSrOM",
+	"zOglq5/hpIsfrZna45PwSF8LznaN1o1qTLXlAJmpJnn1jBz3TjQvzkB4ppIY42DbQPU39xqt0W3O6XTr",
+	"OQLeLPWWcadXktVMSEYUnZJ4TNOcH3iaUgxTgv0FimXdeXOPKDqtG/ph7+hkN8/8sxjVHcHfxGjbCTT5",
+	"tzc7gD9Qzt5oARgeglZ870miv1gzChPmqh/D/8rZpNPv/MujIlP7Ef4qH+mvv9bvwaFI9UIvWIgeb5lc",
+	"zlm9AD4gf8rFSrJcEsl4orfgaK236lyy7JLJM31llXJJxCXLSQzPx7V7U4+lC4PpvvqmboGPj4IUTedo",
+	"cpUn8J1YkTnla5IqNpdar5sLqer2VwYv8b9rDYT+aQ8cSagfgJvJaQuHQW3htTUzvsNJhrVTe1NkXA6Q",
+	"5owHHg9Dmmg1nWaZUSrmtcTTYoUu0q77cKfpfnBPuE3hrvw7EOjWxk70gzhwMmeUo+4m/X1eWRJ+C7NB",
+	"Bbpea+6D14csF1rovyYm7k3um91CTk8fwBSl0KaZNlwgvgqR1lWqZrVLYj5cK+0eR0EV3Hoztllvu0XV",
+	"maMtWD5WQMV1lHZelJvoyG+Xe2ih+bJW/zQh/3bc9e2yVueUii3uab1XKxU0IxdsHZElT/+yZHqvgu/P",
+	"V/jKXNeNZj+++06xBY5Nj3KXFAVSjWmep8zIRkWnaMVesHUfBGV8QH6kazJioKpRV5+yyKDEBQcXomtV",
+	"gAJ7rErSY83mfAXsv/vvPxxGR6ePr/ubhAf++Arfc1jsbJrndI3utjW4F6wv7ZxOg8qnXiZFp/ckLk6W",
+	"XjASO4dcfEC+EUoSmmv7KlfW1toiKy9A4axfsuqR3KU7nItFOm6oAKkZ01qPfkKeuUUCtVMybQIrLFMZ",
+	"i/mcyqaLp1+3c/lgLv7q0e5fh+//9X5k/vHg4f/avoieoK1fxPWCtSPFesFukRJ6eDsJAVb0JiUGgwP9",
+	"r1736fCg6xGmcn0nnTxluZZO6Fmt40roO9yu8RVex33ZD47BSUUzJKNSh/xX6Xhmj5cb4SIXYyYlk2hu",
+	"7Bis5wy9lVFDkqlcCC6LYsOfvjeedsU4aIAmfVZP4xGEESsVir9hdWLoo/a2R7aKUX+x2TiLJ8CzH7Aq",
+	"NOtGG42jhPHcwYX/tFs4UEOfM8882nC4wnefZzSdyzYUgTvhKQxWlmsBGs8eP1w3efgASwpzEMSY3ldC",
+	"8wj4+W4IAsbEO5UzNLU8mih2pR4Bd+pK93vhBE+TPjk5GnC4o49KgYnPDXhCFe2TD4NOmgwgX2/QoWrQ",
+	"6Q9q4xGDTjQodFm41ZgW8AtwdLiqP4SX1gvmrrhP61+MDwh+bBKZg4esdjfQmtsA0yLhDbawEu7SExt0",
+	"+h8GEB+E370I4aBzfT3g+r+tXuSNLfCMIIXBI4DyALRXprVs8FizVM1YTmSa6M0ikL1AaoDzIj5HCrQ8",
+	"6za0t+u8byShND/4/jPB3c/Zquxo9ba5DdNs29lwTynGsveRKMcrtj3r7rsu+XJbM1svr3XHEgTqJm9x",
+	"EYokoi1c+COvhnUG77e1bV7WLrr6iXzNCWpur93Q1kr68vaynln7bezKhndu41Kh/HUBPLDjOa9SBrPt",
+	"2y9u1Jbd3eKegAyaz+do+VHTrhc23faWzTjrtV/5sd8plaZmZPva2+KSdmthHqk9o/rbt69W3eTc6RG3",
+	"PnufioRQ2nP3OvsPlLPWNMlM6ctWmkB9THN6mNuDtNDf+8wk52uhfhRJOgkmRJz7jlHrE5XGX2o8qGIC",
+	"XtEiGhbvPSm/Oqf1WjZl2pvlP83X1j77palHb3Ixyth8C0UXeMe/huxaxPmBSATcPHRFgi47fCSSNXmk",
+	"rZ0+Mb5tgpYMycB/pElx2Ik6LM+FJsOvH4qHtz4AbhH9ekhjTjn4yDrwKUADSp3npfPo8vCRFqCySHHE",
+	"/LHT5HDSGx+NntJjDPepfA15tTbH1OYwnhwdRR2VKrBdcfNjnH6UM3qBGx9yT+lYFd4sSzz5qKBR19Co",
+	"8dYyS/QNECXoAvgFEmsZV2SVCz4l99++fE6enpw+eVDZYC4pbttGwZtsrlLXZQ5te8ZLa8LiFsBJ+BjG",
+	"jEFkaH5S3QPBc5rDr5DSpegF43cjks7ptK0PCfN2i7xZlyJayp9tRgLHUoOBAQwiQmJEahwJxkl5I5uk",
+	"cIm2Z+AubXa70o23Nd8K7oEgKfCrBb/20nTvTFfBEb11X/rsCfUKzwoXyqePzckrvoDsZ7FgHEwwcBvC",
+	"jBLM36bZm1wsWI5pzob5LrxLH8B3tmug34jxcq5ffW158EZMeryUSswPYkJ5QihEBPT+XotlTsQKDrwf",
+	"ozsqJwiWAx34Li+e8f5f7/960H1f/BkMblz7vvpf8df37i4x+o2NYQbPTC1J/0OFFJUCp3IY+fiosxk6",
+	"jgrgDEOWbWQ0Hz7Xt177pQ47MgOWWaal53k6Z9YyN6gMjXxLL83917YEii0EJm5thMk357fQeqdYyuFu",
+	"4nAzThso2XyZrb2ypTsf6p4p4lV+4VA7MrkaigZL8oMtBQJvRJEo/2FzQKGE+Q87tmKZdpVNY0calWJl",
+	"wVCUv3wl0nibqdgfG/SuXc0tp6SgjGaKfDmHwgbjU3Bj0P9aygUMwg3GYrPYv4tx4d8+ph3omflyoedj",
+	"Rs0Sb1wF/d24ZOAEuziq+0eDxS+4WhEI9fKiG2zTynLjx8sv2ULid3ajWvIanJ26CjjjZPOuFKvpqOg9",
+	"j4V5xd3FdSjw23yNQ+rZQv9zw+/smFOeqpRmVtsvNl/HVhIG3/anohxyq8wqS5sXV7iUKc3IffNl8v/+",
+	"P2S+zFS6yFKWk/8mpnYystlzZE6vHhCRE6iwJPdt+SVo8xWZ6CozvVS6QyjD2cwsstl1x4enxwB6Ucqy",
+	"64X4oBny8K6/81uqXIqDebuhZ7UYBctNg+N53Lu9ARULVPrEkff6RCyxAtO9/7BXk7fIl/MRvrdQSswb",
+	"O6zYIsBwcJeWr2Kp7fvQcd44q38yZadvneiqnNZgFap/EY+hrf+t/iaXc4b0r/wUuibTKQJp+RfpYpGL",
+	"y43LY5pl+qOVy0qIbGhAcyoPzNIsyRmvXMYq88pFqBze+OBCs8owETIxplCTOzd53Au6lCwZjtZDD/al",
+	"uGgKp/1LEEc2cL1BlgIDffWNDNTlwE/G+tJa/xoSQays2JGitzVTLOpcdaeiq6915UW66IoFMrOuc6Jo",
+	"0QHjyy6eja0j2olUiz9smKVX7R2eZHbxstADy+wLHUgB3cV6gAI/lQGbmqQr+hKvUu4CA3CfC4k+GL9L",
+	"wGrB+p+hUwghqCFBK/72xTl5dHn4qMjajyMyFvNRylkCma7kIeXJwwPMA/U/cVjl/K6WeZt7xhn8RtO0",
+	"D6F91vQph3fQYONhDW7LnL9oq7t9M6u+Wti+w38G96Lucm3Qv+8kIXOecvvX3mduuwVfk2kW3LQGI75i",
+	"OI63xZX8VCtz8K8dXHzgKPr19M22EuLH1xYRrFjOSCbEBUsIVZFD5ROcSZLycbZMMAO3gT14E6MVHS+N",
+	"VHOfvwXU8zIkfSNDtgCt3/ldvNMDrW9wQgtsjj0tY6tWhCzg3adRj7s4iwhvvn0/SJaxsdIMcsY4VMCw",
+	"KeWQ2ErJhK1IxqTsYzp3KonZlCTlRX7+XMwZh1/hfOkNFRElRKOtVJEgrj7JnCW3YB5pHZkKkxmnak5A",
+	"ZV9EBbgiHrbS0fK2cp2AemeM243zXr8vdvozQO9hSaNNW0ci+44t4y4blAUWklRisQCSIBxIjZGN2SAW",
+	"cqSFN7EAutmadgmvf4P3lna/JzZOek8bZLVvEADf/R3LyniDLVSMnzi4LuMZ5UnG0KMZTxgfs5iYUtLU",
+	"1KSXJw/37KymYFy9hBuvow5+Ytcj3+Fd2wnVmDRv3BIV1lKpJUUgCjZiYzFnNh+emDYLB55lBdqM4Jk+",
+	"paW3mT+M06Fmt/lgHBsxcXHBuNXZcwZQ4DSHtFw6Vtn6gDwzBv7R6WNbsgWLdhL1nj4mo7VikigxZZCs",
+	"eV+KHDL4fxOgH7rc/QcR0aYcYfOFWkcDrhVHsVTm14isZqliBBJh4e0GE4eMZzSnY62NnhGWSUZOjo5I",
+	"nHKITZawkuIDSEEN6UhfHT492q4JQX3onuoPpDlvsrESqGbDNMWo2S7fe4enfLHE7jzhE9s8ULFZEpph",
+	"RYeAfeDV+CKCEoPSHCmNHButyQVba3GINbXl0+TRHrBxFr/ior3/TQp+8JaufjQ4XJ7yvjMR/Xt9Y+Gl",
+	"9+BmmqiBdSZZxy2CXTszpMCHHP1DogXG6LaCbCkZxpVDvl0+ePfuYccYBJ4qJ3nFpWI0Aeaub4lL1n/T",
+	"l5crjeqtE7eQFsjHY7jHu3xqXz0+qTrUDnthlxq9KrsPy56z7QW/hZfWfwWqLhUuTC8YVkODRghnSELB",
+	"JslMafKmT7EUSWlqedWFWPYo8zkjsRuCAZnJ2EQRsVSVgGTAmi4ZrIOBHAyuer3uYHB1OBkMrp5M3v/r",
+	"7hhkQYDaA/W94Q5OkOZMzkpudOMPQh9hUnjW63Q3Uxaz4RVy1xtteZQZAdvLL7XZwY2LO6uEMYMpvS1M",
+	"IkZzrVCHatB+MGupF/uCsYWEQlhI4IiI1sTJWD+ORRlRS129zOFXac4OXqYsS37VTx/8/POrb96XJHA6",
+	"tz1MoKas35mmarYcHYzFHJKk6CJ1/wfpzGn2CBlzLh/p9+v5NpLo+jYxT9VfWS48GW8o9Q7Hf1NqeYfj",
+	"9PCoejj2pJ0Rkp8X4UzO0+/QXND8Ok8TFooAVdyqBey6SdaS2tRfZFrbNVx2JrKE5RGxirHePjiiMPcv",
+	"IPmbqWxBk6W6OG3VjnYRYfO5VIBQr2rgRprWyftgFPj9lkmVLdRKiBNLy1QpyVXkBiQNUhc3d9R+Cn1L",
+	"1z981Ga3tsmw9DutBOHwaiMKzYgob5oPECrluukie/k3bfVlxaYi3+lLMW9/bm+/gTvFYvhC8GNYiYnt",
+	"H/atkMyMbjvN4PjdCR8+I/GEpllMUs8aQFYVO9ZHiUlW2XLGmp6WiQm5NeM7ntP7Y7iTWnPodmcU3K3N",
+	"BWuZ0j6u+S7vtw35XlfAxxvGT0p5D3UmowdhHgdd3PtkRJRw0VsHDmsK2pQgI0ao8dMRMQmpvxsbNfTK",
+	"Z5ykSTWRs8GbHG4eIiNXX4sbwwFbEfC7OTGnFYyUa4Iny8XQ9ZSJI4w+pLIAcdow405D0dPQEJ5hjqqJ",
+	"Z9gc7JYBVuvaKTypgXfcPCxbQNE3dX4188MXHng/fOUm06uy2O/SqVZKUkkYzbOU5QfkeUbnC5boLdcj",
+	"//jb38nTXq9XPR01ubObuPPbh/vv+n4csznrNZD07bxLFj17R27/phEL69iA77XVWVnpwWaqS4XT3khz",
+	"9b5fP7s9gkMlGPomOWl7SoAKWn398QTDdjP+XsKp9582kPUtmQRi1rdXxm6PH+/HpgII921JeTsnvAyd",
+	"33YMkKK82wKGYC+4Db0It8oplxiRDtu4jYLzpfKJfZkN7KL64whRstZ8pl2EweIkVTelllOQGWBQUqgk",
+	"MeKzIG65fgqBy+MddSCbbtcGPtcSNn4YzjwtsB3PSPwQDAJ2yfL1Sv98QM69cixbgrjNXfz4ZMuw7w8G",
+	"D///vz7r/heWq7wv/nkw7L5/+CA4hVzsVtzf6nuq+8KUrcHz9dvjM3E17Ok5uG4wr5tb/1VC3cD2x1e5",
+	"M1mTY9j42DU/qNW0K3tgtx+ZgIeHTdKrsIXhIOvtgZFsnDMVaRUwZ2Mx5Sm2RBitD2620yNEeaqBxISv",
+	"nqHnOuUI+51R+ObOLBx4716Zru7JqHTyohLiKw7bkbGad1SsZnDzoPrxAzbU2uRnAhyxsnJeTe1kdebV",
+	"PEWjLt/F1rNPVGrMysP/VjBJlgvMygUODJAfoGo0zEDE9zd0vtx+LVfDIq1AvZZP/Z274Buq6MjsABsa",
+	"lH/JUsh6WwippnkpZFZM6huW0fUdBzMi+EGYm637xNxe9ZPU19Z8Mg/K7zryEpKW37AsvWT5CwMgvE+h",
+	"8FjkOcO2YOagtLSDQDusdVxJxhOI4aN9A9wNsdp/MbPW2y1VBCo4KLCNn39+9c0eXptaB5qhkv6K30cD",
+	"4B4bGVp7eGoQFXcPPN+yVEJo3coaBRlLKXwfyPVDkZ5fQpH+hSznWPQJ5vNFBHpkRURqWiZixSNirPVM",
+	"rA7Ij0KqbI25dKUsm416F3hPJ+q4FxUdLTOx2uRw5diyJ9IraQqOxgEbek3+/O6n16ZpA3kNZWQSguIA",
+	"+65mLM1Jkk5TJQ2nA/IZ7M88AZ+quc3LhawKX3+g1byw5sl732gCFS3OWpzYYBxod6ZLszSXjY31oui4",
+	"uJGAXOm8yIUaukvAuaFXnO3uiHVeCYN6Yj7Wsyn94krRvGu2Es27lIulqrwzo5wNbe64d92rPdNjM4AQ",
+	"o5JJVWw1xz03qkBCfZa0xpakiUmr2HhZc8UKeo3V9CTSI7LY+qkEVjkRWSZWLCGTXMwb6lZtwSDaB8Na",
+	"FD2FOPS3uVhJ66LBk5hy29RrlvKpxETOsZjPU6Ual7WUWrS0t5fyHc0PENHrnixQvLAlSSUxqX58BsK/",
+	"CdmcQNn8Jad1Sm5RQrujtB2qKdSGvYPix+AZ2GoL2E0hGQQH6DYq+PEkBrj/3BTibSxGzsgcWw/oW87I",
+	"VEC2rz5AJPX6n6WyEF6bbr8KPEAIeE4qrcmY5qySsCs6TzlLzkxrvSvlt5VpsgOYZGqoRPh7WkGUyraX",
+	"M29GvKU8nc9ZAonMiChje2JlYrpPpU4I3cAQvH6txXRzqaeMa64bPDbPZ5RPmYFZThMJiwbZptBkMRNS",
+	"QYq2tvqlEjkzdUs0zbpa9w746zaPNFsxqer6L648evZcg8KcIRU5a7hsuDC7F801oLlgi5t8seo1Lmjs",
+	"xuJmHlwu33CsxOOrPcoDXGSjO/OOsE25qv4GIZ9S0+KGHsnn/kPX1Sbp7Rxt7Z16NW3VN5zryywzyE+m",
+	"8jmXqsCe36PWsNKyfYdX1PdGtcuuqJKohaF+i5BHu7MlMDiwI1tip0uxaSV3KBfhlZLBbISdHy0Cextm",
+	"nBTYZUbbbTjFiFCS0RHLgnqoTUrY/CHUNr8RNtYOH/MeWQ0bDfd3xBHw/hf29saJEaWPllIjtqZDnLXP",
+	"gfC7+O8IieB9NyvTv42ALKAGtdkHtVkaTsfbac1jYmK7j9ap5NYHPVqDneS5osegdaCK9uKcThvK+Bti",
+	"lA0vmbUct7fhoor9B97aKpBsqqSdoGlOxZDy7+v9pp2jqSYrmrxi6yqvbru0YyvT3lQaog1Vo+AWASbg",
+	"DnXdTjPEivxecWHpGyZVeftVjkCYQZalXVlseofeB2sri+WKSlNSjALHuBJiKkHDldSarTrf84oWtenI",
+	"oPKCJdBVEBu7Fvejo2w1WzcJQ9VBX9xAu9iCoGBzSJJ9ayndvrSWbemN5WFvJ7Dgil0FzF4ryD8TKbl3",
+	"lsrWY2r4BLx8B5mWXIVK2Nz1uuLgBtx647PTXCwXw9E6LIgslkZry8u+NbLDti/bOnWvWKDGq+Blpm8/",
+	"Zn4FwU5Nsvb41B0F9/at07kVJ099RsZHAmp0I3CO7Qrqxf4K2d4aQPXgbZGw4SktMspp2NIHSYZk/BDw",
+	"frX2+k6pYs3X+1sLY1NZ6ptQeTmf03y9e3tXgMwqVC3oUrzSzi5MZC/c+paNWRqCHR4tJxOLSl2x/QXg",
+	"/K9oqozUTdWZsVcv2EI5QYxOAWgHDH4kRIiRYeelH4fdhk/TaLF+xPt/oanamTDlPlx8JipmHyKg5oYf",
+	"vS7zBpVXv/+Szi+0skyv1R4Z6zcAJmoxMH8TbfAASEFOGVcRSfkkp8NxTuUsIguWzymH6yqdM7FUEXGI",
+	"ygbGayXyZAsK+2YW68aymeH9tFRjMQ/ivttPxhZITJbMAjKjCfrsnengwwbhttDbPFkiVJcFHy6anhQ4",
+	"0e/rR2j6T2ww1z2yg/YDOIj2TIkVBWkbMBu7EJVi2kA6DZ27thtuCaD3hnEmo73GBXaGX1FJEhNj2FGZ",
+	"awcclSBm3Gh2Qjq8NIC0BQ5ViwOpUtMZwgmnFg/PRcKyBt3s4bnLNMGEi503m+O3P1vb5bIPGS3b+l2H",
+	"7n/Jgt2S9VZBhn9PEtMSQ0ZGrxCSkdVMkBXlkBAlGYQgAtngzosSKlkxqbqNEqj2acHQvqlBixTSaslX",
+	"bXJnQYHqLIKHAKqg9pBILQtOglvBfHVHcVYwVgK9b0drzeZZNkGWT7MM2L7JhMIwLYArhpUIgwjnfCih",
+	"FuxjRvRZ0LquVHRt0rBsbERLGOzBPGKF0ANsdxAa277bLEYI/U03woMbZWUbeT65ZntunNsjLvuHDIvK",
+	"tM1SF9cyC0aqqceTHaEflkxZKyzVO+5coonvRfBs/VxNriLG8KTmWVAgrJUeGZznNKeL2dAPDDTJDGqH",
+	"0LwlElcEG7cvhzlHTaj0o7l1Z7CNi6TdEtcU/1U2vGSNZxUu5Kv3L6dq1/s+WnxHH6Xlosl6vMU79ykM",
+	"tC3xmjT/hDtbxoCWi6Qlt1lpm77BeND23xUrMs7fMhM1hzu03QI7psIAvcY5NDVRD02YgIQphX4qbKB0",
+	"OErMMCoJRbcPNkIzRQzHxJlKsRiP8DswhzeEzqcIwSw8eFj/0w7g1ZqZQy33RU7KAK+mIGs1SzNbdgmC",
+	"2q1Fo7yGFg2ibhzc8YKH26I8dQt297mMH8XF7cvcwLZbF6K2ULF2bLHGjKZ17GHLctzGSti25J9sIX4s",
+	"NIBNCPcJ3Tz5FWBmaBqsjfQD8pM+fCatiHK5Yrm25IzbJlCeFcDp351xXKGTWCpQO03ssUlMbt8om8V/",
+	"9z/pcN/ryPvWyfMaldKSkSaJViSUsFzNuEm31HzcQcCy0sNmTTAqQUD6bUITN1U+kAqbTQPaLkEVit/M",
+	"uY7475yeU56XbTDwj//z/yYGr5784//6P4jpHgTXLWZ9ZJhQIX4MR9psUFdA39t+1R70vdchYIeT0fZc",
+	"3wyVzdIsqerJO4XWPiXg5Zjbtl7YK1DMjZ8O67kUW5B5Cr2g98pubF+3sfO2tuBjfhHE5suWHCqIdkZQ",
+	"2eKtubWxzq0f8nVueREcwh4KtsgvgLDFxALFI8s7WNCQsl6kb5nhFFSNAtvcUMLTul03sUoQtTrNev24",
+	"nmewxW0JdjjGn1K4/2LMqm3uDM2rjEfD16QNC2sidziKm53A2zRVz93NXgZWW9eO4EPjB9/Z05+fmxv1",
+	"CUwbBEx9g3Qvr619MPII4021NHo7ptDyfWvE6mag2b1Xa2K0SM+vgKZcpkmTCLHP9KYNRLkelwWLm6W8",
+	"dnsJkghCRxjpPcMCJ9f/J5VkzlSNR0qFM0FgvzdneI1Wu7yzqllVqGvMWbFQUUFWM/u6pXttwFCslrCY",
+	"Yaal4XGVglN9ELWtkcxTWXgOMOMT814rSaamyVhIf/gWHgzz93Q6g6WBPVNGQsRADEUecAtQpO3BPGDG",
+	"bbvUbd2q+oWu0UW45mAjk47atJGKZCnnH+9A1IAvu04oH6lzBY696ABRHx183Ovt7tbQFjkyDHDSogfe",
+	"BtxhDehJaZ611K/2OigaBOO/ao/O26JLxZe5cLfaCWPP9duJXLNzEb9zyUqbfGyRC3BCGDVmTCH8FIAq",
+	"igjFK8jwpvRSqzcH5JUpwyqixdtbEGzslO8YzdWI0d3AJpsTs4/WppHsnRNywyY+XmueHXkVr6ZcBLMI",
+	"f1qZPlcFsscZoeMxW2h7m/KEpPjo3WFYvOIjcWUxvUO9M+vASEytdiI4c/sGsqAXNHeIfQuqZiWQkZ0e",
+	"qj0wou8U6qCJ5AQaWsmJlG5u+ZQQZ2qaiHX6nV/f77/Gi1zMF6qmAKNBbUZNAn4L5INWxoS2oBtDKqQq",
+	"C8dVm5skeC8QbS8bxig5hSmDgyq0YHuQgrzB7R2/05DeoCZ0Ni0CaTDEoCiGt9yGHV6wg09liL/ikuXK",
+	"d+u10StCPr+b9MtpwF4axMH2d6c1cJm9+ubTuNna5hkHfGo38405pxWMKLSXfqCh7stxwhZqFkckRtiF",
+	"IVUmB13NcrGczhZLFWN6Dkk5yVKppAMaawwshG3xDY7Mzj0CQ9rSGNjriegGZksKqEEAI2OxzBJI8ooA",
+	"h4NAIlzrRtK19ebbE1kcMdsHFzdjmuj1QBo2jEvvSjrxvClmbSD9Hlq3tS8sbu8vaRj80Xu2CP24DbmT",
+	"qMWdNdahn/JhI0MbgXUrshw5647VbQgbOJ6fSs44YzxoM/1lyZbMHC/uB3DA/ZvyA/ImT7nSwyLP3j1/",
+	"9QpiXFd0vtDj7IzTFqjUv5Lu/9TAZxebwdMOKJgaUMipt3FQIXAYtTeGmd0n7/eG7q8AzIrgY+tqt00t",
+	"3UsTqljXeAorNG/dDO8cX3O7PfC2mxyNoUTaAoPcUd61SQmTs3TRrOLvJ3u7Y2u3j/1bcT8WEbOyI7I6",
+	"8i2YwDt9MlV8glYgwnA+b4WHWvifT8NE9dffsksxrqlX3Qo5/cw0g7UQ2U2SX5vV5BRDKpXl1OsbCOe1",
+	"otLV3UBI5qC1UlrU4DjZ6tMgSMR0wsbrccbezCqw0vmSc1PU6pi+XEoIhvgVWWERkM7TUKn+iKrxbAgr",
+	"PDQtihsQfiSS9XC0zC6G0LW9zVOJsWzaP3nJ8lGrp3y/Mj7YYoqlh1s8Bg1zWzzATO3xEKtut3iyQznv",
+	"Rf+uVg/+JgUfgpXRYqR+l+y9H0ub5vNrQ2uY6V3b4luLnE1YDs6SoWRjwZM2I9VaQz6ciTz9q+BNiVk5",
+	"8dWdGt71mydoY8LRxtEsba4AXQMrVE+RwGzr9mJwnwUOSO2B29hvIb7nF6hvcKk2Ptq9sw8KNcG+IjhO",
+	"htC7FVV6kepVtzbnpkXvtQnY6vex97n6/0xMG2Uk/yDQm82oWuZtYbsyJx22ahd417Z2JfU0CLfDsfdH",
+	"JQp69PLJ4MbpTTO0RK+tbVtv0QGKH6SAlFoUFjabrdlvYbjVdhIKGnMld0BIGdI/QH24Vjm+OBPnpxFE",
+	"sG7Tc7u9C365q3rA7Gz0OLpPJyIfN0Bu+IEpQjHFD3wDMyqxntIUMEG1JTpVb6fz9id30TamYTX9u5SC",
+	"GDqzRbZZqXHchBpYto2I44hpzdq1PcB0PIPFS2zckCyolIivUiAZyCVsefNq0+AgpDP/BLAcGKq9eVet",
+	"Ohs1TA6DCIJlRi1PzxTww22b3KJJaH1uxFePTxr1cLl7nA038T3ySHz1pzT3Y5xbq/kf9nrNKvwrDg3P",
+	"YFtyseLMORM8rwK4AxKLRWiMOotPeCkuavx4b7SOtEcxerUeuWUflluoZXcj/6cw+EMKg8CGWEpmI3K3",
+	"g/TToPdJFUJx0/uTqhmJteb5+CSOSGzQEWOT8gSvNusLGVNg5Pji5TcDjApvCB/iZngqoQqDDOWdH4OI",
+	"yCQXf2XcD2iZtP0D8ovBqrfdMWFTonyErQzKb0Kgt2bn1tq6l5qBlw5OwWY3A5uZ4FMSVzqSxwSrlO6q",
+	"jXt5GN+zhYLQ7plXXVZtNxoYkK+P767QMbA6w2YI1xUUHkSU2UT5diQ+rAo6CMo4Uh02IxN+owwg7X3i",
+	"lr4g0ymnmRwuWD5k5b6nxWxuZT712OD7rvk2QGuVrxuu7lt9b7G0uVgqxFcGXUnzebm7PBCeees/ArIh",
+	"Z3TecBjv4OZiHOhVBnHb8AXugeIlFm6p2RuM9m8f32Det5XhWGlZW8uF8fRWEZJMX1xy/+3L5+TpyemT",
+	"BwfkT0ymCVR7yaIiNVVkTPM8tSAzdKycqTKmkvVJbLsNaTHDrhZsrFii/03Hakkz/S9UHJI4GvB4kou5",
+	"vqYE3IMto+Amp9tpEa+vOHDtXGTwdnQqgqiKI/KPv/19wDfBFEUScEO8g5j2GVlpQQJo2HQuScLGesbY",
+	"N9b3gKDPY1gTvi7akVRlm5ZZVLIdsDAMqugCfZHpeGbgEm1zllUusPyqUdTM7IkX+v0h75iN9NUkVFM1",
+	"qzCMbcAqNZhEpYZ+96DpD0jrVJElT7BRThis0eK/1mLLIQ+b0zWRy/GYsYRkVLE8Iktudlh9z3RULx27",
+	"PX361GO1J71e2I2u6kakd9mOVbb9rTaOHp0yUxOlzJsOdncBxkZXLgXTlkA6uHq3tKX1ifA4+AQO2aql",
+	"fRMAwU5YDXh6bVsejI5YXXIkkjWesBlgyTOAsZ0xmtSULzlmVyWfZlePn/YOScqhYSYj+t0RYZnEOlXr",
+	"D8U07ZzOmQruuWpkGBiJ+aqbWQ2tXP+MGsBsg4IoJsTi7p8Rps+2EcqpxOp+0N70wVhRaR4KwcO2h72a",
+	"G2nSpDJ8MQ63ZmiAEVgCNQHRNndirCZBwFLvtQi6o/areqgMZUfZwpt82dpYc8X6w4SuZZBehRL/+LSB",
+	"+p6vtQEassY3+RdiBtzWpy0Ywe2877qOwqHVLSa9BeO7aehXG/ENJKIeyku4NRQmk53Sl4uFqd055mWb",
+	"XNLhOTQcvsM9aXKzBZDYI5DbFHzCm6eHZR5oWZynl6bJp0EGoIoRRH73HQgF/AXYqgiOQRXD0DBLCoSM",
+	"ITjGcsbrEkJcQ5HwHGxakv6XVpoXNV7HSm+hjanB7wTUfNR3qSJ0scjKDYV3xm0LpNTDx/XFLzvU+7ds",
+	"mkrF8r368N6kDjGjnLXLdbW1g9sQYqNOll4yzqRsVOLY1I29Z53jljpFnP5GqXV19KFj85aB4/ujw8ff",
+	"NQb8dXCunK1+dzONPlHkBajJkprs5n1LQfdNl71hCenGS6opqDv0s7cMTOBG0aGqbQXBUyrJty/OyRSQ",
+	"cVN1QAy6WVErbLrNixWXhObML0fdilG8tcTMVMPW4A23erQZZLD/2CZSsA08B8qab4AO5X9zAxvYfjLl",
+	"aSXfpElwrgwK3HAQTYGBvUcaYgJ7T1g84Lahpk3434YfTNtsmQIIOLzkYQz5hpi/3ndKZVJNnymhADd8",
+	"qAYJuM2GDmP/tntD61VrhtrrPfAFQ/Z6s2iC2uvx9CB4L5ywHcLAJlS2DDbq4UVFQo0F774vcpt588DB",
+	"XJHYJEwanQTKxuKqiPgjIWFV1nnYgjNVlrigS+06r5srlKEX3DKOxj69VT5Vi5T9GqMgzXyH5u9Diffc",
+	"n7tyK+r9n35ktr0L7C0KIMx6+7h9oAJjkct5C7O0OhL99BDzDdqk4rVpqlUz5k/TrgS//dFTevwQeruj",
+	"+ItrpuZ4B5xAlaehAzii4wsxmexMhjG3uSwK/bqKUXwLGQ0uMjU0bfDcR8rcJlubyLSWxmZuZ9AK5v5o",
+	"qYruZMCInG/wgZ9OBPCDJV9eu95khYNL37y7BdJmuZ5fBGfSI6MOzXJGk/VQUpXKSVrjvHwL9zsXQYtt",
+	"aWPyw1bVsM038y2ghm2STmQlal2mbAWROYN5GHVsq0GDmMjDRPMgp723iQX4mguoZmj/XedqDr9Yv/MX",
+	"i17zDiDEbiO7eWdmmRIXjLsUDMQuc+kCxiYnXKzgnFjQre1pZ0enT4+aHVbOVsOLBqtr6fJ9mtjHcKTD",
+	"GVbbN3oaqfodu6rbI3oNksAiVDXyLIMDsAWIBEcnyYrljExEPhVKgVo2pkuMLKc5gQUDtUxcYlC5QRbV",
+	"HuQSAW6Bc4XeIWIRjplrk1UsZQv/XdWScK+4qAOH9vebJoTZcAauHsFD9QhvUmF8gZ1w/bGEZxd5SxvU",
+	"bwMZZe2OaCoF+uKGGbsMt/LbHWCHwsVc818xpplJ3mv9GpcMtX9wJ3SI3rHgCWpBoz02+I15QRmnLLz6",
+	"emYNuMPtnE8JH/OFOV4IHVRtBhp2GOyppmYMG25cpElx0rCU3+Y9V8+hLA6hVXhM1T8+iPV30J3K3L3l",
+	"hO5uxIln0p9IeAWsEddOn33FpWI0cT2DXX/gbT0gb6HT43bZtyuc0uTpu+oAGaa+euNlC7c40X6S8U4J",
+	"V80Dss/WDOmcTluO5pJmy6otf9g7OtlFN3wuOAxFc/WnZXbRciQIeLi7iCC7eDZ2Tr1WiT5pZrLedn3g",
+	"Jd65NSPcyD1s3RXb++LG2d9hWJGfAG7eC1NVgHPr7F1/aQwh3YRrF6mRAyD0qGL/wSyIXZhrNHIUPMOb",
+	"HcIP2AmY2G6ps3WlzO1v8e7rqMOydJqCRF43G8GL4gE3iswiqwwXswal+BUglttAOsKGQM2e9rOJrr12",
+	"2w0xb87N/Q7xpsoeK8QIoSFtUn1zKQMjiyqbpTLv8K614JVh9VmxxT1JLDwFuWDriCx5+pclQ+hDCQGK",
+	"g53RUz9Z/b8Hg6terzsYXB1OBoOrJ5OatHUfJHMzrStPL7XBU/RdM/2ZMawM+oPAUvhS46M55XQKmg82",
+	"h6nRebzaPb8fArMNtApT3KR2t2mW9E6JRSN2Hlgur16knTBIljk1W2ruSg5shHG0nEwYJqRVXEyh1HfG",
+	"wcSY06uM7SwbKpvuxsnWzM9mvtMkActz3t5K9/CNupqWxEaCDO+883lR7TNiM3qZWhjUShn/9kUNEcDo",
+	"PRXbg4UhqJ3KswOhGboi1es553T6LmTyNA8Jb6AfTGXdl7Y2ndulum3UINMRy6DvN6dzdkC+Z2tJMiEu",
+	"SJZeMBIrRucH+qe4TzKxYnl3TCUjGdNcUUYkSaeal1KeYNGJHIucyQhb81KSCEVSLtOEnWHlwMnR0YDH",
+	"Kb+kWZoMFZ1CzeYBlBfN6ZU/GW+9Nyu6diR1VmWZxwq1bWa5n5Q3y3M9L8Gr7obeLfqnA4FSTijRx+Ag",
+	"UFxlvaPNEspK1bNtE5d9V2zxouD2C4q0ty+fk+Pj46cH5Bn0oTS5Xpz8fP4cd8I8zbLUgEmd2QIjCRVG",
+	"S8mIJpOYTCRTGJjVj4+X0DvHf7IppM0ng7AplyS2tHmMBlTmvDW+acqJuR9oqOgFOyM9C/1jeqZDa+w9",
+	"66B3s+8CH8G1XNg65FKnEDdqzG7XLARS44yVcycDvvsq6KA4EhcsgGu5T5vIfZ3NGZVquJR79fWvhe3a",
+	"juW9yNkkvQqr5iM2TbEJaCm0EunTnrOxmPJUAlYvVouGEsbExV6TyUXWpHeqaZp6wfhebiT3ZGQhy+C7",
+	"ZQBtQ6BKw8RyLq+/bKVpv6/bZ7cBCIsb9lMBwv4smeuo1i7C17yZ2d2nnn8eXaG87mo7wIhDK/EfLE8n",
+	"65RPd4f9WvMyE8yqq0/bl9G1jjAEAhzF4OrPZohc5STDYCdJMRnw+MMA8ogHnf4A8TQHnWjQoQouHPWO",
+	"HncPD7tHR+e9p/3jXr/X+69B5xrK+f0Hy6ib8AYlFukYfkzYIhPrA1uNBr+ORZ4zE2BL8R05y7qHByeh",
+	"188pX9IMftHqWOVXytfwTjEZdPq//uNvf39/HWvNo3xTlgVummBmSUSoInMhFVGznGlr4lIbIQljC61C",
+	"rjGzBuyFVBqTYUQThCR16Y0xqpZagvz53U+vibEBvJpkhXaFg2j8UKFDp2+pYBG++xXSQvPrRToGeMcS",
+	"WYEj3klHLb2T9kHsuvN02BulwbZKUgUSiPy5rVb83SRMikuW52nSABzsGSc28cZkskptUSFohY3XiSxh",
+	"eeSa12s1uojhBWKMQUI7drjZOUErLK5vH8LdTNK80qPN5MlgEWfOyJwmDI9mWu311xANdditcawGgtRb",
+	"kiciolaCzNiV9VJg1sRordgZoSSnPBHYlhUiuRby6oA8I3ImcuAl0AB4mSVkxMh0yaS0BbkU573Dgawn",
+	"7E3x/q+97tNn3Ze0O3n/4ej6QaNZhkqgTUWQEXg7UxourSxvrAXWSv/rQD5e6WB7Q/M/HDzmruR2e1Vt",
+	"i+5/OU21aTHcq79O+ya6mzW8u4GTtVo/s10p23yrQV1vIJFsq52Wm+Ln1s3tb7f7RrA/hq+z+qZTw8Lh",
+	"6uRClK9YXJXdU79lb8POMpv/Uxlant2wA+4a16GQMqtZqhiB1cAUYIxdkfGM5nSsWC7LuNijZarFVNtI",
+	"m2wUbMMcp2WeqvU7TViTeM1oHgK1eYZMGyVXKk156gH5BTrxc0EgwdXcxK5SqWQEQXjoeCuwsCkTYjGi",
+	"4wsCattEk4EzlkjI+tFThxWGmeMw3KBnSi0619eA2jMRgdDgEgAwISiIPnXPd6xVBy3+U06+Oz9/Az9r",
+	"vfdgwAf8GXn4UD/18CHCTi5ShmqCXjzrjEf8CDEBPUGseB/9bi70SOYCC3lRwmENHFHC/CvSUv8CfneN",
+	"rMA6uGBsISHiKg3c0spkySbQ8zyTbAWAkeQZJw8fujnZwf4mRqg9QGc6UHMo0afc4PYU/emgmQFJVWSw",
+	"NMFJNOAUG9UBSayuNBMryM1iXB2QF5csX1tU1VWeKq3WwFi0kq/HgUsLdUMqp1xi4sQZNu+L0IO5EFmG",
+	"y4JQeVqVpMmAuyczMYXV+Jd/+RfyXPBLDANKfekhMcpUzojk9IINx1SyA4Bsx6vWiV7rN49IsswpbgbQ",
+	"s7zf9ENzv/iaYYu/eDiX8cGAE/Iqwad+/vnVN/IsvMVMS15j9pptw0kKCWJrsYRCbvTQo7fWuHVh8mlC",
+	"6FTvTmpiAEe9HrxCf91uCKlEbjoTx68scKfqYlFan2gGp4f7kDx8+CeRpEwePHxInjlEspFI1o4PURI/",
+	"FxyeP18vWAyRc2cSxnSxyFIsCnh01V2tVl0tLbvLPGN8LBKWxEipeLzMM9JNYiIZUDmVesR6aQmVeMTI",
+	"z/yCi1VBY4x34TVA2SogsKSpm5hA60HyjLz56d05Wc2Eh/UHGeNZRqwNCK5wzUAQZEt/n3KsogAVFOj1",
+	"4TomNEsvmCEQgIjJhw/hbaXpGszBf9U2aKwPK4P9f3J1BW86vbo6I7GmQYxrAkxH/4LsaKRXSOlBxPZV",
+	"8tFg2esdj/VDSOOEyhmTcFWTHmYD9sBcG/fxty/OiXs4Bqve2DPW+4/bhJz0eiSe00wvDkuGMGQggAsS",
+	"OsrGZ+Skd0jiJadLNdOHa6z3KVw+JvFE5KM0SRgHjMNcSGlqkvUNh8cOmXeohBhmNJ8y+OEUPrbkcrlA",
+	"XLDhnCUpHWqerW84OiIxDAS9BhgthB+ektiH2YnPyKmejI0PwTBEni8XapizscjxjmMSj5ZybSYpZ0sF",
+	"yDyJWMHAl5xe0hQEfnyGBxQWD3bRSe9pGfA25cNJlk5npgEpDNb/fZ7KOVXjWXxAtFB3KwBbHET8ykA1",
+	"uAUZsbXgCTpqzE57LuYL2LKa9TGlz+TLEP+A8CYlsS3pxkFRTuIX53SqdwEyX9QrEH8f0JNfTbrQzCUm",
+	"90UOdPk3+46v4wdkRhcLbWJSk4drf8NUW6WvQ3nSyeFR8fFi7g/OPAs5MiVKcF5YQgy4na3n0CIcJ/2q",
+	"IGP3e7Z++FAfJArr0Mdg1mTCxlgFpf805NN0umALBcbm0QmZiWUuwdxkC6bAhUGmTMmCcRo5q9+jTz8e",
+	"/t388QcnkvR6xG8g+b0Pcvnr1zG576SG9bWdnj4wUlsPTYo5c43KzNg1lc7sqxgfs+4zpFKstYRJmoPw",
+	"td/XktFynw8DVDwHnT4Bb19EBr4Kqq//429/v44jwtlKs3L0Iyx5xqQkkmoZo2YsX6XSFOeOaZ6vSfxD",
+	"yi/6BLnPP/72d2Q4ZyRn2df4hUEHBVzsfS52yH8Gh4TxxAzbdXpByYKq3oxKWHl3ATwFHksD+wNY8WhN",
+	"4pcYCe66d6H/89+clfJ1bIASYa/B6Iy3JzYQ2yOmVQqJxIeZF21lSCIYZpSDCkrun/ROHpjhvxUZCsUY",
+	"C7ViEFQyIjHqSLFVkjxdKCKxdSXFwHoTLWdAtjuoedAHIhKDAuzuolnmFJoCtJY8e/NKX0Umr+2uvxon",
+	"2yNIyf9rTO7PGM3U7EFE4kdzpvJ0LGNy/00Om44tJfzgxIN52MmaD1rMXMfkPmLfKpqJ6RK4hv5BPogG",
+	"PH4kFozTRXqAQg7fYK+t6TyDx0EHxRJU+GQiYCCFrieAfg8OyGvBWbHcoM9bFw84kbN0zDimgGJMtPNs",
+	"Qccz1j066HWizjLPjIIv+48erVarAwo/H4h8+sg8Kx/98Or5i9fvXsAzBexpx2QWeM2N+p3LQ/AX4oQ6",
+	"/c7xQe/g2EB7go3z6PLwEazWo4XFWSx0kE7/17D1WdzyyO3efweY0Ouo+RPfIaDo9fuosxAykPyC4sFq",
+	"oiwhc5ED1i4nUmBaTELXktCpiBCx03DB0dpaJ4QvtbJkUolACBp+pYWVWPEAWL0+a1jmX4DmWXhcl5Z3",
+	"RmKTKx4DjLfF6oZldhLyVdLpd5CyUUvCepLje7YGKhkF9k8iWRtfvTLxL19v+81kOnsBC5fVjrZ/BVLy",
+	"uHdtzE3aCJ9RG5/YN2Ih9IbUDx31ejcakg8neXjc8+AiPaDGwwKGseeDLB4eXbebQYL2cwALGUAcGKQx",
+	"oSVg3LYHDgAXBrUhVes+a54pVlOZ+80AjPM+/LCjsEWKRk/Fcj6n+RqwHfVAUfkq2n5gas9UdCyYzK+d",
+	"Z7bi9qqrlYMu6Jqd/uPT0+PH+mKu5QFk+uON+jMFZ0DXPATIQyVQrz1RHBk0akgyMIodpMBpqafllDgg",
+	"xh8NIp/rE0nkTJ9UsPtAUDzX/LmPSr3V341IDp0vbV2f4xjbHrLn6NpqwLWgB505hTfZ98ar92s54F3E",
+	"bA/Pe0/7vV6/1zvo9Xr/VXYu9rU2Uk3FqTx73OufuGeNkCmcZ54j12s1ZxNtOhM6PL3496Nyooj5Kua9",
+	"FBXdRW5Lp3f49KvT8Umv26OHve4Tesy6T0enR93jyWHyFXtMT0a9J0C7klNSv7bxuS0yUwJH16B0a8EL",
+	"+6ByWrX2t+uAwj23cSj1GM0wwidw47BFn5HIjWHkoPkWSVVnxtrBcwqFjQh8Aw450FFR2wZBiPFDOdNP",
+	"aBvmgLzihi1ozmcayRhjwai2UPQ40dJdb4q+4SBFYLDwFjGn6aKRtcEN8C7MP/qUMrfh0SufqsbH4bk3",
+	"y+uy994kAFTY1GG70e/PnG7AckIMprjjH3/7+z5cpx1FE4+km+EM3IsmKi3N6bh91SDq/OC1Mt/Ktex9",
+	"t8G5npvzhdO8ZfXh0Qe7ctfIdbTqElD5tcbNxYoIiwLjfKCAqAJgOWrDR3wCqkVJdzghMRdqOBFLngTV",
+	"BuQxllFUjstJOJ6FGwBGBeLxoHNzsiNSzHay75YZNWO9J0maROAGKO/YVN9mOjyYI+ulnJa5iX+Edmax",
+	"fhTxVdpgK5tc0JVFqkNQVT3HKn1pHOkm58RHXtF7r1/15UVkNUvHM/9+l54SWdedlnH6pRgEsvAjqBAL",
+	"ji1iBlyrbhJUdKczo1PVIpqoGZtLll2yDQUZtvc5+FjBCtYf07I0ywqnj4y0ZQweCwwGaEnrRSMrHqk6",
+	"bXojd+SmWm8p1aRzcVRK6mijDLucT2s2VsWP+4LeV4G39rq9LW81SVT+ayvplKXnzMcOcUc2kzMbtK2R",
+	"NXqf3gZ7QX3U22FiQtyJ+XIV1WcWFVqCl00zN9u727h/WDZxFWQmS8vAcMQXh3FxUCYpT8Ar24dgY1yG",
+	"BInhzFhX34BfaHaqLW44mAVPRT5w0nuKZ6zQUc8IggFhjICWjrs53thQeETHF3dzxj2pWIlwQSgIxpcK",
+	"PhwLPsnSsYrJ/dg7sfGDEJ+QASSaT6lvF2ex6UkMYek00qV7e47Mg6KpAs9UYGbMd5vPo2YmQbbi4dMg",
+	"jundOLda2xxBOoXp08p10Jg+r5S1ezGudFf6/S3o6j/SC0bkMmcOJT9nplcscpbGXH4PjX5D4XqELO4z",
+	"ix54pkRIc8P+Y2xll5mcW3YLif8GwAwzJ3wNEdOJ4gDCGRY6aO5Mczbgjn1j7B3SrJ0qqBfLQEiAomjE",
+	"AkAOG35srBxY1ZgLsYDYtz7A/oOuIb1VWPEpLQVWMzHgkI/iK//OAVsIH5A9VpPVg0b9GN+fmqwx6kPt",
+	"fUGCKg9iP35KUVUgSRalYA6qEXXXhqwtjGt5G/EZD4Wx52nVPmsuQA6DWIbbFOcycmErqV0DI1kX0JlR",
+	"aU5IuVBUfr5svcq3bQodqpTS7t+b8nIM8X9ePPs7SN0US0WWC60wx3N6FZfyV3ENIa/zvsjhH/KBE4KS",
+	"ET+hmyBG77qvTQKLqBWhtT5aEzplB8TV1OlXmRQAeGu5zIdAt1egmeuwS111UGRkhhATPUQHaWSC18D/",
+	"DZI8sMID8gvkNMamlNxkE5jd8wBcXJlmnsA3gf16REDujNmqen/nSw400yyfFr6pzXQel7gz4CuRX5yB",
+	"50zStfS1CAQiBOf6gGNf+mcg+/pEsSv1CLKHDaFgeQ79zKVUkizl2C8+/v7F//76HgCe3Isj8pelUAbe",
+	"DDKgXv0nkTOWZX3y4j9fPP/5/NVPr4evvonI969ef4P0cHO+B+ka3z17/c0PLyLy7Pz8xY9vzoevXn/z",
+	"4j8j8sOLZ+9eDF+8+en5d+6P/3zz6u2Ld8Nn5xF58+x///DTs2/IfZOH+SAir16/+fn8XXGlJHog+81G",
+	"Hb3NFHQiwuq98DsS3kys7D5MuKY3E0Dl0phfOxAszlK+vNJ8JAMo9c447VSrnE1p85xeQTDeK+Hw/P2h",
+	"0g37c7cFo39eIe1dmGaWB/76odxBwqGN2Z65nQAEWd+iwIyWyZSpYZroN72vdoVCv5RDR/F8VVucXkdP",
+	"+6dPK+6pYQUSs1f8kjmc8bGBnQ1HhsOBm837jt19JRjNQx8Ys/N0dJg8mTw+6fbGR7R7wk5H3a+Sw6fd",
+	"J/R4fMqeTo5GvZPO/rvEAYIUBMOuBqCA20uuPZT5MxMreBf+6cWJjln3yeio132SnBx2v6KPj7un7Gj8",
+	"dPJkdDjuacUG0J2sExGqeIE7dUIHooIA0quNcmGyMHQbWOodMxUEJkkOHh0cgHvP5hNDPjm4Q6HqF/ob",
+	"WwCYamv/EsA/JL8UsJKHPShILXqEOOq5Phv4J3TSMIZ0GSCw6OqpWTY1Hy72NwZyvcnXgB0DY3lvegaU",
+	"brfNmg6hSVKuGmxYGNvw0sFEVoAhLSSdPSTbzmsA1bHDhRoaZjECnI0N1MaCKht4jLgrkk49ITdhFHEw",
+	"XscnB5LV6XcWGVUTkc8RQ0TRzJ19Q8XD66goNPaRdTvHk974MDk96j4efcW6J+PDSfcpffKke5ScsK9G",
+	"jyeHtHfc2YDX7d38pHuFzJ1n/zUbv+FyOvn52+//9+GJ5Mdy/Oy3r3787j/+nP92sZrM+Vidi+XRV/TH",
+	"P0EwarGEsI3rj9aZ5EzOOqEeh/XcSstEv4HQr+/bCRuDue2UnJKw6PhKytf3mjCVewOudZmv7wEjuWcV",
+	"mK/vtSHPvQEv6Ttf3+vdG3BP5/n63mFxwek9X9+rI9O9ATcq0df3Pgz0uQGshTJnGnSu7w046klf3/ug",
+	"/+j4tKyG/YK+RuCRzE/uh+R9LMOyThBbLon57Fz4qcegE9sFJTHcatSw2464b6ar73pL8YR9wLg9w7Fj",
+	"9M/Zhi9KkEQcfK7zMN1tus8mW/CN7fNwK955K1kIYGLpTeLZuFhnKptYuSZ9pDBzUfGynco/H1v3Z7Bw",
+	"D6Ner0dSjo7BomgQyhxTxeamuEXrObGrS6TE6D0Rot7ZYBOxaqY0Bqs2D4tsK6zaHHAowDPViiJPCrgT",
+	"Y1GcEYpVcnBIRzmjFxIdeVDnScd+ZgbRn9A2acZ8O4pKEtvRWPQMPQf3YciEDNpU5qlbNKtuYiwVGZsF",
+	"WF0bvXJfoZgzaY6RuDDmTosw8/NNIt6FAXVT4phqDfxogiKFZswYNJqZGPvrhdZLyBF2VIDkfPCKQIY+",
+	"6CzkENNa0J7o9DcOv9sCOMDT5HDSGx+NntJjQFezfa1cEoDt3nnSe1oUWWixho4Xr/ZGijmD4wLVOlys",
+	"iryYohwF5tXFee2zkEl1JTfhaoBdLJiFetl6xD9L96edKxE5MLgq9GkTiXD4+MmTJ0eH24UCVGzX5wm9",
+	"8umWcpv+oyW3NHWELImI1n7GKlsTqqUfieF/sV8nWFSQiCxhElyBkFMUEWGKUga86qaL8CkMXWmNCZKb",
+	"TVk1lvNi3NYWpfXJVBBhylXKFWwrwCSI5yLHMl196A/A7yiZGirhMn1L4wMkGzMdjBbn6VxrciI3SowD",
+	"P8jE9MwgZU2Z8ayyacpNhLkuw+gFLkBbvm7UjMbp+rtvPBeLdOzaM+y+fb1gze9+mYlV87vfLnnzmx03",
+	"aP7IK8Mbz+m0+UMld+PtSAqKJjzmG/YLl9CuYoaEKloyd53p6qULGEDmErRsG4Gk7z05qc3Wdp6LowLT",
+	"rRAymj9BbA++eDKaPD2aHJ8+eTI6PknoY3o8Zk+PniY91mMnT44fF1LCDfWgAFHWa7MvpaALGs7DEq1q",
+	"3TufSAm2OeCquxklT+soaYlnBb2hBPx5YJst6l2nWZeTyaX6kZPTxkIU2E2D6pEZwm/sWz5yi2bkjZOK",
+	"KZrPyNAzMfVkp2G+5SQ/07Lx02T5lcTyIwRGqZXO7yDxryv1xPCJPonTxIkyuGYSn2P4I4b8B73FIhLr",
+	"ExF7tMGqbYha6T2AUB3xD1SqLhCq++obgyhgJOIDgk12ZVUBsME+rs6M9Py650blAIsLDCSWgt2Gee4V",
+	"mT8W87keHeR2DDiGEA9PiQUxNzPrE5DkcTmKR/CI+KIbszuwYMdscyOoz9yrMjqdOkQTNWMDnsMC4XuE",
+	"IDITK3yRfWS0ZsX9LiVTiYXsY3X4OBPYkNHA3bh8aWLebWlpIbwHHAe/qxIwQuwMJcRQa4lDg6YTjNLh",
+	"b3euc1Cj17z65p+axy7No0af2M7rgLrYBOYWMqNfiiwTqy+QS3q10g1qcjGzDFt3YQrcWMxHKbfYTA8p",
+	"Tx6eEalZDM1IrOg09oGI5kuJyCiAg7Jvge42Z06gd3Q15UNbGhSB0aByBeCSitIViNA1VQZ+oJxZqOtd",
+	"HwcLGuGNVO3XS0GfxoXofp+t9ie6Gc0uUp7UjRoCLf5otwPrtS/0KdsZ2wdsREgqbXjgfuyU0fiBAWrj",
+	"2GorNBlXNNiwCKOEd95ocNBq2IKaUUi2sVJfS3jTfyU0NhfmB0HSuOA53XdwzjnQcFx4/x4D+2yL629U",
+	"ae441W57wQtsfeqK86CTzGO6QTEWFY6xz6m255UiY8oBRNBEEPV542Nsi2ucbV4uCKjn9spcxk6XfuBl",
+	"VWsLAZ5X3pUC4+yCreMBN/2UtLWALYyiDSDCEAohwh+56N6B174T2rxndL5AlLAe+cff/k6e9nq9LdWq",
+	"5H5s8ljiiFCC6UV66JCOQTAd44FJiraFJAg0GkfFFZtzYJIL9SsfRANen+AWkY2eWhGJob/AUCzVUEyG",
+	"uZ5oXF9373bcJ64Fqs3faZKRU5t3M6LjCzGZmAJm2Gyd/qnXu2OSXmH8tJKhU/SpK14WatWETYk2E3p2",
+	"JNhsTyFpWQJfLGHzgNEOtd2+8afvO0VhUMNnTF1+5/bq23nBLLfwylJMoXfy1emTckjBgqF5QQX3hkcj",
+	"rSp/YeHmvSK+ZwXgHiJwQQyqFHUe8AIseHtIimC28b9RJebp+GvAKbRAi1lmW6Kb5m44GJqhf4W6RgJY",
+	"uqWHMeCu37oZeFQU/nh9PvTYoCNCNXwNaJnllW0Svi6fop32jt2WxQzrFDakS0lR29WkuolxfouM1zdN",
+	"f/1Qx3jljOZJp38Io9t+z1GrUGmV8neBjFLEMTZj1xXp6cevofaSrcmgc87ofNCxcbQVyzKCsLWB+PUG",
+	"S9k7iH10VA5iKzq9J2FEmwMJha/N1LqKTrt6au3XpU0A2837C4xh43Guj1xvFTSh4PV2SWMaKX9GlfkQ",
+	"xkCnums+g1JGSyD0ZBc9HJ3zGD1URLKMjZXN/zO/mcfH2gjIueyTGHPsY6yqRxczVHtdMsQ85Ylm9zGm",
+	"Khe3GZmg74t8Lb38mhVNlalTAQvkgDxTkPYBcCAGgLsQODDuUrHQeeEM1xaWllDQ4xWBQc2W1trkNNca",
+	"f4TedhODN0h6IE6ptD2+ZcqnmQe+fLbhBKCeDyCjypRsAqwlzQCYFuWrw60EDH4futJJP25wTI3YDvvU",
+	"aa6gjfen1PRxY2j5AfuhE3VwOSDk6UkWRafQVdEqyH2nHr+/9oKhcrlguYSK8+bl5Y4Qd5Fg9ZsYefUM",
+	"4IJFyMtec9ROPbh3mGYf4ryuxzDWf9GcGT3J7ZS7Agg42o8WBfLXISB/jY5Z96vR6VH3pED+ety5I2rp",
+	"o/2bGJF8yeXvB/oLTk/kIPoghQyZo9bs9e5oKME2E3J3iq9HH3Bhr2vDGbHByzcI2oWaf9jrhX2hTuHH",
+	"qOe6JTbYlFnW1t7a1Q+ioXvDRXnHGDQgmVBoOLbMLmDjpW08fO0de38Wo2bxyzuJaJU3xCOpxKK9dvNR",
+	"p1CnBv3id6+Riq7xn9rQdq1qCtBevIFKNHdb7lZNpU8tiVuISzPYepSCj3W+lFh4B+tuGBzqVrWcbVP2",
+	"QlxBq34YVcTIIziuU44/QCAUYctVUVdiFLYCxzycWr/kLUKx+A2BCqLppB1yTGgtdjEcrcOuiWp8lPHl",
+	"XNPNBG1Lv77f3nffRR/f3xzfwq5LkQDXPz45jTpa+Yc6zMOj66iY2sY0oC6v0z8+fdI+tPQcv15XN4X6",
+	"+G24PGHhvsTY0OZJEmNl21h+NrYudKIXydomeRkHVgTtQcGCxD6h0OTiH3/7+yNzQ0ymqemSBrBv5BXH",
+	"9sM22oRezxGV7PGJbZ9crRQ2SV+yAny6GRNq4KV8mYv5T0jgBtCiAL/hjPPClnet13bkadTDi+6btwGc",
+	"6iLliWtXh4J039yHQLbDRmfdckezuk+l5Q81wE+tSIh0OkP3AqN5lrL8gDwPxhPrklNsICk4ipSr46NA",
+	"y8+79BvDQe4WSZ5Fia0WhPrAyPBgRymnMLVA9envOkxlYSyRAJbL3JlP8YOf8F1vlbUyp24QGJ68FpxB",
+	"Z6990wbLC3uMFbrbn3kt1I8iSSfprawppGM3DDzeoiB2r/6UFl15Nz0yYe96lfhPaxKXSjwMuhJa/FrP",
+	"xbTG3fnBuzdmlkr1zA7oS2oeslkD49IJLCdPVUozULeTWniNAuelgqNSLRdxgG2VD5vWIAYOxfpR8Wor",
+	"ZA8jfKDRIUsswEptVUoDAJkNIh1uEMl8pUSkIKxMiRxH9eTobdKihGDhJmZARraT6HiDROb+/YhydMMW",
+	"LOag7E6Ls0f8kyfF+Rz3nnTj+uMyXxMlaW1DfYK51JlcL7SFUTY7qCSuS1hk42U+zIjt89z3kepMz04P",
+	"X8TEFL2kQazdR0jVAd9IBTThRZbYpprkJ6NXSbKUrOiY2LWvrhNaDkewIrRMkp9XFB9HJC6xlOKCKZvT",
+	"F4plB2AjmGDYDoSBfcey5PNI3dsfLeEGIbznASLcllXxFmrxb8VhicPEBFStB8G2vh2UlC0sAyTkl8wx",
+	"DN6+4AmZ0WyCfYMRyTPlRK0Edp3HYz/NKQffCyS6LRd41TATKIUZsVJPD+gPTyU4dDhR4gyC5lYCD7ip",
+	"2y93rarz7pvjXj69cLihlTO5D5k66KBEn7DCwhg94gXVY37g2IGHkuwQKiwnfODl+qK+AhOPowGPvb99",
+	"HmN0C4vXVA+H+a1+EtHQPiXEMletgsV3C2b5s2RAlltjKwhYdjtsBY4ChUrS/NLH67pz3mJc71++QqKZ",
+	"gNYIDP7AQbmVvu/xig2or7KuY2zGQBDupyiPNaoHYnrYXtHfoZoATGnAN1QUsltD+fwUkCpQURMHNI42",
+	"QqAS5Tnh68nu/KNoahQO0jJtG5dBmds/dobtzdGkaK7SCR2romV09/Dg5KB3oGh+MP1rm3qBjaXTz34J",
+	"rt7bVMosZlGNe68eqChQVNCGdXLFrtQtO2efm7fevOVNqQDnRjC4t1TcsjHHgAvjjQ3fQSQJODGdyoPb",
+	"cgCD4k6tMont4ZUgFwYx7I/pkoBCqi/evjBrilHdsndiRMcX2C/XJa+pdG4kOyKLpYpMBaRMu3x3kO3G",
+	"YdUvVzuC4l9UOw64LXe0zQxMlnGRkHxGKH7TZR0tqNT2TcaUxK8TwW2VZY3/Y0O5ABix1tpFqbELuR+L",
+	"S5bnacLiBx9f9wAafh5+j6Ke8DGC7O8n6Buzw2/KU/8MBeubZdmBS8RkctcGCbtywM9BqYpNQARPUjMi",
+	"60noa1XUQ/OZMxURmfIxAx0VWwZCH084b5iVislViTggsQsKmKQO+zbrqJia3qAeObhYRSSdDLh+n7yA",
+	"vh7OHxBt9A/JhMQaBiYj074boYhN0oZBDUhV333UFDj4ntR40yCOgR25wtR1TJBmIxYhIKaYEMGLygtp",
+	"SkCKJ3Y7RMxX9fWcTVOpGJ79ds06zOo2tjSemRLI4pOWFpJB8s52NIqS1+B2kCmeyUJ/sKWMGz1vcGxn",
+	"FjEyZwtITTjArg8ZlKph3k0QFcItS2nMJvRYypQ56T3dTJWB2udXeLefSkPzHBPcpVoDX0P97f2ttPAo",
+	"1bztB1c3pYoZJNvLNLHQ+ptdAPIl5/C5a3xGa6MzxLCbpXrEnU7UmTPXohaYgI20lV++2aDAuPaGE5EP",
+	"sfjclpxXml9Ug4WH/V7v4BRA8N2wtMQvRvULTZXpXadmDNKVYJQ+sl4oDFm8uTyX9xvNDmCA2KvRMfFX",
+	"yjQdwi/Xvfug00KPX2SUl0ofNvMnDYOWUcFpJ4D2dCvK/Du6JqvZuiydTBmlaUPxx9XnJ1Dv+gWr839a",
+	"Y7dEhPdAvIaK6AUg3ZQlRjGGYjvjjifQbpFKgiUrZyQ24KQxUSzL5AGJFyyfUw6whJjY6YKXsdfzG9Ej",
+	"kgMSIyMA2BNANwGle2xMCRzfPWwfLCaTu1XeP656rkn4eWjnY6rYVMDhB9CEVD8W3TxYORacM6xtBRzH",
+	"5mzwZYk2d1F52FDeVFuuRHt10tom+D6b9lq2CdX2vlTbSOXSimq31Nat8cfobrU3ys7OPlibKVZHLsXK",
+	"dceCvZRmKMShSdZJ73qLsnMHPbIOK0jTt9Uja8F4gscOJMqWTlnbzmNd+yy8njE8CEOjfm7RoEOdtJZc",
+	"Xwu00ioIvruX1rauWV7/WpiXZqjJMoM3W4lotOJWzHiZM3R+1LaiHbExLdrQFpjfnyOKBU6l6DNz9wGN",
+	"SqrU7yIkXE5MMw5fqkC/g9NgvEUpPyvs+lLGGiBDa3sxIaDcIYKDbSAdl00Q21JrxjJTUTrgqF5FoNLG",
+	"vuQEZDrJ0BeFHpkiMQ4A8HA4ttltOFcuKkxK+4DpN26h9mCsA266iJ8VBPAeSQSTZLRUrn2Rfh56SbAA",
+	"JQ8IJkJpFm202woAH+jiciZyxbARhemxvtPPFIDOS/0yXQd29SAiJ4dHWjdHNj2cpxLgBoKKrN3bOO6b",
+	"lEKYMogGkM5Wfnzk+HTR2/wQ/dg3Ssz7qUS4W/NS42tZcptZeXvAyrUsJa5lmF98ht63JmyWSlJFB8Ik",
+	"XTvXqGAfJZ9nqmysS1p+xkk6CaTHlfL5Ulmk6MZt0/KsuhM3TrizKXW1RZmOT5RaH39Sy7fcANrgU7Y+",
+	"vrBD9y34v/VUN8FL8dk1eEo+ypn1LKZgfAl8N+h4grbp6OTXu9isGDSxOMNa4Vibc3GRA+WVC2pxaZCg",
+	"bLOJ7YmnuxJD3riSw5s5FersxIZBSzFezhlkUX6EPKMQFsJWMlc0+RfndLpLeYd7brXhi9lietOwbPLH",
+	"9UMXnoAvQzAua4CwAQui6CPH2ZWy4VleUwp+VmSQWCqE9eS9RR6oxRY4El0FPl5eO+1Y+nymqFb/CKrx",
+	"TQSj72lqLhHfMeWm+Hlqs7BDCCUebsBHkIueo+6L1WIt4pMF4CEXjC0kSG8Q5p9fgAX7hL6xxP8S6752",
+	"uW2bHcu3ZULcSThlv8b0dkyvRQ0eIfzwOfsQF8X2utPcLVvM/TsrVVP0QktXccnyPqGEs5VNC43IkieQ",
+	"I6YvYufEnQIdU6iKdLNoW7VZuLoMzVi/XYWFZXclbjYYPqP6BQvzYKjgjNy3hXPueVzyBw1Lzsxk/jBF",
+	"Z0e/j6Kzc3rBMDGRYmriRys6MxumC6slv3h2gbAoAW5RQRACdGtsXa5PZb7koKOYLpFGezggPzt3fqkS",
+	"FsrqsSHCP/72d0vDOBpwkeMJlxHhouiCPqYcsk8hEnDJ8o/CmYrcxcLiIPexEG6eSql5yANABTcBbroY",
+	"sqsxYwlL3I2BGHi84b2LBnyDO7VNR4UXvnUQJJ8yuyUUkcb5Ws/fKTjz75ZffesT5C50sP0yQ1HVlnXR",
+	"91MbfW/P/k0mRgFDU+RitCNaXSYklvTSzzjMDCXHn0AGmJSeL5j5vwR/ix80lrOlkiQRK96veCqr7dQw",
+	"JdA2VaM8sfVHofKjz9FuhWe/ZMSSFqZpZa6fYanOt+llBbBwRMcXd3+IOVt98fobqmT5kkt7IlDkFl0M",
+	"I1MlaOo5MK8Bjjw3VTuf4wnlbPVlIwqVI5/HrQKfb8vTv3t/0iZin7+YdbrLqckcbDcvlvwAwrNG58AN",
+	"baHsbdPez1D1AFcKDvfuWdXiS69yflZ2PblGeib/NiqBmABeJ2YOOkATP/lMm6q2TTG9YNygYD8jNrl6",
+	"o1I5lSTJxWJhenoMuMeLXEa25pomvdLUbZjwGeVspV9fdG6ipkBDG8CTlKdyxhJokUrmApNRqMK/oX5b",
+	"CVvZ0zZm5lLJIhJjvrLeCnLIrmZ0KZVnePopw2BxBrPRJI5q5WfEtYu34Xd+z1lobfz+1TLoTx+Ce7vk",
+	"oExBxqGHcqiV9o8SjSuwYm6QpBJhcDin+sySlIODd70r7EzuxzmTYpmPGSSoFofJwB7g2Iqsl6L9xYNd",
+	"OSxvcVo3Fbw78XO+mGyW2KbbxmY9P4sEFlzhP3z+iibD/Mv2UPzAQPR6PAxxRmyeulzKhcmrzk2ZsMUw",
+	"GM/SLMkZ76MBVLR9R7IMHfpJtNtjUedsdp+PW4pPPYLfdRJ3hciYy91CqJYJ9HkIVRjUx8/SRuO5++W7",
+	"G8+rnV7WkqADADR842FEbR7DT869KMtx67NNfGaWJbXFLmHEETAAFmysWIIODLzOM9PCHMPhhQ4tqUrl",
+	"JNXqtgFYsT23tCZtsVAAjqVfPOW5PoqeOugeQRCmdDJhUCIaGGVbS8G4U6KyX4bct3HxwITbKv56Nj8Y",
+	"g/d3yLVMpQnAZwoJ+2kqoOPQbeG4vvVIWM/X2qbXF40F/OpE2HpeSXArsH4Yoh7tuBYqI1CUiKdmXy0w",
+	"+kxcO5BbQK0jakU/Tg6jKVS9VTzGd6bX3M02WaWS1ja4a14vDDkGjeuFjRoeLhR2RcIIenhb1cHFnGqr",
+	"g9sjRSL1a9ycpi+j9W4hEY0QS1ieXrIEPPif3KZaYWdJvtGn7Y9rW1lI0Rue1CyVxVE91++86Um9JazT",
+	"czp9x8JNWrIMMU2hDE5vNNu60GuU8sm3bKVvi0LS/oE366MPF2zdthMbuV9a18hWZCs6fVDJVVJ0Orxg",
+	"653ySK/yPqbcOZ3ekhVHE+y8QKfgxf/cW6qd0ynotZ+0jOjFJePKszYO9HJLpmKvUAg9uZgYsspT5RUJ",
+	"kReVDuszesmMe9qZfdMpSyKihEDOgq8TExKPaZrzg5L1ZhAnBUfcgQFnMMAqMIYreuJE8O3GVNgGarHJ",
+	"5cYm/8zLj4DAJenQogTJMetbSCO5raP9jilCW57r21Petf7YtU7H3z0adYHZwSpHO1UkYQtmjmdx0NEF",
+	"y10hPkEXIQKNFvDVAx7yxjaEpCNfOpy03kQvRf7cbqPfcVbaL5WpfoZJaQB4OhE5xhLCTdBvlOyhWM5p",
+	"1gXh9Zn1JX9rTifi+kDCABzvIsgCYBtKLNIxum9FnjOTm5HiaQdfamwg52LEloeXmDR/L2AjyQVbALEH",
+	"/OiEzMQyl+Q+hYDwJJ0uc5Y8MJ/hemCJbdKHxQv6TfhqkNsIrUwAazsG6oLWkDMKv+n/4SPoXp6JlZ7m",
+	"gIuJYtxY4JJxdeZjH0SGFuZA6Xso6B+oeOipiBXfHpm2tHhQgyWfXrL8hdkWoHN92qz+YknR3ZmzrHt4",
+	"cNKJOpaoMOxFJtbdr746OSwj+okLd4xhm7h7D2y6TCuw+U3aNGIZR+3mPFqCPz4psKDrZoo7LYFFcbCK",
+	"XkUA5O3rfz0dnR51j4u8ff2w3n2lByZbE/2v37fwPXkkesvGLF3UJvfj5l1RiVGXzzLLzqx8cdZApxdL",
+	"JdPEz7p7mYlVQ0g5p9ZFGzx5Am+ps5Jfs5U++dg9mmDtVKaPHaDujsV8lHKD5EEeUp48PCNSMw2akVjR",
+	"aUyKg4qdAGmWIcfa1Yu6znmEs96BQv+T5sMwMxwau6JjBWGuFHgWy+tg6OHHoWQSzKILVkZ094DcTw+P",
+	"NnNGoi0DAS1Ps1lF1VLWfR9/bQx9r6nxDh/Z/vVNMmgOkYssq6dFcUcVjf8mdACTVYu/lCd1X4Yin5oP",
+	"+gD5/gd3exVewtZtojV80jblSyWGKC8cS8asxaGRax6vDuP6+svW74xTV7uzFeC3BItqYXylYgvTGl0L",
+	"wWTKPHzWHR3Ap4JmoFhhVAnl6DSni9mwgGrtbWDybhUjrvzLTigMs8tF4g9081T3O3TKuOqP07653J9j",
+	"rqAlcj4UeTqF3dnxsWUPo46m7nLh9WzHINYly/GWDiS3YeMGOJsYovEx7uv81VFnuUgarZAWqEVfgf1b",
+	"lGsWsrs/+QQbAXzi5uQTw/wDIrDqr2zvprxL4wL4X6wPROw3mTIiVdsaM6wohk1GeqD54+YhsTmz8Zkx",
+	"+QcIbjzoGJvf6u+IeOwndw044GRTxMS+795/GLmXm40ZR9DVFw2zB577IdZ2RI3zQdnBu8oFkxO5zSSg",
+	"BMHJtb0EONAm7/xBBU/UVg03d0ginfSe+MRGxBb+G+SJG0ytDb+CZXedU7bwolsKlD0vqHxbHgz9MvRf",
+	"HPUOm92Oo0huA70J3kQo7OQbqtdlrfrRB2MlXRtcdtO2t2KWQL8psLRNQpVFzYOjJVZc2mzxiLCrMVtA",
+	"oq85qrbQbSqMfyDN9SMkZ3q3pruCADav06u4aJEchVPa78Dt7fwvba6TGoAHTTmTyXQb3Wu+Ydiu1HML",
+	"OYDjHeLI2xtR2MbClL1/Awfz10XdipYA8ZucTVjeB9/N169j2BYGctrvEaR8KWKcz68NKo4kVJG5kCaH",
+	"0JBmwPE1LCmYt4Kuay67mAvVHv0yvBlCifQ4tbjwidUZA9gjwmdPjC/nmraWWJrk7S0CHECjjLvJa8GZ",
+	"2bDvb8bhjnHPbr/9tVA/iiSdpLfC4TA/YAt/u7nupF/2UeM4sBY1R6kqn016qMLymDnLpywhckazTKyy",
+	"dR+4KVa5SdsoiCjAfjHhVVO5I0a/sbGKiFavC2WHUDngYAnAkbUFO4DNrlUqfEqWWxCtZiJjNlvXHy+M",
+	"rgvT+1cYe6lVN9wJruABf/vyOXly/PRxRKQwTmY9rpxhMR41U0IntOXnkXEpgV/2AHPZjMER7wH1HllQ",
+	"+6FJe2snP2CaH1l87KvUle1hSKWTs46ncd1ej/D/j72r320bSfKv0hAOSIKjZEmW7VjBYmHMZWezl9kJ",
+	"kuAGuNGu2BJbFmGqW8emYvsCA/fXPsA+xD3YPMmhq6qbTYm0qA9Hcm7+Six+9UdVdX3+6oNbluUqp2Xq",
+	"WBpkyVjAFNzqy/tW7fYFsmkW9wW60QSZSWK+s95WkQaCyhl3Vs6Pbz9TiNhoY9ASFFpSh+8mzZ8IO0ml",
+	"LPyjZYA/hK9aLDQKPjCLbxqYH8AiDAYyXNH4Q8BcKroi4BUeIXqCDbQFswTYD42ETYS9IwoIm9fYv1gP",
+	"JO1IC1+y0PQWcyCH6K0dCbaQCIALKgFnibjmCcPuS5ghBUIv9W+EOkP7vRb7iUSr1WsHEgBsUlRtzaN8",
+	"bLRage3D42sJNuQjcsvOrobIihMY8TAfcRjsJsiCgQSLdMSjIQQ1XOtE85YsnpntWmRDNRmmZj3CYNV6",
+	"NUbtaxbOU+EeHlpmq64/HotnIisfdUAWBSnUE5Taxa1OY0fX4J69fhW2dWdLP5/nv9uo9HosjlNA0+C2",
+	"MaTjSXOGCl0+o80M7JNtOyB9c8W1HChC3luHnC30lCqjinb22z/+meMWQNcjjgbbOBHceRHJLLS9h0LS",
+	"aMPWqhXpmY4DafRLq/1C8tJICJl/D/MT/e5B3jU8Fqudg8WGoEa6Y/XDVqrmBooljvDbScvNi7bqm6c7",
+	"Aa5Tg0AbQOLQvbCkvRAb3bNcmNXzA+ZrvG216v6UQ+onVFP01Ml7XBYwecrS2kA5IcnBA9aERLcL1Oez",
+	"l5AcolGZIaUL1LlX1sP/Rz1Wc/EHniQhNaW35ih4/lxa1rogelC3JMMs1Fuc4RrnjdFUQ1sAgfwvI+r+",
+	"K+YalCsMciy7NK1kMvfGlaFfmHnB2+NowxzojcB5f/AvQ9JbuX8+38/FM4kIY61ZI1M3Qvah6ei64GDE",
+	"M1i7knCD3xO1rmpl7u11q4KthWCuTXyynEjtR43aPrY++53jlUCq64OWyIKHjFp6rrcX2phN4Mn8Plxw",
+	"pZrMu0wDlA0bievYRi7C8UJnatYK83jnCy/aCYXxaEhiishyxQSAIpM8NerIZl5pPjc2nSObg8YGLV+i",
+	"MXIxOeUQmUMmoVWyzpuhjq/lJimDV0sTrWUidDZE8qknizolsqg45+1k0GmVDCoXO7uuqLeOFbmER5lB",
+	"iIRQSNZVUryA1LcninCSfnSSIzCVqkmfwPPT1GZUxNB8pBZ5vDPIVQmnWHj6DvskBAt/fPuZQT65/82Q",
+	"crQFmxjW3Vw3Clive8nCTKnhjMv7Ib62HIccrz2mNa0RKleTmorHe64z+EbN4jnDB/XVGl8J2iqwBUP7",
+	"hJu+O+H+SSWgUX5HsaoKdplAY//n6a0gH5dFoDL//e0f/yRwyAANlttpnCzhV1LeEyQwoiKAhqirhYgl",
+	"CymFMAxK3Bz7c/Zu4EowAzpmR8Le0F9ScR3rDMo9JgstEKJhMYfaho26uh+ne9KM7EkdBDZl93nzNDAy",
+	"Fau8eSxsTjUBTxmACdVcyKH1Y1rIV4v1OpCbcDFM6XvlYxeZoLC047j6fJuvz8GdeTiWp03IO6G1bj7v",
+	"uMEnkWnHOO5wDW1SIBjW/QImQO62G3OJ9Yoj4Xn0VUrneItd2bZqWTwTVN5IuzKQxRw4o7UvQSBQMowL",
+	"CmwDRlAeCYVZ/nD0Hv69HMw7eeg/rizVwXn7St+4LEpFZLcKW7vHU3lbSNjj4G9fvaYT2mvnH3vFyY+e",
+	"1YdIk6iGgf3uT2E+n6fqi4iGI8g4iPgGuV8f8yU6OLNa/Ne8XfUTHshUxvA8+dR2tPf49Fh4Dtb1O2W5",
+	"+vg9bhEOzlQwlCc1RMF5WumBfYcqoEojc4JI0hSzqbhntwB6GEXLrpYd48qfYDx1KrbR7fskhdJmEH6h",
+	"9BGHewF7pZi2RoW9NWt3iy0bqTR3m3CLd+/4tN28EL1e8/Xootc8n5xGvP163I3aZwhuRxxBJSeN/mnH",
+	"sNlCeqjBDfjBGBONfmPGJb+GNC+XOqcXY2wrCmyhbxr9xrVi8ChrnbRahhIeL4497bjiWJXewJTtEPZT",
+	"J2uoaH3YGcj44LWyXqY08p8VNciP31XU+RcCrXGJzOg4DvMT08LahESC7hYixPDRmtU8OkUhphwczOXr",
+	"8Rk2FTJHe7RAXhcuTXvlWC+TmLHUInUy86CB6hXWdWxKa1rJpLUZ6l1xtvWj1etPavPC/VWIXkUR48tl",
+	"Bh4X7UP5FXN98hUX/WE/gNgeGW2n7piH9+XQswvIRvcQ0iXyOrhQ+riQx1C2tlyjcSNAEco0goJSyRnE",
+	"wQDoa61tYda6YELUkj+uHsvRzQ6mcCEdfvMKpPoy4VuTs6tE2otEqCg8QumlKYtazNlLOrhYOIvTVCHw",
+	"YrfdeWWOJFSLoI73ZbfdftViG5MUu4LvLHt2WaTQp8uwuofSMyBVHRK/A7aQidAaMCWpA5nZp6eiUTWC",
+	"6qF9UGmV2rqBRlqbrn9eGvbTUPaBDsiPYqzSCEvNbrlmtEcRNo18yoNzj6j0ZlmeOyA9avyHx6J3Ca9F",
+	"FPrvL41nR6D5gk2R8etXj+hyR4cjfyRJWkcBF19dq7ohbryRQA5vqwo6XotsTR70nvDdc7r7Hdr9kNDu",
+	"T+gtxjLU55+0RDGqwEPEcbXVbKqSSAdMq5kAKA2LxL4ig10vbWihjSnIoZJDo3mrReYa4fFsIEdirMxL",
+	"oCqrxa4ks/jWJACAe3mKfY2odbd5IXXPy5Gdc2B42wHwyArbKffKrNBfPv38VzZXscywKTg0Dudp9qq8",
+	"+L0S8/07DQK7NYOKB6xI5/LerMEEvfvVENN0u6WioaBylWos6a9LxRddFwv4z/x9sCuowljy9p85LTyT",
+	"0zrlvm6Ib3+UuZ8feOrSTiCHKd+lvcjUWI7UXaUC+BZA1NVcSA+1nbO5SLWCQmtKkwqY9NGWt8RHfgdj",
+	"qRNtw9yRreB4H3frjtTdv5sn6gTazKo/mypM6ITQ/5XyWBoIeNuwKLyGdiyDDcv48syL0W0cjyNmhufg",
+	"zM4xKyjRpACzoWM5FqsxMn8IWZxBt4siFuXGOO27xNSAVtYH1BzvHD6qdltsCWHZ2JMjyIBHhElLQirh",
+	"Uug1QsrcQ/LJ731oFBbIOLN5LrHtjEYOnzlfaBEFbHQPcbA+m6pbNuPy3m+WQ8bLOOGxUXqkumUvw0jM",
+	"s2n4KmBAsAgdBPkJSWREoZoAQMUMHZJ3saF2rBR1X/DMI0K+TbjO2CyWiwzTVmPJuGazxXiKupr5y93X",
+	"bQftdtsWo42hDfPLMJumanE9nS8y6FyxlSR+Dwu+6Y4fQaE5ZgzAzjT6nW7QMGQBAqYSbxu3qyws3730",
+	"RI7flnepbpwEVgFSu4GNgwxzuf3AuZmxAw56rxs0bmMZqVtoun7ebrfbD7sJJbNv62USsNPBxVFCNFba",
+	"nGePLfz2LYdOvpp/Hk5AcGxufpot+mD+PLQF+qdUzUCSKekS321faCNLizIvR2OD7u3pQmqmZItdeYI3",
+	"ttKUkS1n+8YTSmtBGm0CtbjQwizb/586tlizSN3KTWKPdo22zRI0D+/JYllo6MeNO7ZF761VK6XAeNvm",
+	"xR8N570XmXZ89sIvEveVDApRotflBjw+SgP8KtpiVDI+W+FBqTLLh3vhP1zv75QBN8xuPw4Wc9nte+Ux",
+	"Y0lVa9m/TBX6IuEgILq0SnSidIaQoipj9yLDFlXMaKRvjGYdYsNFPeRZGCDpmyeUFNo2aEI8YWrMOOR6",
+	"qCYhFnnhwLyAQrqQTC2ygUTYeLm1loszruNw8MfAUxw+KOg0FkSwjzUUnFX5IgqTq+2U+BzPRGVfIhqX",
+	"kr4QsX4RQx1VYyHKqa9WGvG2dhj0YdTVqj6NV5f7Mj3qnoMnNhmBbUC8bgx5n+KtB3PURhE6MtemXVPr",
+	"1mEsI3GH/ZEKidiep2fUbTcvol6n+ZqfnzbPRHd8ObkYdcbtLqRvWzYvzXFedSGhzUQOIj0VAPLn22zU",
+	"r3WuxlNAMsW/YUyXo050MTnvNdvjLm/2xNmo+TrqXDYv+On4TFxOuqN2z0Kp6mk8H1rTDN4ROZvCSxb1",
+	"LI0CbbjLzc6ObiOQOTVMNCDnw9toVkI+IyNtJgg/ruwU+w/Evw1YxDM+4loEBFK/gB7Ikxz+kCXqOmBw",
+	"fmIsbSJ4tkhxU1ayHH4yH92Vcfk8HuYAvV86BEBlhmm447+SOBOunWeirnGWkoZiuHTUjjqTM9E8i9rj",
+	"Zm/8WjQv+dlp83TSmXQnF/x83DEvRV99o987s96PRr/zEDTsDM2W2nZVhT66wgIGaS0MCeDqQCdOo+YN",
+	"QfIMZ/yu0e+02+2gYXSQ4WiR3AxH95l5cef84uKi2zmnS5EaL2ZmNvayzaSCq19EOrJXSIMZ8zkfxUmc",
+	"xULjJfxcr325fBV+h457oFHn4wqWwlTDLEvAA/P6vNduw7jjXMEsuWq2bgg+Ju+dKJjwZvw5f6B4zZxH",
+	"+EissyGsIT5wZn6cA3YqRjEpt4+ungUYDxtOVRr/t9HatZngZRe+0n5whxth+DcCD+653epQW7daYgro",
+	"uRQ8DLrtpl/M8b6nxJxbBFd3L2axL3GuIrNgRyxv9GLkVkifkH8Pwy21kcQC199SSQGWHbQ9hqTZVZ+2",
+	"kJFusdDIBshZnSQ86wO8Pha4hf7hbf62nYyDgQydExRi7hlglSyysZqJkL2ErFGtAweI5NAVzAhBew2Y",
+	"vonncygYCQt6Q9hiqOygvARXeDYVKYGaDaRRnB0abAUSWo3yvfpIZ7gzI/GDtynHgna2WfTwrd3R+o+8",
+	"I/3F6x66XrXMxF2GO9LM4fDcEdWIoz7r9QYS7ujnJNlybu2BNGTZZ18HDdyxQaPf6wWDgkI5aPQHtVTK",
+	"QSMYWGVxQNriIPfjw3tIBMGtPIOfVjTPHmqecA9RO9xI9E7PerQ8aPTbD4YUC2bBMlJviQKHq2YI3JME",
+	"yMOGbTFKJGLgCx1Hgo0TpbEF+v5A6G7t5zw5SmB/xxfcK8pPq3U3H02PLpOgRnKa1YVoHyWlsnDM41S2",
+	"PF0+hKw0X5xCVxGOqY3biVVWJlXdNzMOiFDzVHyJ1QJE1WNykh1MTHoS43c5ubucvCiRk5RSWyolL45J",
+	"SvrUC3ePkoWAK5aO6Uu7SMlvLBbtnJZz+5+JaFzjoK2tVVI1lJow5xrZpzZpPTT5/8F7Y/50/hb/D080",
+	"Q98orpU8XlWyymf8u3TcUDqeOekIRNJKxRd1U6E/nh2TZLT0DXfW8UF6TwEnDBr9TjDInY8oXtG/CPeu",
+	"coZ/S7MDNyGjwIVc+W7sqLNiNp2Fq//WSqsfYHp+4tlF1HYW0PZNjJqfK1lQWPeoo0LWFEbkMP+MEEsH",
+	"suAKfRmpsSbp2ppFrx6XzodTYH+2W/C7eN5VPJ878WypsTVPY5XG2f2QmiWWiurzYxLVQN5wG/Z8UHM0",
+	"9VUSDe1sjKVvPiRu/Z867fYzUmzB3rf7pFmknoP0vKVQUpW4/GzTXbRgU8HTbCSoul+qjCV8btN2yzTJ",
+	"bVMCbHyrTk6A/d5B4960ik8d8z/aIPdOwVhc3/XRWFrkg4djMT8QOt/fOkJ9RqFZGvTJV8cKDycQnGte",
+	"p5xa1G02OJz04cs5oTdUnGojoJIJFr7CzCCx/1YhklmfpQJiXLoMics+casWScSuRRaAShjC2lD0MGyx",
+	"vyqoAxWJxhxdeGgg48wrH4VHjH7oahvCDz9/+sx++5//xQUPIXkJhKhusffKxfpBeTMCdsqhLkEtMjYV",
+	"qegzLQQLzQtS4e9Z2GLddg+KSwmAxZx1ghIRsYWeYtFSxfelk9pRymNJxZ1+ebcfyy3HiTKf/8GM5KBo",
+	"Y/44DcNdK8OB/p5BYLddTGtZl2NSV4L9mC9C/dLF+pN7iiyg9pnNAsJF8t7caz9asOUShca06/mKbrZg",
+	"VW2xkDthNZ6mOVa33SuVHWX8sp88USNtQCSYU9KTOCChtk8fdadJlWTPCfsBZ5wIRJheKkKAQjR8KNea",
+	"QThxmRvCt1PFbqSDlUD8w0jwqMXeZdqKLsjFlLkYvKeYNbwNOsuDi6lKEkmVDfMTtiIVeqa+CFyndTri",
+	"L9P7NzRS2yIo81uvlWloVA3gE/OM370X8jqbUjLLLJb27w6gsmUiNW/6+69/Hwzu2u3mYHDXmQwGdxeT",
+	"v/3rvzRW24uuql69sl6IZtxqgl4Auyr7oMnP/EbkW778hbX6zNZqDGkKRJcHxlz5xO+JlAvZqiyJvwgd",
+	"GKPRSIQMVknnqdZxBid+pCxURGgekEJrqx4wPskAXl9jiaAznFrsCusJ4mwgqSW/zhO4NY8j+A60qIGS",
+	"Ae4/TJvBpBCY5G03zJA1AjJnClWRN+T7gelFytYRJVAACd+AI5+KIQcyFHfzhMcyJA5Hz9OsiksNi2Av",
+	"RAIicos3EomS19oMhEt0SHkRh1eb6hd2ho7b96kiBI0klguotaXi1l/NMQY5dYUdbfRPMYesLFd1g+KF",
+	"wlz2hXKAr9sAvw0f+OiE7F7OOCJEK1Oe/kA7AQLe2lj59iJobf1fgY8gH0ISN2sq60CTglrdxobJkoiF",
+	"sBChkQHQMZvQIN44aYX+/DhjM35vTnZzXGNR0kBqRUIMz0iqGFk6D7AIOtO2NA7b8Vm7xYk0imnmYFTb",
+	"H/EwpaoT/hCFgTcilSIhnMz6LP9v3jy2LVjy+XtHNoXh7MijqzVLj3KpO76eO6c+QsEsE0mic30K3aUF",
+	"ZplyTd5SczK6cxvKC3fgE7e6h+eV2jzxZ0cR1RyxQUPsOBVQ5E9+yHrFL5sP9qOYq7TUZv2zumVG5/FE",
+	"Zuoall4rBUgVR9nm+RO/t04volxQfXc9u803xHiRxtk90OBI8FSkZnsegq+GxDDDvMxc8zLbG0FjkSaN",
+	"fuMEyJJGtPzAh1iQ7998H7vFc8AXFgH9Z2F0eR6bY9O8BPvKYSv9Yo9/Mv8Qx2nV0/8LrhQhkxoKTVWS",
+	"iJQ0ZmxDDaOwNcCRkgJchGBKeJ9ACNvVT/xFjcgiMTIP8EjQP0CHtNsn0gpARc9f+zYvE1l9N/inbF+9",
+	"FKgZACMRuAV/YNB3SluQ9SmXUSKsiSRwctBYJU6g6xpTt9L7vqWWsiiJYIm6pvVO78nFgsWk87lAQ0SD",
+	"faIDZKe5AqEqI4rn+XtE8bSKTVqF1/EeRXid1Sc/qxshdcBSYbgMypOcyVesi/BehnURD397+L8AAAD/",
+	"/w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
