@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -764,7 +762,7 @@ func TestApprovalPage_Token(t *testing.T) {
 			}
 		}
 		s.Stop()
-		written := log.String()
+		written := string(log.Bytes())
 		if !strings.Contains(written, `"path":"/approve/…"`) || !strings.Contains(written, `"route":"/approve/{token}"`) {
 			t.Errorf("the log does not tell of the page:\n%s", written)
 		}
@@ -774,22 +772,4 @@ func TestApprovalPage_Token(t *testing.T) {
 			}
 		}
 	})
-}
-
-// lockedBuffer is a log that a server writes while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -748,6 +748,42 @@ func (e RollupState) Valid() bool {
 	}
 }
 
+// Defines values for RotatedWaitpointSecretOutcome.
+const (
+	RotatedWaitpointSecretOutcomeNoop    RotatedWaitpointSecretOutcome = "noop"
+	RotatedWaitpointSecretOutcomeRotated RotatedWaitpointSecretOutcome = "rotated"
+)
+
+// Valid indicates whether the value is a known member of the RotatedWaitpointSecretOutcome enum.
+func (e RotatedWaitpointSecretOutcome) Valid() bool {
+	switch e {
+	case RotatedWaitpointSecretOutcomeNoop:
+		return true
+	case RotatedWaitpointSecretOutcomeRotated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SeededWaitpointSecretOutcome.
+const (
+	SeededWaitpointSecretOutcomeAlreadySeeded SeededWaitpointSecretOutcome = "already_seeded"
+	SeededWaitpointSecretOutcomeSeeded        SeededWaitpointSecretOutcome = "seeded"
+)
+
+// Valid indicates whether the value is a known member of the SeededWaitpointSecretOutcome enum.
+func (e SeededWaitpointSecretOutcome) Valid() bool {
+	switch e {
+	case SeededWaitpointSecretOutcomeAlreadySeeded:
+		return true
+	case SeededWaitpointSecretOutcomeSeeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SignalEffect.
 const (
 	SignalEffectAppendedToWaitpoint          SignalEffect = "appended_to_waitpoint"
@@ -2745,6 +2781,37 @@ type Role string
 // RollupState defines model for RollupState.
 type RollupState string
 
+// RotateWaitpointSecret defines model for RotateWaitpointSecret.
+type RotateWaitpointSecret struct {
+	// GraceMs How long tokens of the secret that is current now are accepted.
+	GraceMs *int64 `json:"grace_ms,omitempty"`
+
+	// NewKid Names a secret; the first part of the tokens that are made with it.
+	NewKid *WaitpointKid `json:"new_kid,omitempty"`
+
+	// NewSecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+	NewSecretHex *WaitpointSecretHex `json:"new_secret_hex,omitempty"`
+}
+
+// RotatedWaitpointSecret defines model for RotatedWaitpointSecret.
+type RotatedWaitpointSecret struct {
+	// Collected How many secrets were forgotten because their grace was over.
+	Collected int32 `json:"collected"`
+
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid     WaitpointKid                  `json:"kid"`
+	Outcome RotatedWaitpointSecretOutcome `json:"outcome"`
+
+	// PreviousExpiresAt As Time, or null.
+	PreviousExpiresAt *NullableTime `json:"previous_expires_at"`
+
+	// PreviousKid The secret that was current; null for a noop.
+	PreviousKid *string `json:"previous_kid"`
+}
+
+// RotatedWaitpointSecretOutcome defines model for RotatedWaitpointSecret.Outcome.
+type RotatedWaitpointSecretOutcome string
+
 // RoutingRequirements defines model for RoutingRequirements.
 type RoutingRequirements struct {
 	IsolationLevel    *string `json:"isolation_level,omitempty"`
@@ -2754,6 +2821,28 @@ type RoutingRequirements struct {
 	// without commas, white space and control characters; else 422 `invalid_capabilities`.
 	RequiredCapabilities Capabilities `json:"required_capabilities,omitempty"`
 }
+
+// SeedWaitpointSecret defines model for SeedWaitpointSecret.
+type SeedWaitpointSecret struct {
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid WaitpointKid `json:"kid"`
+
+	// SecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+	SecretHex *WaitpointSecretHex `json:"secret_hex,omitempty"`
+}
+
+// SeededWaitpointSecret defines model for SeededWaitpointSecret.
+type SeededWaitpointSecret struct {
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid     WaitpointKid                 `json:"kid"`
+	Outcome SeededWaitpointSecretOutcome `json:"outcome"`
+
+	// SameSecret Whether the kid that was there has the secret that was sent; null when it was not there, or none was sent.
+	SameSecret *bool `json:"same_secret"`
+}
+
+// SeededWaitpointSecretOutcome defines model for SeededWaitpointSecret.Outcome.
+type SeededWaitpointSecretOutcome string
 
 // SentFence Instead of the handle.
 type SentFence struct {
@@ -3031,6 +3120,19 @@ type UseGrant struct {
 	WorkerInstanceID WorkerName `json:"worker_instance_id"`
 }
 
+// VerifyingWaitpointSecret defines model for VerifyingWaitpointSecret.
+type VerifyingWaitpointSecret struct {
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+	Current   bool `json:"current"`
+
+	// ExpiresAt As Time, or null.
+	ExpiresAt *NullableTime `json:"expires_at"`
+
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid WaitpointKid `json:"kid"`
+}
+
 // WaitCondition One of
 // `{"kind":"timer","at":"2026-11-22T09:30:00Z"}`,
 // `{"kind":"external_event","topic":"deploy.finished","correlation_id":"rel-1.4"}`,
@@ -3120,10 +3222,22 @@ type WaitpointBinding struct {
 // WaitpointKey The waitpoint's name in the condition.
 type WaitpointKey = string
 
+// WaitpointKid Names a secret; the first part of the tokens that are made with it.
+type WaitpointKid = string
+
 // WaitpointList defines model for WaitpointList.
 type WaitpointList struct {
 	Items      []Waitpoint `json:"items"`
 	NextCursor *string     `json:"next_cursor"`
+}
+
+// WaitpointSecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+type WaitpointSecretHex = string
+
+// WaitpointSecrets defines model for WaitpointSecrets.
+type WaitpointSecrets struct {
+	CurrentKid *string                    `json:"current_kid"`
+	Verifying  []VerifyingWaitpointSecret `json:"verifying"`
 }
 
 // WaitpointState defines model for WaitpointState.
@@ -3352,6 +3466,39 @@ type CreateTokenParams struct {
 type RevokeTokenParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListWaitpointSecretsParams defines parameters for ListWaitpointSecrets.
+type ListWaitpointSecretsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SeedWaitpointSecretParams defines parameters for SeedWaitpointSecret.
+type SeedWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RotateWaitpointSecretParams defines parameters for RotateWaitpointSecret.
+type RotateWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -4743,6 +4890,12 @@ type PruneJSONRequestBody = Prune
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = CreateToken
 
+// SeedWaitpointSecretJSONRequestBody defines body for SeedWaitpointSecret for application/json ContentType.
+type SeedWaitpointSecretJSONRequestBody = SeedWaitpointSecret
+
+// RotateWaitpointSecretJSONRequestBody defines body for RotateWaitpointSecret for application/json ContentType.
+type RotateWaitpointSecretJSONRequestBody = RotateWaitpointSecret
+
 // ClaimExecutionsJSONRequestBody defines body for ClaimExecutions for application/json ContentType.
 type ClaimExecutionsJSONRequestBody = ClaimExecutions
 
@@ -5085,6 +5238,15 @@ type ServerInterface interface {
 	// RevokeToken Revoke a token
 	// (DELETE /v1/admin/tokens/{token_id})
 	RevokeToken(w http.ResponseWriter, r *http.Request, tokenID openapi_types.UUID, params RevokeTokenParams)
+	// ListWaitpointSecrets List the secrets of waitpoint tokens
+	// (GET /v1/admin/waitpoint-secrets)
+	ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams)
+	// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+	// (POST /v1/admin/waitpoint-secrets)
+	SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams)
+	// RotateWaitpointSecret Make waitpoint tokens with another secret
+	// (POST /v1/admin/waitpoint-secrets/rotate)
+	RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(w http.ResponseWriter, r *http.Request, params ClaimExecutionsParams)
@@ -5379,6 +5541,24 @@ func (_ Unimplemented) CreateToken(w http.ResponseWriter, r *http.Request, param
 // RevokeToken Revoke a token
 // (DELETE /v1/admin/tokens/{token_id})
 func (_ Unimplemented) RevokeToken(w http.ResponseWriter, r *http.Request, tokenID openapi_types.UUID, params RevokeTokenParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWaitpointSecrets List the secrets of waitpoint tokens
+// (GET /v1/admin/waitpoint-secrets)
+func (_ Unimplemented) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+// (POST /v1/admin/waitpoint-secrets)
+func (_ Unimplemented) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RotateWaitpointSecret Make waitpoint tokens with another secret
+// (POST /v1/admin/waitpoint-secrets/rotate)
+func (_ Unimplemented) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6205,6 +6385,206 @@ func (siw *ServerInterfaceWrapper) RevokeToken(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeToken(w, r, tokenID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWaitpointSecrets operation middleware
+func (siw *ServerInterfaceWrapper) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWaitpointSecretsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWaitpointSecrets(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SeedWaitpointSecret operation middleware
+func (siw *ServerInterfaceWrapper) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SeedWaitpointSecretParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SeedWaitpointSecret(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateWaitpointSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWaitpointSecretParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateWaitpointSecret(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15030,6 +15410,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Delete(options.BaseURL+"/v1/admin/tokens/{token_id}", wrapper.RevokeToken)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/waitpoint-secrets", wrapper.ListWaitpointSecrets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/waitpoint-secrets", wrapper.SeedWaitpointSecret)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/waitpoint-secrets/rotate", wrapper.RotateWaitpointSecret)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/meta", wrapper.GetMeta)
 	})
 
@@ -15393,6 +15782,190 @@ type RevokeTokendefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RevokeTokendefaultApplicationProblemPlusJSONResponse) VisitRevokeTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointSecretsRequestObject struct {
+	Params ListWaitpointSecretsParams
+}
+
+type ListWaitpointSecretsResponseObject interface {
+	VisitListWaitpointSecretsResponse(w http.ResponseWriter) error
+}
+
+type ListWaitpointSecrets200JSONResponse WaitpointSecrets
+
+func (response ListWaitpointSecrets200JSONResponse) VisitListWaitpointSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointSecretsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListWaitpointSecretsdefaultApplicationProblemPlusJSONResponse) VisitListWaitpointSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecretRequestObject struct {
+	Params SeedWaitpointSecretParams
+	Body   *SeedWaitpointSecretJSONRequestBody
+}
+
+type SeedWaitpointSecretResponseObject interface {
+	VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error
+}
+
+type SeedWaitpointSecret200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SeedWaitpointSecret200JSONResponse struct {
+	Body    SeededWaitpointSecret
+	Headers SeedWaitpointSecret200ResponseHeaders
+}
+
+func (response SeedWaitpointSecret200JSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecret201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SeedWaitpointSecret201JSONResponse struct {
+	Body    SeededWaitpointSecret
+	Headers SeedWaitpointSecret201ResponseHeaders
+}
+
+func (response SeedWaitpointSecret201JSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SeedWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWaitpointSecretRequestObject struct {
+	Params RotateWaitpointSecretParams
+	Body   *RotateWaitpointSecretJSONRequestBody
+}
+
+type RotateWaitpointSecretResponseObject interface {
+	VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateWaitpointSecret200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type RotateWaitpointSecret200JSONResponse struct {
+	Body    RotatedWaitpointSecret
+	Headers RotateWaitpointSecret200ResponseHeaders
+}
+
+func (response RotateWaitpointSecret200JSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -20565,6 +21138,15 @@ type StrictServerInterface interface {
 	// RevokeToken Revoke a token
 	// (DELETE /v1/admin/tokens/{token_id})
 	RevokeToken(ctx context.Context, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
+	// ListWaitpointSecrets List the secrets of waitpoint tokens
+	// (GET /v1/admin/waitpoint-secrets)
+	ListWaitpointSecrets(ctx context.Context, request ListWaitpointSecretsRequestObject) (ListWaitpointSecretsResponseObject, error)
+	// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+	// (POST /v1/admin/waitpoint-secrets)
+	SeedWaitpointSecret(ctx context.Context, request SeedWaitpointSecretRequestObject) (SeedWaitpointSecretResponseObject, error)
+	// RotateWaitpointSecret Make waitpoint tokens with another secret
+	// (POST /v1/admin/waitpoint-secrets/rotate)
+	RotateWaitpointSecret(ctx context.Context, request RotateWaitpointSecretRequestObject) (RotateWaitpointSecretResponseObject, error)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(ctx context.Context, request ClaimExecutionsRequestObject) (ClaimExecutionsResponseObject, error)
@@ -20988,6 +21570,101 @@ func (sh *strictHandler) RevokeToken(w http.ResponseWriter, r *http.Request, tok
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RevokeTokenResponseObject); ok {
 		if err := validResponse.VisitRevokeTokenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWaitpointSecrets operation middleware
+func (sh *strictHandler) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams) {
+	var request ListWaitpointSecretsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWaitpointSecrets(ctx, request.(ListWaitpointSecretsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWaitpointSecrets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWaitpointSecretsResponseObject); ok {
+		if err := validResponse.VisitListWaitpointSecretsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SeedWaitpointSecret operation middleware
+func (sh *strictHandler) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams) {
+	var request SeedWaitpointSecretRequestObject
+
+	request.Params = params
+
+	var body SeedWaitpointSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SeedWaitpointSecret(ctx, request.(SeedWaitpointSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SeedWaitpointSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SeedWaitpointSecretResponseObject); ok {
+		if err := validResponse.VisitSeedWaitpointSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateWaitpointSecret operation middleware
+func (sh *strictHandler) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
+	var request RotateWaitpointSecretRequestObject
+
+	request.Params = params
+
+	var body RotateWaitpointSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateWaitpointSecret(ctx, request.(RotateWaitpointSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateWaitpointSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateWaitpointSecretResponseObject); ok {
+		if err := validResponse.VisitRotateWaitpointSecretResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -23812,596 +24489,618 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37khs3ljf4KljOF6HLZFFkXSSLFY6JsizbasuSRip/nm9MDRNkgiRcSYCdSBaLra8m+o+N3f/3IfwK",
-	"+/8+ip9kA+cASOSNzGRV6eLu6Ii2KpkX4AA49/M7HzoTuVhKwUSqOoMPHXZFF8uYwb+/WcUXf5Fj/U+1",
-	"WixosukMOmfkNzkm6ZymJFkJ1Qk6lzReMX0TnaRcis6gM6FiwuJOoK/IpDPopPKCicGEd4LOJGE0ZdGI",
-	"pp1B57B3+Pig3z847J/3ng6OeoNer9vr9f6zE3QiKVhncHjSCzpMROYBsYrjoDOlPGZRZ/CrHnzEOoMO",
-	"jRNGo80oZcmCC6o/HbGU8rgz6LxIyZwqAi8hVBE935ilLOp2gg67YpOVHvWIR51Bp9d/+tXJ5IgdPBkf",
-	"9g6eRMf9g6/o46ODE3Y4eTp9Mu5Peoed6/d2CKOJXIm0M+gHnSmPU5ZoKsRUD7wDk03prDP4tZMyuugK",
-	"umCDZUzTqUwWnffXQec3OfY/e9w76NN+7+DJ+IgdfDU+OTw4nvajr9hjejzuPe4EnWXCZcLTjaVDwqgC",
-	"eqvVkiWKRSzqBB2V0lQPIFkJwcVMj0KmNO4M+oe93vV10HkGqxOz6LtYrvOLez5nhAq1ZglJJXHLmK3w",
-	"KpWjKRdczTuDKY0VC8xijxL21xVTqV6X3A8xxU3xoWozLGXMJxu3Y0Y01p+rmBcZb0i/e9ztw8/mS5V7",
-	"6InbQ9dBZyJFmsg4ZgkSesIfJSxmVLEWO3GyShIm0pFK2bIz6HDBU71zohmz65/bo/UDwm2zSphdwJnU",
-	"69J5i0PSE+wEnVlCl/NRwi65AsL1gk5hb8Im0f96qjfJUbZJNHUuuNB3Z9NcsMWYJXCg3cF5H3TkKlUp",
-	"FZHeIvobZpP0roOO3qlqSSd6F0VsSlexnrCQkT9huRYsGSmm9ChHF0yvIp0xkQ4mfGAuDxaUC2/FkpFM",
-	"+IzrpYWrdoqHQUev0mppCWP28IfOJUvwlo5e/Z5eU/3bSrk9E8OmT+kMZuhOWmfQcWftOuislhFNGyzQ",
-	"mnLDZuCkWFbx3LKJAi8UxDEQZIlqNZkwcxDdqRnHcnLBxWzkeFInyC663S40xws641U0Y+mIRwoXKn+M",
-	"kD6Oh9Vs3uNs89Zv8sOng5OnxU1O05QtlumIi4hdwULbX3A/mQFEjEYxF8zjyhGL6Wa0EqmeYcaove0+",
-	"jeUaziH+2ZzjBh3YX/iY2eBqzoBZ+OwWhjhK2CSmfOHt1eoNvaSbWNJIr1Cy0gswk2S84nFEuo+63a7e",
-	"NuaWERMTiSel85terIxzfegkLE02o+zvMZ1cyOlU/xNJslCdwUlPH7HNUo9gyq9YpN++oFcj/TTX4vZQ",
-	"b7iMw/d7+i85S5iCjZ3RecGUojNH1OXEbtigs1yNYz4ZWQngdkkn6Px1JVNqRpntrYQt9QgzSumTyhMt",
-	"2eiSjnnMUxjcr52Z7MD9eq7+7d4RVilNmvBTGN7okqE40FPDLWeHbf/2hHntYWExn3EY58Y9L2Q6ostl",
-	"zCd0HOubYj5lk80kZqPlHPZwx3s18DE150v3/Eroa5poW+hp3zCSq3Qigd/A2VdKr+wudgTM1p01q0Xk",
-	"WM5btpRJulU8m1t9VhPxhE1SfsnMAjOfcf2TD/2TD/2TD/2TD+3kQ3ZBnDKv98R3oDyWbYYzos8Tqj9G",
-	"wbwdi8GymE+vwj+uUuHxLGy71W2SdM5IwmZcpcmGJGy6Uiwi+uJqCSf/+iOZAl+IYu920U20+se1Wr3e",
-	"wu9gI+S3sd4cW7T4yZzHUZ4uZoc23IR5X0NBFDVd08K9k6PewRN2fHzw1fjJ8cHj6VFEe19NDqPeCayD",
-	"0iusp8kmUmhmewSHe2XcHSBlOnAh5UDdBRV05twIsBo+MVKqLsoCavtC9AZHfbcQMrmAKdsh2DV5CdIz",
-	"vx4gUfPuJc2orZRfpvPOoH+Yl7zVO1zGEVNpje5RPq/Wu+IdO8XFhBU2Mfi7LvUQ03kiV7P5cgXEztjz",
-	"4Pgw6Ky5iOQapO/jXq/Xu9bzfb1kCa03LPOKHhVEwv0y8emxj26nT4K+MJXJSC8GS/bS9HZu/CY6nXnJ",
-	"P9W6L1StM3vpIyh1vbxS553CLerbkoFzazTliXJ7r/mhqNLo8FrMRkKuK/W5ZCWEUfZa6HMZISu0OVAw",
-	"91XlkNm8RU9wlepmnMSgwn3xalslV/hzKlb9vRQrLyRwA82qV6tZ/YIbubG3VD+tyFQmhBJ38Nq6Tf8p",
-	"0v4p0v4p0v6RRJpjNNudET53WbIEd+E/Jdyf2nXg7bsbSLiTkoTTVp2IuBVqhjwLKlY01m+z3N1/12Hp",
-	"XVKMtJ0ttZ0Iq9hxluWuIeScBNOtiQKg8/2Ch76o7oETiiUsqpC3FSxMMwSxutKsLEoo18rDKGcKs6sl",
-	"T5iqM/zdFLTMgZdOuH5ZTFU6mjOapGNG052nJOaXTDClRmkag3A40oZ03abMJrnT4kcieM4QoIi9KlSq",
-	"z33u54M+0nfOaGSi6mexYUMRU5OEL00SjLbhFyydy0ghP0IvoJKrZMLInKqASEGOeyddvQsmc7agsF9R",
-	"5Kk00ftYf+r5OZ1Vv96eloBwQbTEYgqTWiCHpzPoDDtPhp1OJqY6gzRZse2fexGxxVKmTKRvQdqVPx3q",
-	"l4RkPWeCCJnOtQGxpopEUjAyZhO6UozwlMxpRMaMCfvDVCascrJjKWNGBXz+JRcX1bMV7ColSzpjAaGK",
-	"hMNVr3c0+ePvv8M/2ClJWPz1sKPvGnbCU0LHiomUGMIzEe2i80s5cbkq+a//MmcJg9cIts7WkAO129D2",
-	"TcKmLGFiws6Wy5izqIK4+rR//cqQV39z6R4CKs+lkKuE7ZzOW617nE1NVlL+I+/QH0io/pms53wyJ6kk",
-	"abIhdEa5yL97wQVfrBaYJoLf4SJlM5bgWVjShC5Yao9D9Se/YTMuiB7fJI035svpnCvCLplIT0mPcAXz",
-	"Hes7NavRowDB8NcVSzZGCGmRAl/wR6iZOpx1LtLHWvxtHXLQebZKlEyqt1mod9BoAneERE5xDejM38FV",
-	"o8In8oSjVy+ZmKXzzuCwd/wVDMte6AdVR93aR9+5dLL8AF+LeEPWmpuMWSzFTMGyARXto3Xjy7mfK4m3",
-	"WsEvW4b14ttqmrl331OER24ES5rOawdQf252D0grfu1JpFXDOupYS6v9OOpoot+4jRzZF29CCcetJ5sf",
-	"WQWv/oleMEUoSdiSpaC/4JbmihgNjMxpsoiZQlX58JjM5SpRbtAo6LJhex880F+s2+8nJ8XtvtSafKLf",
-	"+V+//h8H//3+/q/k4L/fP4R/P/i3/1E9velPNJ3MqymsBSO5H4KQCwMiExL+8gj/elAhchcrlRKV8jgm",
-	"c3rJ6mc4PcCP1kzt8XH1SF9JwXaN1o1qQrXlAJmpJnn1lBz1jjUvjkF4ckWMcbBtoPqbe43W6DbndLb1",
-	"HAFvVnrLuNOryHouFSMpnZFwQnkiup6mFMKUYH+BYll33twjKZ3VDb3fOzzezTP/Isd1R/A3Od52Ak3+",
-	"7c0O4Esq2BstAKuHoBXfe4roL9aMwoS56sfwPxI27Qw6//Ioy9R+hL+qR/rrr/R7cCgqfa4XrIoeb5la",
-	"LVi9AO6SbxK5VixRRDER6S043uitulAsvmTqVF9Zc6GIvGQJCeH5sHZv6rEcwGAOXnxbt8BHh5UU5Qs0",
-	"ufIT+EGuyYKKDeEpWyit1y2kSuv2Vwwv8b9rDYTBSQ8cSagfgJvJaQv9Sm3hlTUzfsBJVmun9qbAuBwg",
-	"zRkPPB4GHmk1ncaxUSoWtcTTYoUu+YH7cKfpfnBPuE3hrvw7EOjWxk70gzhwsmBUoO6m/H1eWBJxC7NB",
-	"Bbpeax6A14esllrovyIm7k3um91CTk4ewBSV1KaZNlwgvgqR1jVP57VLYj5cK+0eB5UquPVmbLPedouq",
-	"U0dbsHysgArrKO28KDfRkd+u9tBCk1Wt/mlC/u2469tVrc6pUra8p/VerVTQmFywTUBWgv91xfReBd+f",
-	"r/Dlua4bzX58913Kljg2PcpdUhRINaFJwpmRjSmdoRV7wTYDEJRhl/xEN2TMQFWjrj5lGUOJCw6uiq5F",
-	"AQrssShJjzSb8xWw/xq8/9APDk8eXw/KhAf++ALf0892Nk0SukF32wbcC9aXdk5nlcqnXqaUzu4pXJyY",
-	"XzASOodc2CXfylQRmmj7KkmtrbVFVl6Awlm/ZMUjuUt3OJdLPmmoAKVzprUe/YQ6dYsEaqdi2gROsUxl",
-	"IhcLqpounn7dzuWDufirRw/+Nnr/r/cD848HD//H9kX0BG39Im6WrB0pNkt2i5TQw9tJCLCiy5QYDrv6",
-	"X72Dp6PugUeYwvWddPKU5Vo6/UJ5upS8WsvSO35tb9ime7qbbq6Boqu3djTw63YVNHOD7ssPcQxOTJsh",
-	"GR2/yqHGJ3N73t0Il4mcMKWYQvtnx2A97+ytjBqyXtVSCpVVP77+0bj+UyZAJTX5vHoajyCuWSiZ/A3L",
-	"Jas+am97ZMsq9RebjTN7AkINFWaOliVoNAoUeZ5/OnPoHmQe3arPmWcelTzA8N1nMeUL1YYicCc8hdHT",
-	"fHFC49njh+smDx9gUWafglzV+0pqpgU/3w1BwLp5lyYMbT+PJim7Sh8BuzxQ7vfMK8+jATk+HAq4Y4Ba",
-	"igkYDkVEUzogH4YdHg0hgXDYoemwMxjWBkiGnWCYKddwq7F14BcQMXBVfwgvbZbMXXGf1r8YpxT82CRU",
-	"CA9ZdXOoVckh5mnCG2ylJ9ylJzbsDD4MIWAJv3shy2Hn+noo9P+2urVLW+CMIIXBRYECCtRpptV+cKEz",
-	"ns5ZQhSP9GaRyF4gV8G5NZ8hBVqedRtr3HXeS1kxzQ++/0zl7hdsnff8etvcxo227Wy4Jxf02ftI5AMo",
-	"2551913nnMutma2XaLtjCSoKOW9xEbKspi1c+COvhvVO77e1baLYLrr6mYXNCWpur93Q1mz78vaynln7",
-	"bezqmHdu41zl/nWGhLDjOa90B9P/2y9u0Jbd3eKegJSez+do+WHcAy+Ou+0t5cDvtV+Kst8pVaaIZfva",
-	"22qXdmthHqk9o/rbt69W3eTc6RG3PnufioRQa3T3OvtLKlhrmsSmFmcrTaBgpzk9zO2VtNDf+8wk5yuZ",
-	"/iQjPq3M0Dj3PbXWSauMA9e4dOUU3LRZeC7ce1J+uVDrtWzKtMv1SM3X1j77palHbxI5jtliC0WXeMe/",
-	"Vtm1CDwEoRG4eeSqFl26+lhGG/JIWzsDYpztBC0ZEoNDS5Oi3wk6LEmkJsOvH7KHtz4AbhH9esir5gKc",
-	"dh34FMATced56Ty67D/SAlRlOZeY0HYS9ae9yeH4KT3C+GOabCDR1ya92qTK48PDoJPyFGxX3PyYODBO",
-	"GL3AjQ/JsHSSZg4qSzz1KKPRgaFR461lluhbIEqlC+AXyPRlIiXrRIoZuf/2u2fk6fHJkweFDeay9LZt",
-	"FLzJJk8duFSmbc94eVZYbQPADR/DmDEQEc1Pqnug8pwm8CvkmKX0gom7EUnv+EzQuK0biU2nbJJCaEut",
-	"FmzksnFHiqZcAaMGTCOTYk4nE7bECnkFH8Q9/3Tcj55MHx8f9CaH9OCYnYwPvor6Tw+e0KPJCXs6PRz3",
-	"njbfnTiVt2zC+LKWqvj5jKqBZn5EJl422e0T+ZzO2lIYs7WzbGmXGJzLmm5GGCe3KsNBGDqGdBhuvDXG",
-	"E3wjwy/zO7eXki5Zertlg7c1P2/ugUpS4FczoeglZ9+ZQogjeuu+9NkT6gUyJCFTnz727GRfQB6/XDIB",
-	"di74ZmFGEfIJGr9J5JIlmNxuJNzSu/QBHJS7BvqtnKwW+tXXVtCVMhEmK5XKRTckVESEQthF7++NXCVE",
-	"roGr+pHZw3xaaD68he/yoljv//X+r92D99mflSGtaz8g8iv++t7dJce/aV56HWh6JfKSxjsJVSFzbU2N",
-	"3rlUXbCoS17ANlZzuc5UvQDIINglS2xyQJ7qNAY8AFsNksvUwVhOKRcb/LnrudTfVWRBNyRiEx6xgKRS",
-	"djNyuLTyAIN3pbU6I3959/oVeQeLqxcJAvWpJFOt1HMBKSHAmfQHoHoFivGBgPijSyzpkWxelp9BhNRq",
-	"cPdDJlaLMCAhhvRC8PWzgLAF5bGWCKuEByR0m0Hf6naK/sNsDP3Pq4PFKk55zAULHwTEzDQgJoEDib5a",
-	"jFlC7odGlTTvg38+CIaC0ckcJxGCdqd/9+iDGzg0ixGektDuqRA4+AYC97D0kFLDMVtdJhGDP0xWub1x",
-	"nfA0ZaI7FL+YtCJ9pi+E3izA/AAVRa+eWMUxKqK4/lcHM3lgllQzpe5buv7JlPR5vx6oC748kEvcxAdO",
-	"LdYvuYYzNqJmv6vcLusHdZlmEZ+C1yYlSyaXMYNkHMgYghexLnkttN6kt4O2byDowCEnzc+2OTrseBln",
-	"hzsSznJllk150TKRi2VabavCyQLzC9L6NK2pJiN5E1O9aOwqLTKlx0dfHVcEyjPkzfGmKqiLJ/KUjPWJ",
-	"BOp6Ad7CN6pSppyZ0T6TI8fv4CWVDM+UTA4+FLlQvo73Q3n9ysvk8KGMHNi2VubD5/rWa7+ib0cCnDkK",
-	"53zBrL/XgA81ilh8Z+6/tpW+bCkxP7mUDVaxDRN2yeVKjXYTp3hkyy+zJca2QvVD3TPZXvDrY9uRyZUK",
-	"NliSl7biFXzcWT3Yh/KAqurCPuzYi3naFTaNHWmQy8CoTHDwly9HGm8zZfujRO/a1dxySjLKaC1QaHb1",
-	"qy1szcag/7VSSxiEG4yFILN/Z+PCv33oVmDTyUpba7YQnUXeuDL6u3GpihPs0oXcPxosfqbGZfk+XvlP",
-	"g21aWG78eP4lW0j8zm5US14DJ1dX6G1CN96VbDUdFb3nsf48uzu7DnXs5dc4QLot9D83/M6OmQuechpb",
-	"H1K2+Tq2YL7ybd9kVf8tdM/nV7iUnMbkvvky+f/+XwLq0DLmLCH/RQxEQOC0swW9eqA1LAASIPctysCD",
-	"sjqaARD4GgJUm5YTaK1IP+qfHAG2Uy6ZvFfFB82QR3f9nd+0tpXXpg09y8rxgl5Vj+dx7/YGlC1Q7hOH",
-	"3usjuUKgAff+fq8mPR9127wVZt7YYdkWAYaDuzR/FREl3lcd59JZ/cagK7x1oqtwWivBFvyLeAwtzEXx",
-	"N3BoAf0LP1VdQ3dS4aLVawuXJzSO9UcLl1Mp45HBhis8MOdxlDBRuIxgKoWLAJBR+uBSs8pqIsRyQgF6",
-	"YmHKlZZUa/yj8WbkoZtlFw0+iH8JspMMKn0lS5ErEbn8zLKMyCVd7s6tDLwHLjC/eTv3LyR15p+uEgPf",
-	"AGVffKsq6mXhJ+Mfo8tlvIF8SCvcdg59SwZ3c6Ppm1V8cTax8VinA9i+AIa7eygslauyii++yxTX/JJg",
-	"HKVC2bKBkIqf8kCKTVJk/UUqlKHCANznqhcpvsgSo1vIqjOMjWBrCHAKhN8/PyePLvuPsmq6MCATuRhz",
-	"wSI0xh9SET3sYn2G/4l+UVQ5jJFtUQrnkjWqsX0IPWhNn3I4RA02HmJjtLTggq1R53K1WxFwZkcYCe5F",
-	"ZevadOW4k0KJBRf2r73P3HYfa03CdeWmNb1bCpbuZFt6hZ9xbA7+tWvjUnEUfZybZlsJ+7rUFvetWcJI",
-	"LOUFiwhNA4eWKwVThItJvIrQS9TAgL2JlY2u8Ua2hM/fKuyJfKuYRpZ31kxm53fxTq+ZTIMTmmFm7WnK",
-	"Wz2oymTffRr1uLOziG1Htu8HxWI2STWDnDMBlalsRgUUnFAyZWsSM6UG6L3liphNaT2SUDe3kAsm4Fc4",
-	"X3pDOXfxzhUpSBBXN2zOklswj7SOTJmNj1M1J6CwL4IM9BgPW+5oeVu5TkC9M9Z46bzX74udDhhQ1FjU",
-	"aNPWkci+Y8u48xZwhlGoUrlcAkkQpqvGK4BJkRYKrEW8JwOg21p9AK9/g/fmdr8nNo57Txv4KEsEwHf/",
-	"wOI8DnALFeO1gOBSOKciiplx2U+ZmLCQGIgHbrBi8pOHe3YGuJlIv4Mbr4MOfmLXIz/gXdsJ1Zg0b9wS",
-	"ZeZdrlVURWBqzCZykcVgTPujrmcKgjYjRaxPae5t5g/jJanZbT5IVsndLi+YsDp7wqBFB02gOoVO0njT",
-	"JWfGI3F48tiWUsOiHQe9p4/JeJMyRVI5wxjXfSUTqKz7TYJ+6GrqHgRE256ELZbpJhgKrTjKVWp+Dch6",
-	"zlNGoB4E3m6w6shkThM60droKWGxYuT48JCEXECKTg7DMOxCJUaVjvRV/+nhdk0IcBv2VH+g2qfMxnJg",
-	"1w2z9YNmu3zvHc7FcoVd86pPbPPwTRmqIcZKSwn7wMPeQGRDBiWzShk5Nt6QC7bR4hDrDfOnKR9BW9Dl",
-	"r7ho74vBNE9531mP9aO+MQsreDBwTdTAOpOs4xbBrp0ZUsWHHP2rRAuM0W0F1VIyTAqHfLt88O7dw44x",
-	"yHhFTvJCqJTRCJi7viXMWf9NX56vAK63TtxCWoA9j+Ee7XICfvX4uOgB7PeqfYD0qhh59V19u+Ki1q28",
-	"K0XgnF4wRCkBjRDOkMLYbWwgQ8pO0Fzop6nlVRcT2qPa9ZSEbggG/C1m05TIVVoVOa2HVvqv4VANh1e9",
-	"3sFweNWfDodXT6bv/3V3lkhGgNoD9aPhDk6QJkzNc35/4w9Cp2aUhQLqdDdTHVryCrnrjbY8yowK28uv",
-	"ON3BjbM7i4Qxg8m9rZpEjCZaoa4qxX5p1lIv9gVjSwWReEixC4jWxMlEP15KH2ikq+c5/JonrPsdZ3H0",
-	"q366+/PPL759n5PAfGF7i0Fp9aAz4+l8Ne5O5AJyhemSu/+CdBY0foSMOVGP9Pv1fBtJdH2bXPD0byyR",
-	"now3lHqH478ptbzDcdI/LB6OPWlnhORnRjipWM7B3UKqfSKVvwYbp3x8TFrzn9AU0rIo4RGrCscVXMZZ",
-	"qxeTj60IF2QZa03eSJC5jCOWBMQq/fpo4IiqJVvWBqiZOtpocdqqVO3C8+ZzXILCUrQujKZQp8tUhuTf",
-	"b5lU3vouxJuxejzN1bHIxACzQnVCeUftZ6y0DGvAR20BS5siCr+7WyUEb220pBkR1U2TM6qqtW+6yF4y",
-	"VFtbIGUzmez0E5m3P7O338BVZPsGQGBnVIj37R+DL5DMjG47zeD43QkfPiXhlPI4JNyzdJBVhY71UWIy",
-	"h7acsaanZWrCic34jufQ/xhyszWHbndGwZXcXLDmKe33Utnl2bfh7OtCw5OGsaFcEkqdOey1TQkr3ff7",
-	"pKfkerG0DorW1KynkowZocYHSeS0SrUvbdSqV54JwqNiGUGDNzmsXpvAkH8tbgwHpknAp+jEnFYwuNAE",
-	"j1bLketjFwYYWeEqA44smagnVZHhqiGcYYWEidXYCqCWwWPrtsq8xE2SjVuHnPfIy24UY8iiC35ozk2m",
-	"V0pQ5zOtlHBFGE1izpIueRbTxZJFesv1yB9//5087fV6lYno5b1f7nWzfbj/ru/HMZuzXtMGp53nzHbs",
-	"2FFZVjbQYR0b8L22OivLPdhMdSlw2htprt7362e3R+Ar1/qmSYLgnhKg0CGn/niC0V7OLcj1xvGfNm1y",
-	"WjIJ7JPTXhm7PX68H5uq6KrTlpS3c8Lz7XrajgHyxXdbwBDIBpeoF71PEyoURturbdxGiQe54r19mQ3s",
-	"ovrjCBHA1nymXfTEQiEWN6WWU5D1YIDQqCIhQrBhrxT9FDZLCXdUIZZdyg38ybl+PNUtVHiGJ31Kwodg",
-	"ELBLlmzW+ucuOfeKgS3KwDZX+OPjLcO+Pxw+/N+/nh38JxZLvs/+2R0dvH/4oHIKidytuL/V9xT3hSma",
-	"hufrt0dz390tObeoV+K5tSDC3nedNXXiohgLykI99Ur34cnTw5LOXRnPuXvDqpjwextMvJQTvDVYZG/+",
-	"kW22pAvX5QcbXKjPwz+1p7vpusG8bu4yKhLqBg4jfJVj5DVJt415dXPuXsxDtFx+O5+tcAuyKb+qNktd",
-	"byXLZRWbJCwNtN2QsImcCY69u8ab7s3YY4DonzXY7fDVUwzlcIH9aWK66TZJS4P37pX67Z4Mcuw6yLUm",
-	"wGE7MhYT8bLVrNw8qLO+xM6vVRWycxlHqnBeDdxDcebFxF1jY93F1rNPFKpE88P/XjJFVktMUwexDVBw",
-	"oJ82TMnF9zetvrj1asyGZZYVFZc+9Xfugm9pSsdmB9hYufprzCENdClVOktyMeRsUt8CkEFjXIZi7drE",
-	"tZuwnzWV6hiK/w2yaCs/bAESmurPvmtJraaG4eSg2nsN3NwVDvK64vOWxTvbS3McqSqXj8V0c8dhSMTF",
-	"kOZm6/h0mAt5D2d9ieIn833+qWOm19Wbgl+y5LlpN7IPwMxEJgnDJsJmD7f0YIBdV+tyVkxEkFmESi2I",
-	"GOzs9IuZtd5uPCVQV0aBd//884tv9/C31rq+DZX0V/yue4DF3ki73sPHij00booZYRpxFNboff1OQPSv",
-	"W98CFYVw0WpZlZh3u8ZYRayg5abYY+n84teauI9/jjPnAEIOKOMPuhUuaHDi/HgvjePXU4Bl3A0D95KO",
-	"GYIveqnqAN/kvbyRFep3e5pRjghLJFohNBdrdIzM96wF0Xj4QQdxTUc8YiItBiIauSvNC2xd9k1paPs7",
-	"5SyKUpPAu9UWrEngU7WSM+TSDStqE9DiSi4B9u1C5XNCBwTrDwICvbYDojSXjeRaBMR44GO57pKfpErj",
-	"Deb+57KCS/W58B49bvuijvPlx3Jd1gPzuXCexVVIq3RHuGIzbxBTC5s/kldQp68giQ/ax6VzxhMS8RlP",
-	"DTYYkk954FFIFZ74tRt3Awr1rSZQ1iq9BSOvT3W7qRu1Svl4HvMZh1jZplQwxeC3mI2EXENL/nTkLoFO",
-	"Bz3n9crHcnKBhfQRA8AWMdGzyf3iav29a7bU37uUyFVaeGdMBRvZWjfvulfcr8dmIAbHOTdpttWcXlWq",
-	"Wq3q16wN6ohHJg209LLmdi/0LK/pbaxHZHv0cQVK1FTGsVyziEwTuWho+raFF2yf4NKiSLtKEH2fyLWq",
-	"hXHjYqaw8GQiFwuepo3LcHOtXtu7s5IdTRRR3txTGfg2tjYt47DVjM+0AmxCNqdqln9JaJ0PIsMo2YEd",
-	"BNWfackdhYqpAYyy1aGwm6pkEByg24BIwpNYwf0XBjigtBgJAzDGMSP6llMyk1CdpA8Q4V4fda4y4VUO",
-	"5RXwl6rw4lWqVSYshaKKsCu64IJFp6ZF/1Xqt6dtsgOYYukoldXf06ajSm2bevNmBPRN+GLBIii8QjxD",
-	"21s7lrN9Kour4KMMwevXWs7KSz1jQnPdymPzbE7FjJnuSDxCBE2ojhkzJqBEBkrKqD5cqUyYqbOmPD7Q",
-	"VnlFDK58pNmaqRo8Qvwta/sP40gxPqigrrHhsuHC7F4018j2gi1v8sViJDijsRuLm3nlcvkupUKOncEY",
-	"Gm2BPXH3ZLrH1lSMPGzRDdI4EKyNtgoYPfMfglwQk9O7RxykfczFpo6UkAsLAfNVHBssYYPUkqg0axm3",
-	"BzaC/XBsAwBbg1Z+sKBdxmSRRC1ceLeIKbk7AxID/jsyIHdGfJoiz1TlF75IVWWG4c6PZsk6JTNOSexW",
-	"q+02B3NMYm29VuqhNtGw/APEGCxWYyVESE3O3o4Q4B6ZivjIiImJjLa0DHFhXrz/ub29cbJjHrbWT3fc",
-	"muJ42j6vcZnIWcKUahCxxvtuBit0G0lWAMvYZh/UZl46HW+nNY/FBu0+WqeS2xDheAN2khcpnIDWgSra",
-	"83M6ayjjbwgCO7pk1nLc3s6bpux/4q3XFtBUNZB377I7WyWVGTQYJ6CaU7/KaPDtBeA1rmrecujAtM72",
-	"8GlyO71ArrKyEZRUlIzLVDAPxwzqdqghVuD3qq+W2tWkym/bwtGpZqx5KZkXtx6z8FF08+K8oArl9klO",
-	"u6rgBYU0ghyAb0432qo4PiuoYpUA3AaPHdryePejt2093zRJNajD+7qBirIFNirDFd8TQMJtUmse596Y",
-	"H/Z2AkuRsqsK29lqA5+JqN07fXXrmTVMA16+g0wrkVbV7bvrdYgoDVh+6bOzRK6WBnK+wiVjAMRam2/2",
-	"rYEdtn3Z1ql7VYQ1rgmvZG37MfNDTTvV0drjU3cU3Nu3TudWPEX1WXcfCU7bjcB5xwtQX/trdXurEcWD",
-	"t0XcVk9pGVNBq90FINaQjB8qXGitXcczmrLm6/29xe4rLPVNqLxaLGjSAGK3gN5aoGpGl+yVdnbVRPay",
-	"OWwjr7JzZgVtQCqswVcSevytKU9tF5T01Bi9F2yZOkGMngV9HzqjEBZPVXtA/TSPbaB8jRbrJ7z/F8rT",
-	"nUmx7sPZZ4Js9lUE1NzwowM23KAk+8+P9fCFlpzrtdqjlO0GaIwtBuZvohIPgNokzkQaEC6mCR1NEqrm",
-	"AVmyZEEFXE/5gslVGhDX98Jgl65lEm1pDlYubyktmxnea9v5sNyOzH4ytOipKmcWkDmN0PHvTAcfKxG3",
-	"hd7m0QrxSW2LiKzhadbN4339CE3vyRJz3SP5cD9Up2DPsgeZkbYBs7ELUUDZqMjWowvXctMtAXSINB5p",
-	"0zlNQugVwk2RCVTsgOywAw5yuHpuNDtxrL4zbQMy8M0WBzLlpmGhE04tHl7IiMWNkuKWibzkEWZtNGgq",
-	"Bcdvf7a2y+9fZbTkofdKYrdMdSuZylsFGf49RUynRhUYvUIqBn3w1lRAvqViEMeoqPhxLpWqBDRTjtEo",
-	"sWyfRlntW0+1KBMo1oLXJvBnFCjOovIQQHn0HhKpZSVq5VYwX91RtV0ZcIEWdOONZvMsniLLp3EMbN+k",
-	"U2GsFxClq5UIA4PrfCjlz70WE0b0WdC6rkrpxuRy2QCLljCQ80vGLBN60IEHhMa27zYLNGoalWOMpXrz",
-	"UrJQotmeG+f2sM3+ccesZL1cA+vaZcNINfVEtCN+xKIZawUgf8f95TTxvTCgLayvSXjEQKDSPAuQQ7TS",
-	"oyrnOUvocj7yowtN0ovataXYEs7LIpbbl8OcoyZU+sncujNiJ2TUbolrUAEKG16xxrOqrvCv9y/zdNf7",
-	"PlqQSB+l1bLJerzFO/dBDLDt8Hd/5B3e2TIgtFpGLbnNWtv0DcaDtv+uwJFx/uaZqDncVdutYscUGKDX",
-	"3pByE/XQhKmQMLk4UIEN5A5HjhkGOaHo9kEpTpMFdEzQKReL8Qi/o9FCSeh8ihDM0sPE9z/tUO2tmTnS",
-	"cl8mJI9qb4pu13MeWzwGENRuLRolR7Ro43nj4I4XSdwW5albsLtPiPwoLm5f5lZsu00majMVa8cWa8xo",
-	"WscetizHbawEKMifciF+yjSAct+aKS2f/EI3CjKn2ppbQAfpeGNzk6hQa5ZoS864bSqqPyuaE+1OWy7Q",
-	"Sa5SUDtN7LFJTG7fKJtteuN/0jW7qSPvWyfPa1RKS0YaRVqRSKXlasZNuqVw5A4CloXGfRuCUQkC0q/c",
-	"j6Gp8oFUKHdKarsExf5DZs51xH/n9Jz8vGxXpT/+r/+HmCY95I//+/8kpscjXLeNegLDhDLxYzhSuY1w",
-	"1u/HvMjv9+O1RdrhZISBo9FVWOE5j6OinrxTaO0D85GPuVUUkmTAiqCYGz8dFoWlbEkWPEkk7trWKZLt",
-	"iz923tYWldSvpCi/bCWgDGlnBJUt35pbG+vc+iFf51YXlUPYQ8GWyQUQNptYRQXK6g4WtEpZz3K5zHAy",
-	"qgYV29xQwtO6Xc/XQhC1OM16/bieZ7DlbQl2OMafUrj/Ysyqbe4MzauMR8PXpA0LayJ3BIqbJgBSz9zN",
-	"XgZWW9eOFCPjB9/15Gtxbm6EQuIGAVPfIN273ta2Y7Vz9aaaG70dU9XyfW/EajnQ7N6rNTGa5fgXgLEu",
-	"edQkQuwzvVkDUa7HZVFk51zUbi9JIknoGCO9p1gl5ZoeckUWLK3xSKXVmSCw35szvEarnd9Zxawq1DUW",
-	"LFuoICOrmX3d0r0y5epWS1jOMe3S8LhC1ao+iNrWiBZcZZ4DTP/EJNhCxqnprFqlP3wPD1bzdz6bw9LA",
-	"nslDJGMghiIPuAWM8vaATTDjtq15t25V/ULX3au6cKGUSUdt2khBsuSTkXegJsGXXfu3j9SuC8eeoWvU",
-	"RwcfN0HRaAspXQ1i1aLxbwkHuQbYKjfPWuoXGzxhv62s81bt0Xmbteb6MhfuVtt/7bl+O9HJdi7iDy5Z",
-	"qczHlom0ICronYDwUwUcXUAoXkGGN6OXWr3pkhemliuLFm/vu1TaKT8wmqRjRnfjJpUnZh+tTSPZOyfk",
-	"hp0LvX6EO/IqXsyErMwifL02zT0zeJBTQicTttT2NhUR4fjo3QFhvBBjeWWbfVQ1DK9DNDEF35EUzO0b",
-	"yIJe0sSh9SxpOs8hlez0UO3RPOJO8RKaSE6goZWcSOnmlk8O0Kqmc2pn0Pn1/f5rvEzkYpnWFGA0qM2o",
-	"ScBvAZ/QypjQFnRjXAaextVx1eYmyS60YB/BGh21LBp4yb22yFwuWUsg4YqzdQZQOaaLsH1js270ciWi",
-	"DGb6es9GvAU+ZzS4zE5DimcqvuUSlYzPHQy/d6Q+fSYuOMuihDjqKj0D3nIbToaM130qL8MLoViS+j7L",
-	"NkpTlUPzJh0QG/DOBkG+/X2FDfyBL779ND7EtknUFQ7Dmzn+nEcORlS1l14ai6OQ9huxZToPAxIiMMWI",
-	"pibBPp0ncjWbL1dpiLlHhAsSc5UqB9LYGHppSVeKWfSlnXsEhlQdMltQsfG7XLuB2XoJajDSyESu4ggy",
-	"2AJAKiGQ5acIF5N4FTXGJKqtyN+epeOI2T5yWg7YoihBGjYMuu/KqPFcRWZtoLYAmvG2L71u7wxqGNnS",
-	"ezaLa7kNuZOo2Z01pq+fz2LDXqWsASuyHDnrjtVtCBs4np9KzjhPQ6VB+NcVWzFzvIQfnQLfNhdd8ibh",
-	"ItXDImfvnr14AQG8K7pY6nF2JrxFL45fycF/1zQNyTaDD1sNdhRUqeptXKkQOJD1G+Ok75PUfEPfXgUQ",
-	"jRQTq1/aNuXupRFN2YFxgxZo3rq98Tm+5na7Gm+3pxqDrbSFTrmjpHKT76bmfNmsnPG1vd2xtdsHry/4",
-	"VrNwYN7LWhz5FlD7nQ6nIhJDKxR8OJ+3wkMtQNKnYaL662/ZpZzUFONu7ZlwZtr72x4PTTJ7mxUcZUPK",
-	"1RzV6xsIeLamyhUVQbyp21opzQqMnGz1aVBJRD5lk80kZm/mhb4IyUoIU7HrmD7iakS5crNqEcAXvAqH",
-	"YEzTyXwEKzxa0KuGDGIso81ovIovRuNN2jj7B56KjGXT/slLloxbPeU7zfHBFlPMPdzisZjyVqS0qM0j",
-	"LCne4qbfjkTe6sHflBQjsDJajBR3Ln5n78d402IFbWiNYr1rW3xrmbApS8BZMlJsIkXUZqRaa0hGc5nw",
-	"v0nRlJiFE1/cqdW7vnyCShMOSkczt7kq6FqxQvUUqZht3V6s3GcVB6T2wJX2WxXf86vvS1yqjQN679SK",
-	"TE2wr6gcJ0Nw4mLzOK5X3dqcZYve63Oz1e9j73PgBrGcNUq3finRVc9oukraApvFTjps1S7wrm39tupp",
-	"UN0E0N4f5Cjo0csngxunN83KJdKHM8o1EKxq9cdGqySuKvIE6F1pAZ0pWbJESUEi6DikuuRMmcieDeMA",
-	"6n23U9eBq9IlxC5ZAsnNHENDiJiPqkeX/MjYEioGXQTxprj9Fe34WiH755/OkP59WlYtxivraKg3rwF0",
-	"EpKNcl2yMwPaokO0sKJrm1lWWtY530yVZqp/ACQCrf99cfbm6zHESm/Tjb41ASFmNNETf1frNm/0OPqy",
-	"pzKZNMAIeamPIyaTgqNGHy3QjE2pHNT1ooe7DhCkrWP+E/vLG9OwWGiQS3atOrNZXmOup8mUGjTAUmx7",
-	"zLSZ47p0YOKngY4mNkJNllQpRPLJMDPUCra8ebXpx1FlwLwGABhMCrh5j846h0E1OQz2DBa0tTw9M4C7",
-	"LzQk2tqJKOtWtL0Nz90juriJ75Gx5Ouiubkf7erEVDH/fq/XDEui4F3yrOeVkGvBnGfHc/GAbyayEJjG",
-	"wrawmJfyosap+kYrrHvAHhQr31v2jroF1AQ38n8Kg39IYVCxIVaK2fDo7WBKNWjVUwTrLGvJPJ2TUJsB",
-	"j4/DgIQGhzM0yXXwarO+kJsHFqcvXn4zeLzwhupD3Ay5p6qWJUZ55weEAjJN5N+Y8KOLpkCkS34xWS+2",
-	"QTtsSpSPsJVB+Y0I6P+l0PKeDQmwI96ai0iu65vilaPMsRQzEhYa3YUE6+FurY9cAdAqP4wf2TKFOPup",
-	"V8dY7HhfMSBfH99dC2YAnEbNANkLeE+IXVQGpXck7hcFHUTIHKn6zciE38jjnXufuKUvoP2pRkuWjFi+",
-	"i3o2m1uZTz2U/b5rvg1/PU02DVf3rb43W9pErlKE9QZdSfN5tbsQFZ556z8CsiFhdNFwGO/g5mwcGXR2",
-	"0xe4B7KXWGCvZm8w2r99vMS8byuXttAAv5YL4+ktuWnwaXL/7XfPyNPjkycPuuQbpngEdYUqq33mKZnQ",
-	"JOEWzohOUmeqTKhiAxLa5lhazLCrJXR/1v+mk3RFY/0vVByiMBiKcJrIhb6WSrgHO5zBTU630yJeX3GY",
-	"7omM4e3o4QVRFQbkj7//PhRl2E4ZVbgh3kGCwSlZa0ECIOx0oYxXynSh9z0g6PMY1eQSZN1zirJNyyyq",
-	"2A4AIgb1muXnn9PJ3ABz2jTPdSKx0K9RCNPsief6/VWuSht2rUndp+m8wDC2QfjUpK/m+k/egx5V1lW3",
-	"EhH2daqGBbVIw7UohsjDwOG3mkwYi0hMU5YEZCXMDqtWSDP10rHbk6dPPVZ73OtVxzTSuhHpXbZjlW07",
-	"tkoPKVbfpeZN3Z3+ddOXzeXD2mJb1yXBLW1ufQI8Dj6Bq2zV3L6pgFuPWA1Mf20XKZ5rDz+W0QZP2By6",
-	"FjAATJ4zGtUUyjlmVySfZlePn/b6hAvo/MyIfndAWKywItr6Q7EgIKELllbuuWKYHhiJ+aqbWQ2tXLuX",
-	"Gmh2g7cpp8S2ezglTJ9tI5S5QhwJ0N70wVhTZR6qAiJuD7C2MNKkCQbBclLdEaQBGmUOPgdE28KJsZps",
-	"DUu9V7LSHbVffU1hKDsKZN4kq9bGmoOFGEV0oyrplSnxj08aqO/JRhugVdZ4mX8hOsVtfdrCXtzO+67r",
-	"KFy1utmkt6DJN43DayO+gUTUQ/kObq2KWapO7svZwtTuHPOyMpd0yCENh+8QdprcbKFK9oiqN4U58ebp",
-	"oeZX9N5P+KXpSWswKGjKCPYY8B0IGdAK2KoIw0JThnF6FmVYLCNwjCVM1GXnuNY11XOwOWL6X1ppXtZ4",
-	"HQutsEpTg98JqPmo79KU0OUyzve/3hkrzDB5+4/3rIsJOm/ZjKuUJXu1jb5JxWtMBWuXeGyrVLdhEQed",
-	"mF8ywZRqVEzb1I29Z0XtlopYnH6pqL84+qpj85aB4/ujNyq4624D15VzFWz9p5tp8IkiL0BNFtWkmu9b",
-	"dLxv7vINi5VLLynmA+/Qz94yMIEbRYeKthUET6ki3z8/JzPAYOZplxgcvawqHY1TItdCQemjV/i8FQ17",
-	"a72fqbuuQbZu9WgzcGr/sTImtQ08VxTQ3wCHzP9mCYXafpILXsg3aRKcy8NPNxxEUwhq75GG6NPeExZ5",
-	"um2oqQw03fCDvM2WySCnq5e8ultBQ3Rp7zu5mrWmz+Twphs+VIM53WZDV6NMt3tD61Vrhg/tPfAFg0N7",
-	"s2iCD+3x9EqYaDhhO4SBzW5tGWzUwwuyhBoLE39fJjbz5oEDVCOhyV41OgnU8IVFEfGPhLlWWOdRC85U",
-	"WOKMLrXrvGmuUFa94JYRW/bp4vOpmvHs14IHaeY7NP8cSrzn/tyVW1Hv//Qjs+1dYG9RAGHW28ftOFYx",
-	"FrVatDBLiyPRT48w36BNKl6b9m01Y/40jXHw2x89pQc/u1c7rEksFRtlWeZSjEx2qL9aVZHgF1PNbgIQ",
-	"jRlSDEg8g+RP6Ixygb0B0XjSXAwy2F2HKEYEu0pJFm23ERhT2VnTiEcK2FqmCaTNomg8ZtsKyBu3SukG",
-	"gGxwRuaNaPiBGsoimBt0zUxtulB1Ctvdbnr3jZQmM1ZIFn6bVStab6q79L46fEq5MAQcYStNzA0awdaI",
-	"dmf9/TJnmh55kkUcpBGSLiMcTX2aw52O8DXCqmK3Zwkj7QTPL65JpZOUIG/ShFeJmzGdXMjpdGfql7nN",
-	"5Qzp1xVcQLeQv+PisCPTXtR9JC9b443Jw9BEN3M7hRZb98erNOv6CIfAecIf+MlzAOua81y36/mYuXP1",
-	"zbtby5Urhf36W5MMHHRonDAabUaKplxNeY2r/i3c7xxiLXihzUAZtSrEb866bwGNsUw6GeeodcnZGuLQ",
-	"Bks26NgWrgaJVlQTzYPy996mj2UOAn8cy8lFXWCl+sXl1Kx2q8KVRKfWKGaX1d0Xd0eqoRwz0UsrJzQ2",
-	"WXCtX+OyivaPklStYaaxtmNnL4RKGY1cK17Xdndba8VbaKC4nU/t8h03efquGiu+r6R++sZLjWyxM/2M",
-	"yp1JkcWkB/tszZDO6azlaC5pvCoaLv3e4fEuuuFzlcMAgV4FYIPIn236DsokYeYY4+LuhnybTtlk5wdw",
-	"jM/xXn3SMVm9lWsMdR+/aXcFMCTc0xhGEu6uLdfFpMcRj5hIzf6pu8emgn30OtRsxsGumlR/umVy5qdS",
-	"nnxpcwS5DZYtqdsS9Xv1udsz+VK3kXMhecoDFNFiFCCVmQlUd30UrZYxnyBijaUOeqxGQmp+OfJ7AxTu",
-	"QEslyXpSCzmSS697/WgqE9sCbbQdaBLn+pKOq6VhfXXufw2HV73ewXB41Z8Oh1dPpjVZquYDt4CMY1jI",
-	"p4LGwc+/ZRPGlxVz2Y/FyLKOajdsJ+hku+R9sIOPFDT3qYfVCmjFnkZOiXtvA+jWWjgc/1BvO0wpTdJv",
-	"VvFFSxGEGKu7S2Xii7OJc123Smfjscnt3PWB7/DOrXUPRinFVoihvS9sXONQjWT0Gtp3eMHYAhB5nVfH",
-	"XzFDSDfh2kVq5OaqejRl/5NZ3MxqdbGRO+wMb3agYmAfYPmGpc7WlTK3v8W7tdSP+YyDurxpNoLn2QNu",
-	"FLEFcxot5w3QPwrYT7cBroYN1po97efMXWd4UqOGMFvn5n4HslXUiwvEqAJgK1O9vJQVIwsKm6Uw7+pd",
-	"a/Fyq+McKVveU8Qi4pALtgnISvC/rhiirSoIw3V35gjsJfY8XN5y8mLCL5mwIPh6EKbfPSZPAEqFRMCH",
-	"XCO5BRV0BpIBm23V2MleharfX4bZhoSZCW4KGNo0n3uXymUjdl6xXF5VVDthEK0SarbUwhXWWDel1XrK",
-	"6B1VHkqtKUoxWtCrmO0sjst7VY1zrZl/zXynSZqh560tvbtB/nuZ0Jizesd5cadQcpVTiMOApFLqQxYz",
-	"hZVa0G7XqaBQgkMFQcQZGncr6qZEysUKFfgFS2lEUzqqLcTIuswbyOQLxpYK66t4SgRjkSKpJDNJpDhF",
-	"v7FFft5l2wYfIUZYqM/dA0wAOerIVsfsriqMMgFZbHeQnSnn8XNp1BUuQNerWG1UyhajQoXi+xrodH/H",
-	"tAJRx2ebVoJ6Yax8CWbjNgs4m+aOCfvEmM3pJZdJwxrNb+zt3itasIydzX62dF44d0YCx+O6TPiCJtCq",
-	"vnG5n0Pp+oajhCklYS+4sKnoFS78MpLJyJSLeUN/X8/n3jr1sJDzD2Ywmilelr++aPlP4fLEFIcXLqdS",
-	"xiPXT9L/xR4GyK5jawfhPBq7imX/EkIAdEy7j7FciYiCV2NBxYrGI7izWuraMoQcU7+dHJMKG9SveihH",
-	"SnapCO3PWn6PNtp1RYS46x07yzNcc8PLfXxnrkpWmF1TdMpTv12mTOAvYxbGVKVNOpW3x+fGyHuLPvUY",
-	"jx21r+mDB+2paup+3SnU71Sq3bAzzx0KjiJxb0GA7HGSdjTRKTlzC8enCJudZ+G5xcjaEeTOnEewChr4",
-	"m7Ww0yu24/ZDu5/xgVrR6GayuYEufwsboMocMOGf/KSq/fZBFvnZ7lRCZ319uOeczt6xCi9p8zTgEuLd",
-	"TNV9aWtL+91afgF3io5ZrLRtLugCYDw3isRSXpCYXzASpowuuvqncEBiuWbJwYQqRmKWpixRAYn4TLN/",
-	"bTQB0ICayIQpk7hESSRTwoXiETvFavHjw8OhCLm4pDGPRimdAU5PFyAlFvTKn4xn0pZRPHYU8hU9O56w",
-	"F1Iw6wtQ6ma1jee5/ia7e9/M6SUzsF6aQFwQSvQhqDIMbY5AsyKiHGJS22JVPyEhe1Hl9qt08Lz97hk5",
-	"Ojp62iVn0DzN1PcI8vP5M9wJCx7H3KA5n1pQCQWoEivFiCaTnE4VMwlm+vHJCjrz+k82hTH9ZLClRQZV",
-	"rTQVsCe97iwYtVCwJ6Df3CVLuiRkakJjmuozyFMyk/pZYfPnTZ9iQax27rvQ8iiVdltrMbZK5ciBWXp/",
-	"jfR6OebvzAk7hOpjkEPfaRn4MPI0L25qAL6osMmNsHVSesFOSc+i3GqKaVqwSwSfuBOZlUEBuj6WW4ec",
-	"X2E7aizk1ksNVWAm1HEnA757wK9KKWxhpAtsrXHNW9b6s2ldZFG91PbHaLWf3l+bf7C9h9gyYVN+Ve14",
-	"GLMZB0e0PfeIlB1oJpewiZwJrqBHEAIjVdVGyYu9JpPI3T46SIaz8N97JRG5JwMLlQ7fzTfuMgTKFT8G",
-	"+U67uWXLTft93T67jXA7bthPFW3/WTHXpr4dVG/zLJa7r7L+PFptey3rdzRBqlqJfIFYRZIwI3I6FOGH",
-	"IdSADjuDITamGHaCYYemcOGwd/j4oN8/ODw87z0dHPUGvd5/DjvXAMXmP5hvXwFvSOWST+DHiC1juela",
-	"JBH4NZ/vA7clLD7od4+rXo9+NvhFq1WFX6nYwDvldNgZ/PrH339/fx1qUZq/KY4rbppinnRAaEoWEhrk",
-	"JkxbBZfamIgYW2pVcIN54qD3c2VU/zGNsLdHFkbJqhz+8u71K2J0eQ9PKkX7wMHrfyglxVkq2FZZgwJp",
-	"Af5/yScAzZ8jKxzxO+m7rXfSPmjLd17KeKMSxlYFhkACmTyzSDN/mmI3rZgnPGoA7HyWKeamClFpywgB",
-	"B236sYwjlqDRjEUWyktJblLYsa11yCTlly2VLhcw2JXDYu/bs9Fi0ZG7v+PWOWz3UDBv1OyxWadYk/zu",
-	"pXuq6vQn2C2CSMFOSTjKIi5SxJvRyJyBkbOW7GVsqquNH4gFC2m7szBjNjfsrNOcu9lcVWtRNGk62ySl",
-	"x+1kl9Wzh0saVNEpFzOWLBNzKmruuqjr4vhpm9UUGkIWvc42acjb7u+3sQUbq2wL7SLY2ktnADkd5oYa",
-	"YvaOMOCpa6rIgkbMlFabJ1aK2fzcsKLIYg9m473xFtr/nwnCoRZkI1cAUNOux3+TpgJuJX5kmx0s/Ee2",
-	"qbYg3QfvKUTc5MKAmRoZfDe5XW5gt2FmbQm8fCRTq8BgKlPGHB6eKeR8v40sNa6OQsuu+kZbN2U92xlL",
-	"065XGeTddlS75i3aooRywcVstFez8fZStoyht7uLHFXpaM5oko4ZbZP70gRXrywAtzuPEgM+2Ep7uf1W",
-	"xJXNgn1D2vfnNATuK06uivIFN1Bh99Rv2VvhSrj5PxlLypwZO9rN4TpklsJ6zlNGYDWwKBmzaslkThM6",
-	"SVmi8n3pxiuuTY22ckI1EhVaV2OTVcLTzTtNWFMKzmhSlct4hnAGaANxZeDhuuSXOY+Z1mCh5NbcxK64",
-	"SlUA5QFxzLTGAaIvlnI5ppMLAsrpVJMBkyCFSemCFYaZ4zDcoOdpuuxcXwNq9lRWJC2voAENpCtjfNOL",
-	"42nzT5twXJAfzs/fwM9/eff6VXcohuKMPHyon3r4EMtPlpyhqacXzwZGEb9VTsHWk2sxwGCAS4omC4lA",
-	"ehgpQAwqkkrzr4AsaXIBv7uu/uDhwYRQler/R7jztQG1j7SSxmLF1tiw8UyQhw/dnOxgf5Njhy0gIjBV",
-	"KdGn3OBm2y1IsLMr4WlgetmA53ooKAE/I5DE2rtzuYZMISbSLnl+yZKN7Wq0TnjKIEf24UNw1OhxCA/x",
-	"IqFCYUnHKYlxD0BYZSnjGJcFW1UokjAaDYV7MpYzWI1/+Zd/Ic+kuMQEZaUvPSTQ4hGijErQCzaaUMW6",
-	"0DIRr9qAZm0MMyDRKqG4GfQD/m/6oYUPfshEpK+Fo4UKu0NByIsIn/r55xffqtPqLbagGzJmthmP2TZF",
-	"PRWjpRhCMrEmmDyPEECEUBOPPez14BX663ZDqFQmLEKL8oVNzE0PEBRqQDSD08N9SB4+/EZGnKnuw4fk",
-	"zHUEGMto4/gQJeEzKeD5882SoVXg3HohXWIFFpfi0dXBer0+0NLyYJXETExkxKIQKRVOVklMDqKQKAZU",
-	"5kqPWC8toQqPGPlZXAi5zmiMuQd4DVDuMwh6ZZAcpivFoi45I29evzsn67n0em3oO2gcE2vpQnxOMxAE",
-	"udffpwJxHcDOAXp9uA4JjfkFMwQCEH/18CG8LTdd0/PjX39TUoT6sDLY/8dXV/Cmk6urUxJqGoS4JsB0",
-	"9C/IjsZ6hVI9iNC+Sj0arnq9o4l+CGkcUTVnCq5q0sNswLO0IJqo3z8/J+7hEDyzxidlQ5K4Tchxr0fC",
-	"BY314rBoBEMGAriEDUfZ8JQc9/okXAm6Suf6cE30PoXLRyScymTMo4gJ6DGSSKUMJqC+oX/kOmONUilH",
-	"MU1mDH44gY+thFotEZd/tGARp1D/qm84PCQhDAQ9v5i5AT88JaEPcx2ekhM9GRurh2HIJFkt01HCJjLB",
-	"O45IOF6pjZmkmq9SyHWN5BoGvhL0knIQ+OEpHlBYPNhFx72n+YZTXIymMZ/NU/TSwGD93xdcQSlr2CVa",
-	"qLsVgC0OIn5toFLdgozZRiLejrI77ZlcLGHLatbHUn0mv6viH5BqQkloIRVxUFSQ8Pk5neldgMwX9Qrs",
-	"fwnG+ovpAXS2Dsl9mQBd/s2+4+vwAZlDha8iMFKaEvsbBOElwNQAYMpx/zD7eDb3B6eelzOwJZr6vLCI",
-	"mOYSBuMUsrJx0i8yMh78yDYPH+qDRGEdBhhhh4pMB05kyOewc6YyIYfHZC5XiTolVAsmloLJTGYsVRnj",
-	"NHJWv0effjz8u/njSyeS9HqEbwAzYwBy+etXIbnvpIaNl5ycPMgSZ4mSC4axklTasWsqndpXMTFhB2dI",
-	"pVBrCVOegPC139eS0XKfD0NUPIedAYGITUCGvgqqr//x99+vw4AIttasHHPiTRmLolrGpHOWrLky4HgT",
-	"miQbEr7k4mJAkPv88fffkeGckoTFX+MXhh0UcKH3udB13jA4wExEZtiu0zJKFlT15lTByrsLkN7isTSw",
-	"P4AVjzck/A6zcg7cuzCG9W/OSvk6NI1KYK/B6IzHPjQt7sZMqxQKiQ8zz9o6k0iCMEhRBSX3j3vHD8zw",
-	"38oYhWKI0DEhCCoVkBB1pNAqSZ4uFJDQ+nRDYL2RljMg212rR9AHAhKCAuzuonHsFJqsaRQ5e/NCX0Um",
-	"r+2uvxkn8SPIY/9bSO7PGY3T+YOAhI8WLE34RIXk/psENh1bKfjBiQfzsJM1H7SYuQ7Jfew9ldJYzlbA",
-	"NfQP6kEwFOEjuWSCLnkXhRy+wV7b0EUMj4MOivUt8MlIwkA8dDOg34MueSUFy5Yb9HlqWpZnczUOjUcf",
-	"4Idr2GaWgYIItu6O0JhOzo0Z61UiqRxo5ZxqgusdZpqmB6aJupprpmp1JaoujKqkrwwFoERCH6so8JZO",
-	"WXCsLglBSJRHaXqye9BuWtpmwc4ZIzLBnC7bMSswqps+2fpxzVExOIsvj4Yd8r/JsJOw3wCECQK2egcP",
-	"O4M//v57MDRJyu5P/UX8Q6sxKq+woNQ3VNBTB37EIpMQCtP64++/P7JuW9BpoQsPFxduEQChImZwqHiq",
-	"DxpLGHaOh8xRrYRZWpD74YKLUfZCbblcMtK3rcocqHcyIOCoDh/4CW/31FAgq1B0o4iSAzRbppzFkU9Z",
-	"0Er1fM9W6Vwm/G8wYyMLNQu3UwAdxiWp6lcDRWgKPfBthzBcQm6i0zGfMIEV05g91Dlb0smcHRx2e52g",
-	"A25AsDrV4NGj9XrdpfBzVyazR+ZZ9ejli2fPX717Ds9kvbA6JvWwE3QuWYLlGJ3LPgQi8ZR1Bp2jbq97",
-	"ZPo9geH96LL/CFjIo6VtvpMpxp3Br9UukeyWR46l/jv0jroOmj/xA3aZun4fdJZSVWTHos5izSMWkYWE",
-	"ykYqiJKYNxvpxaQzGWAbJyOaxxtrMhOx0hq8OUmgmRkhqjUouRYVHUy1AEDs16yTiu2Z5qpYT0looBVC",
-	"LOg0DRxhmZ3a9iLqDDpI2aAlYT11BsIB713hwDcy2ti6UGbSgQpnE+HWXCaEA4FAh1Shz9BR79r4QGij",
-	"pj2d62t0Yqml1BtSP3TY691oSH6Pof5Rz+sh5HXv6We9eXp+553+4XW7GUTo1KlIu0WeDXnOaJ7KVRyR",
-	"MbiJsCsaDKqk6tV91jyTrWZq7jcDMFkB1Q87Ctv2geg+Wy0WNNlAwx89UOSlWS9oTIKdyY5FGP+1c2aB",
-	"6a4OtMZ6AAZQZ/D45OTosb6YaCUFgDHwRv2ZjDMgoiikkrGKU/rK0w8D06IQ0vGMtQE58loV03xedsk7",
-	"SGlEm1oAr9RiVKAzAmT3M600DNDStAzW6IlV5yvmCuMrqvUhe4b+1gZc6yWQDE/hTfa9cTX/mk9zzZLB",
-	"+ue9p4Neb9DrdXu93n/mPd4DrSIXk1YLzx71BsfuWSNkMo+uF11wuy9LSe1M6ejk4t8P8ymV5quYIZpV",
-	"PWdZoJ1e/+lXJ5Pj3kGP9nsHT+gRO3g6Pjk8OJr2o6/YY3o87j0B2uU85fq1jc9tlsNZcXRN60YtxWEf",
-	"FE6rNkl2HVC45zYOpR6jGUb1CSwdtuAzErkhKjK29hnTj0+NCY7nFJQ0REMHLzEYTqjggiDExCQFeqE2",
-	"rLvkhTBsQXM+013cWLDG3gLAX0gG0JtiYDgIPIVKm3NhMmd+oeVf4gZ417mJaH46mdvw6OVPVePj8Myb",
-	"5XU+pGRybwpsqt9u9PszpxuwnCoGk93xx99/34frtKNo5JG0HGPDvWg0emVOx+2rBkHnpcHr3cm17H23",
-	"wbmemfNFbDrAbaoPxrgd8egauY5WXSpUfq1xC7km0kKzOcc8AA8DpnRaClwcg2qR0x2OSShkOprKlYgq",
-	"1QbkMZZRFI7LcXWQFTcAjArEY7dzc7IjoPJ2su+WGTVjvacIjwLwTeV3LNe3mba/5sh6xRl5buIfoZ15",
-	"Jh9FfJkNhq6zz8to/QFCotqOXC1JKkm4oFdhLi6MvgaIl94HCATB1APXAk0x4idKEMSY2Ay0UWsx9EDN",
-	"BrAsOmNd4uoN9KuMaw3emk+BJtDFHGjmOsdTlzkdGLATKad6iA7EzNjfENMwHVIg+NUlv6DDydSNGS+d",
-	"OQwP4JTGSppIGQTDPSJgeA2jwNp0SVYCaAboENnxKrvJnUN8KLSgOIXDDy4dS8CEwSsE6gdD8QtELM4A",
-	"QnJAUnaVPoKovCEULE/fjwhwRWIusPYy/PH5//r6HhR13wsD8teVtMgVEFl48R9EzZnWWJ7/x/NnP5+/",
-	"eP1q9OLbgPz44tW3SA8353vgBv3h7NW3L58H5Oz8/PlPb85HL159+/w/AvLy+dm756Pnb14/+8H98R9v",
-	"Xrx9/m50dh6QN2f/6+Xrs2/JfRPffBCQF6/e/Hz+LruSY34QVbKGk7eZKvkgrN5zv9PuzZSm3YcJ1/Rm",
-	"6lU+5ezXDti7MRerK80xY2gR0pnwTrGkydQxLegV+BO81ChPZalKibI/H/Rb6BQF0jbS1FoalJYH/voh",
-	"3xnJ4QvaXvCdCtDBga10RxieEY/0m94Xux2iZucqwD1tb4ueePh0cPLU6om2JWGhAKCX/RK7jgITkwhf",
-	"bdxW657l+47cfTnE9L6Pgd55Ou5HT6aPjw96k0N6cMxOxgdfRf2nWpmcnLCn08Nx77iz/y5x1b8ZwbBx",
-	"CeTJ2Euu7aH5M5ZreBf+6am6R+zgyfiwd/AkOu4ffEUfHx2csMPJ0+mTcX/S0xo05BjjY6bCCbhTp+pA",
-	"FMp9e7WKeob4Df66zkwSmCTpPup2ux4o+AjyNCDbGiqiMjg06MCTJhsPqCzXygP8dxmQbL8H6d9Z7ytH",
-	"Pdc/Cv+EDlHGjZCHBM2yczXLpubD2f5GW9SbfE3vAWAs7013kNzttglhHxLtk7TBhoWxjS4dMGwBCtaC",
-	"UNpDsu28VuC4drS6a5gFdqgp4bRmVCkhsOKuiDr1hCwDp+JgvE6GDghE65YxTbWyiGnMKY3d2TdU7Pto",
-	"gn4Thc7RtDfpRyeHB4/HX7GD40l/evCUPnlycBgds6/Gj6d92jsq1TvoVbnpSfeKvDpn/zmfvBFqNv35",
-	"+x//V/9YiSM1Ofvtq59++J9/SX67WE8XYpKey9XhV/Snb0CfXq4AYMj1/exME6bmnarevfXcSstEH7Ts",
-	"1/fthI1pgeGUnJyw6PhKytf3mjCVe0OhdZmv7wEjuWcVmK/vtSHPvaHI6Ttf3+vdGwpP5/n6Xj+74PSe",
-	"r+/VkeneUBiV6Ot7H4b63ECoM8+Zhp3re0OBetLX9z7oPzo+LYuWS6XFDzyS+UkzEAjE9MbUZk2aNGTM",
-	"ExHSD+mDTmwXlIRwq1HDbttpUE4D2fWW7An7AJChzvxNoETXtnZKJYlk93Odh+ljdXA23YJobp+HW/HO",
-	"W3GkgImlN4lnzWP+tmriRjEeMOdHMYoXRsc+J1v3Z7Bw+0Gv1yNcYIVXlowL6cM8ZQuTNKb1nNDl+1Ji",
-	"9J4AkX2sT5dYNVMZg9Xi46JxhtnQQwGJrSYLWCZRVgpuLIpTQjH7FA7pOGH0QmEOOeRP04nvXCL6E9om",
-	"jZlvR1FFQjsaW1ms5+A+DMGcSpvKPHWLZtVNjKUs6JQvZG2qV+4rFA1A6OBDR14Yc+e6hUArE/EuDKib",
-	"EsdkQeFHIxQpNGbGoNHMxNhfz7VeQg5hQ2N+AXhFIMkAdBbSR88c2hOdQenwuy2AAzyJ+tPe5HD8lB4h",
-	"rqDpYOcqNW1X6uPe0yxPBNJwwPHi5bQpuWBwXCALTsh15trL0rxgXgc4r30WMiquZLmUH9jFktky+K1H",
-	"/LOMydu5EpkAgyvCuzWRCP3HT548OexvFwpQCVEflX/h040Lk6oFkluZ/FwWBURrP5M03hCqpR8J4T+h",
-	"n3+bJcHIOGIKXIGQdxtADprJOiu46QJ8Ch35WmOC+KwpV8A0eVP8a5I9BwhHjo/lM0PXUOsTLmSC6e/6",
-	"0HfB76hYOkqlC1bmxgcwaWY64A9ME77QmpxMjBLjiopiOTvNEuvQs8pmXCjTh7Qm5eA5LkBbvm7UjMYZ",
-	"B7tvPJdLPnENWXbfvlmy5nd/F8t187vfrkTzmx03aP7IC8Mbz+ms+UM5d+PtSAqKJjyGTAaZS2hXPkZE",
-	"U1oBaNzzEKcd6GQJdqKpQNL3Hh/XBpyd5+Iww7vJhIzmTwm13qzj8fTp4fTo5MmT8dFxRB/Towl7evg0",
-	"6rEeO35y9DiTEm6o3QwoUq/NvpSaAO43zMMSrWjdO59IDpqywlV3M0qe1FHSEs8KekMJ+LNr26rqXadZ",
-	"l5PJuRSY45PGQhTYTYMEmDmWte2bAXOLZuSN46IUzWdk6LGcebLTMN98cNQ0Z/00GTU5sfwICw5rpfM7",
-	"yCc9UHpi+MSAhDxyogyumdhtCH+EiPm5WbKAhPpEhB5tsBoColZ6D2AJXPiSqvQACHXw4ltTqWMk4gOC",
-	"QJ6qqADYYJ9IT430/LrnRuXQCbPaYsbBbsNQfUHmT+RioUcHQKZDgSHE/gmxQK1mZgMCkjzMR/EIHhFf",
-	"dAcmt962N4nlzAjqU/eqmM5mrlIwnbOhSGCB8D1SEhXLNb7IPjLesOx+k+lLVCqXaoBVF4DvgD/Cqmb9",
-	"zc27LS0tXudQ4OB3JTMGWJOWSjnSWuLIVKlWRunwtzvXOajRa158+0/NY5fmUaNPbOd1QF1s+3QLuSPf",
-	"yTiW6y+QS3rp3g3SirEYEpv1YeLwRC7GXNia54dURA9PidIshsYkTOks9At8FyuFFYdQX7hvjvE2Z05F",
-	"l/hiyoe2NKjpIaNvgjLkLPsGInRNlYGXVDCLa7nr42BBY9lwWvv1XNCncS6931mv/YluRrMLLqK6UUOg",
-	"xR9tq0ZRTThWzs7YPmAjQriy4YH7oVNGwwcGAEFgc72qybi8x2bEz4ObNhrcWktOCxZAIdnGSn2uHMZ8",
-	"1dhcmB8ESeOcbb7v4JxzoOG48P49BvbZ1gfcKFnecard9oIX2PrUSfOVTjKP6VaKsSBzjH1OefQvUjKh",
-	"AsA5TARRnzcxMeWF6GzzckFAPbdXFip0uvQDlH1Q/KotBHg+9a7kmuWFQ2F6RmhrAds0BCWAjyp0j3Jt",
-	"qmvYq++cxHSxxOr7Hvnj77+Tp71eb0vCLbkfmjyWMCCUYHqRHjqkYxBMx3gQIECCbaeFAD5hkF2xOQcm",
-	"uVC/8kEwFPUJbgEp9Q0JSAjYyyPAwpyOEj3RsL50IGsn9ilDNlvyd5pk5NTm3Yzp5EJOpyYHGzZbZ3Di",
-	"AXVP+RXGTwsZOlknnuxlVX0ZsANBOaFnR4LN9hSSlln82RI2DxjtUNvtG1//2IEIeb/FM6a0oHN7Kfoi",
-	"Y5ZbeGUuptA7/urkST6k4PpWZkEF94ZHY60qf2Hh5r0ivqcZkAUWEUMMKhd1HooMhGt7SIpgtvG/0VQu",
-	"+ORrwP+wACZxjPgnwlRLURwMjdG/QlP7MtN+MmWLoXCIqWbgHiaAh4GuxwZo0cXwNQIM5Fa2Sfg6f4p2",
-	"2jt2W2YzrFPYkC45RW1XW/omxvktMl7fNP31Qx3jVXOaRJ1BH0a3/Z7DVqHSIuXvorgri2OUY9cF6enH",
-	"r7UecsE2ZNg5Z3Qx7Ng42prFMUE4qIr4dYml7B3EPjzMB7FTOrunYETlgVSFr83UDlI6O7gAhN2269Im",
-	"gO3m/QXGsPE410eutwqaquD1dkljWqd/PoIGwxjoVHfA/ChltARCT3bWsMk5j9FDRRSL2SS1+X/mN/P4",
-	"RBsBiVADEmKOfYiIVuhihkL+S4ZYQgKAY0JMVc5uMzJB3xf4Wnr+NWvKU1OnAhZIl5wBqI0CyCwDbJcJ",
-	"HBh3rljoPHOGawtLSyjoY4eAO2ZLa21ylmiNP0Bvu4nBGzAAEKdU2a7+iotZ7IGanZacANTzAcQ0NfBc",
-	"gMxBYwB8QvnqoDd4WkDfcNJPGHwgI7arfeo0SaFx/6fU9HFjaPlhG7DhckDI05MsKZ1BCyWrIA+cevz+",
-	"2guGqtWSJYpFqG82427vHCHuIsHqNzn26hnABYuoHb3mwCN6cO8wzb6K87o+ilj/RRNm9CS3U+6G0R72",
-	"DvejRVa83Ifi5fERO/hqfHJ4cJwVLz/u3BG19NH+TY5Jsip5fb7g6mU4PYFDGYAUMmSOWrPXu6OhBCsn",
-	"5O4UX48+4MJe14YzQoNDaZDpMjW/3+tV+0Kdwo9Rz03L8uYZs6ytvbWrH0RD94aL8o4xAPad0gS8QPEF",
-	"bDzexsPX3rH3FzluFr+8k4hWfkM8UqlcttduPuoU6tSgX3xUaJXSDf5TG9oOAjrDHcIbqEJzt+Vu1VT6",
-	"1JK4hbg0g60HwvpY5yuVS+9g3Q2DQ92qlrOVZS/EFbTqh1FFjDyC45oL/AECoYi8lmZ1JUZhy6DYqlPr",
-	"V6JFKBa/IVFBNG0zqxwTWotdmobsZddEMT5qu4GYoG3u1/fbewu76OONQ0XZuniNoI+OT7A5CNRh9g+v",
-	"g2xqpWlAXV5ncHTypH1o6Rl+va5uCvXx23B5wsJ9ibGh8kmSk5Sln1kND7SdldHGJnkZB1ZAxpsUUU/1",
-	"P04RIfyPv//+yNwQkhk33Qe0FQgoT9Ca0Uab0Os5poo9PratJYuVwqFF48yLi3JMqIGX8rtELl4jgRug",
-	"owD8hjPOM1vetTTYkadRj5Cyb94GcKoLLiLXBgIF6b65DxXZDg06WlV9iuc/1AACpiAh+GyO7gVGk5iz",
-	"pEueVcYT65JTbCCpchR1nQPv0m8MB/kgS/LMSmy1INQHRlUPdswFhalVVJ/+qcNUtqcJEsBymTvzKX7w",
-	"E77rrbJW5tQNAsPTV1IwQMzfN20wv7BHWKG7/ZlXMv1JRnzKb2VNIR27YeDxFgWxe/WntOjyuylDtW4v",
-	"yT/BdGqd3F7TWWzUqXII6H6jWcRVR58w3Oq6C6LSYBHHA+xQRFM2k8nGIqxDaw2AH5OrZIKp1PbT3aH4",
-	"lk14lGtNg/Bu0GsoWiHX1RqIn+yiVtMpvwrJ/fHGYk75cOEPSMriWLmBKUJNj2hr1E55HDPouQPZoVNu",
-	"3PRmxPcUNChZhKfwWoRNVwA0D955/TggiJsO1nkF5oiEisXTkTf/Ao8xqS8pTWYsHenrSFjoIxL4DTSx",
-	"vaC+ZtqpAlMcsasJYxGr5lZIBdcM85NiT5sVAMQ9xJ7veO7qVzLFPh3fJTyiYJ7lWxvaWp3pweG430eY",
-	"x4KntH/Y3NX9bZ4ytyV438HS3IpNj2Nj6MGE7m8Zo33n2tyWheTh48P+8fG+IvKRyeWpt/O/0efZr1sz",
-	"kHHoxtTGO+Zq7y562C1tY67SMzugLwnUuVzY53KkrHrKUw5HErxmO8GrCuBQxRq4ZcIuuVypIrCWgWw2",
-	"GE/2tOHVVnBFRqOGrkgssqhRtaV2DVCxSkTql4hkvpIjUiVWVo4ch/Xk6JVpkYPlcRMzyEnbSXRUIpG5",
-	"fz+iHN4QGtsclN25vvaIf/JMX1+NvKfcuP5xNUoT+v2S1cnnIlIFXwrVqqDp3hDYJAAfO8k2hRz48Jum",
-	"wZcHmmQSJbxMaAQkQT1xKEr5zSZngkW2Axd5bSShIivFsvZKB/bVdULLgaNWq28e0odW0HIsJbtgaoH1",
-	"hWzZAa0NJljt3IKB/cDi6PPIR94fAuYGeQnPKohwWxrbWwAYuRWNDYeJWfVaD4JtfTvQT1tYBkjIL5lj",
-	"YIbRRIqIzGk8xQ5cCE/MBUnXElvU4rGfJVSA3QbZu6slXjXMBCy4sTEsrV+XY97sjF8yQVJ5ChaolcBD",
-	"YcBI8t0E6kKW5rjnTy8cbrDXyH1IP8SoCwa6Uqz20yNeUj3mB44dTKSYxnyShuS+g92xnPCBV8CA+gpM",
-	"PAyGIvT+9nmM0S0sCF09xu/3+kmEePxkbARH3yYD5m4Ren9WDMhya2wFURhvh63AUaBQHp9c+iCEd85b",
-	"TDzxy1dIOPqxiAFV6ebb2Plu/NAglac2HkaVSdRVqzjNav6N6oFARbax5A+oJgBTGoqSikJ2ayifnwJS",
-	"RF9rElXD0QaIvpR6kcV6srugD5oaWdQnT9vGtZ3m9o9dNnBziDyapHxKJ2nWyu+g3z3u9ropTbqzv7Up",
-	"giotnX72S4hf3aZSZoHYamIW9ehrFZVSbVinSNlVessRp2fmrTd1VBWqCm+E7X1LFXulOVa4MN7YnAQI",
-	"jwMnpjPVva2oFiju1CqT2Es2leTCwCD+Y7okoDr0i7cvzJpiqkreOzGmkwvsY+YyclO+MJLddLZNyUxC",
-	"HYgr4sH4FDqsBvkSblD8sxLuobA13LZDiymdyKosTgnFb7pUyiVV2r6JWarw6xAcwdLxGv9HSbkAbMTW",
-	"2kWuIT+5H8pLliQ8YuGDj697AA0/D79HViT9GDuH7CfoW8SnclP/DAXrm1XegUvkdHrXBgm7cmj2lVIV",
-	"OxtJEXEzIutJGGhV1IMoW7A0IIqLCQMdFRs2mz7ePHXNuw24OQldUMBkqtm3WUcFIL7n+YqQ64Dw6VDo",
-	"96kL7N5v/QFBqSlSLBUWZjEVmLaKiK9uMtEMFApPB+6jpmrL96SGZYMYe9y7avtNSJBmY2Z63cspkSIr",
-	"J1Omri17YrdDxHxVX0/YjKuU4dlv14HIrG5jS+PM1HVnn7S0UAwyErdD7OS8BrcDt3OmMv3B1meXGnnh",
-	"2E4tDG7ClpBv1cVWNjHU32IyYSXUjVuW3JhN6DGX/nfce1rO/wNAhxd4t58fSJMEq3ZUusE+4qC/vb+V",
-	"vkS5Qt79MDhnNGUGnvuSR7ZfSLm1SbISAj53jc9obXSOwJxzrkfc6QSdhWYeJmGTw6sw0pZ/ebnrinHt",
-	"jaYyGSGihsXRKHT0KQYL+4Ner3sCnT3csLTEz0b1C+UpgacBerhrR+nDhVaFIbM35+fyvtTBBQYIfr+M",
-	"ib9ITSc1/HLdu7udFnr8MqYiV89VTgo3DFoFGaedAoTdrSjz7+iGrOebvHQyteGmt84/rj4/hSL+L1id",
-	"/wZbCxvMIgShKYheQAfnLDKKMVQQG3c8YVqYUkWwDu+UhAZxOcRMsS4JlyxZUAFYq5it7oKXodesHCFx",
-	"oi4JkREAlhNANoHSPTGmBI7vniKGUdyt8v5x1XNNws9DO7eZhpqrJlQorh8Lbh6snEghGBbsAzhtczb4",
-	"XY42d1FO3VDeFPtIBXu1B9wm+D6bnoG2s972ZnvbSOXSimq31Nat8Y/Rsm9v6LCdzf3KKVaHLsXKtfyD",
-	"vcRjFOLQ+e+4d71F2bmDxn/9Anz+bTX+WzIR4bEDibKl/d+281jXExCvxwwPwsion1s06Kr2gCuhr1X0",
-	"B8wIvrtB4LZWgNlDOC/NUKNVbLKFUSIarbgVM14lDJ0fVVopJIOP2USLZWNVZ40MPkdoHpxK1jzr7gMa",
-	"hVSpP0VIOJ+YZhy+NAX9Dk6D8RZxcZrZ9bmMNagg0PZiREC5Q1iaGXTO0LpgzgSxfQLnLDZl8kOB6hWW",
-	"RYS+5AS4TcXQF4UemSwxDlA9cTi2g3d1rlyQmZT2AWYmb/BDYaxDwdENdZoRwHskkkyR8Sp1PdkIVkkI",
-	"9zKfkl2CiVCaRRvttoAqCrq4msskZdhdB0ex289UgQfKfewBh+D3ICDH/UOtmyObHi24AgyVSkXW7m0c",
-	"903qu0xtVwOceis/PnJ82m5NzQ7Aj32jxLzXOcLdmpcaX8ui28zK2wMrsyU+Qi3D/OIz9L43YTOuSBHy",
-	"TOaquIKMfeR8njy1sS5l+ZkgfFqRHpfL5+MqS9EN26blWXUnbJxwZ1PqaivNHZ/I9XP/pJZvvqu9Ad1t",
-	"fXxhh+6LYnLrqW5S5OKzG/CUfJQz61lMlfEl8N2g4+mSxiuGTn6odcQVg848pwiAEGpzLsxyoLwaaC0u",
-	"DbydLa/cnni6KzHkjaujvplToc5ObBi0lJPVgkEW5UfIM6oCeNlK5oIm//ycznYp73DPrXaxMltMbxoW",
-	"T/9x/dCZJ+DLEIyrGnR/ALjJmmMKdpXa8Kyowbc4zTJILBWq9eS9RR6oxRYNF10FPghoO+1Y+Xwmg+D4",
-	"CKrxTQSj72lqLhHfsdRN8fPUZmGHEEo8MJSPIBc9R90Xq8Xain+LKkYuGFsqkN4gzD+/AAs2P35jif8l",
-	"1n3tcts2O5Zv84S4k3BKLkrSeGR2TK9kDcgq/PA5+xCX2fa609wtW8z9JytVS+mFlq7ykiUDQolga5sW",
-	"GpCViCBHTF/EdrA7BTqmUGXpZsG2arPq6jI0Y/0ePLbXhCtxs8HwOdUvWJoHqwrOyH1bOOeexyV/0LDk",
-	"zEzmH6bo7PDPUXR2Ti8YJiZSTE38aEVnZsMcwGqpL55dICxKBbcowKIBZD8cbjiVyUqAjmJa3xrtoUt+",
-	"du78XCUslNVjl5c//v67pWEYDIVM8ISrgAgJLi9I+pxQAdmnEAm4ZMlH4UxZ7mJmcZD7WAi34EppHvIA",
-	"Wh2YADddZvhG9saKGHhY8t4FQ1HiTm3TUeGFbx0EyafMbqmKSON8refvBJz5d8uvvvcJchc62H6Zoahq",
-	"q7ro+4mNvrdn/yYTI4OhyXIx2hGtLhMSS3rpZxxmhpLjTyADTErPF8z8vwN/ix80VvNVqkgk12JQ8FQW",
-	"e0RiSqDtFElFZOuPqsqPPke7FZ79khFLWpimhbl+hqU63/PLAgrrmE4u7v4QC7b+4vU3VMmSlVD2RKDI",
-	"zVqzBqZK0NRzYF4DHHlhqnY+xxMq2PrLRhTKRz6PWgU+3+anf/f+pDJin7+YdbrLickcbDcvFr0E4Vmj",
-	"c+CGtv05bCfyz1D1AFcKDvfuWdXyS69yPsu7nlx3UJN/G+RATACvEzMHHaCJn3ymTVXbe51eMGGg/c+I",
-	"Ta4uVSpzRaJELpemUdFQeLzIZWRrrmnSK03dhgmfUcHW+vVZOzpqCjS0ATzlgqs5i6DvM1lITEahKf4N",
-	"9duptJU9bWNmLpUsICHmK+utoEbsak5XKvUMTz9lGCzOymw0haNa+xlx7eJt+J0/cxZaG79/sQz604fg",
-	"3q4EKFOQceihHGql/aNE4zKsmBskqQQYHE6oPrOEC3DwbnaFncn9MGEI3w0JqtlhMrAHOLYs6yXr6fNg",
-	"Vw7LW5zWTQXvTvycLyabJbTptqFZz88igQVX+B8+f0WTYfFleyheMhC9Hg9DnBGbp64AZTxCIYxlwhbD",
-	"YDLncZQwMUADSCYE6h/x/C/YyKGfBLs9FnXOZvf5sKX41CP4UydxF4iMudwthGqeQJ+HUIVBffwsbTSe",
-	"D758d+N5sX3VRhF0AICGbzyMqM1j+Mm5F1U+bn1axmdmcVRb7FKNOAIGwBLaPKADA6+LeIOvxHB4pkMr",
-	"mnI15VrdNgArtpGg1qQtFgrAsQyypzzXR9YoDN0jCMLEp1MGJaIVo2xrKRh3SpD3y5D7Ni5eMeG2ir+e",
-	"zUtj8P4JuZapNAH4TKlgP80ktFG7LRzXtx4J6/la2/T6rLGAX50IW88rCW4F1g9D1KOd1EJlVBQl4qnZ",
-	"VwsMPhPXDuQWUOuIWtOPk8NoehttN5tM/yPrpEiY0vaScu1WQNWxi2Gb6MPfXGXOl6wdCvz/wG/ID+4D",
-	"FsGL0K9A4/hrQHgY/v/sfemOG0mS5qs4AguUciaSSeahlCg0Ghp1VY9mq0oFpbACtlnDcDKcZGwG3Tnh",
-	"TlFcbQL9ax6gH6IfrJ5k4WbmHh68rxSZqvolMePyw8zczs8k1vl56Gq79TX2uiqLuS7jRAw1gdAMtVJQ",
-	"M5ScAfz1RIEbZ3qwtix3tJzrMJoA5qqcfpph3yRYhmX4TBwK3xf0XyUwHDKfOkrlgsuNMF6/UjOYDbOM",
-	"Ye3WN+ogcjxmn453HYwAAy1ZIlqmos22JHra5t/qSjhOO2P1kclAQb0b2kdUg+JbVwGbuzxjUmh6VHlb",
-	"ShVsTDwkZEdosmbPRlhzIU1mcqGbACSXaZYre+4wOBvAQ+vcNpDYUwJUl9XCnE0KJfsgV6yYyidWw3JG",
-	"WYBI4zqLZSl6c7zdVmm5di+mCeOmJf3lYLrVZm1N0hpxLHbUuhx1inXFYa1DIno90TVeB0T5lWZp01uW",
-	"HjwqVBmfVcPpFCwHH+0Ibci2UW0/zIQ9uxdWUA8V+acgxegsbsnFD7T9jOhbeQbAfT1MovwknFg/K9uz",
-	"ZX2pCpG2Qd8TRds1/kfv+MxNVt5mspycVSuh2lrpzASIWX7JGNf3ZI3bb0rVViPI9HSk2UUXJZ5MdiIw",
-	"u84YFOIUgCMc3ES5LrAJr6Xvfscm6MEzbGgPt0KHvfUIvVAq19+PZme3Chu8UYwU3vFsBlr0bK5TnjuJ",
-	"gP7nD6KZTT577M55efZJFCipjxofnWG9qBmN9Oj8+rbRqEK88CGBaFxaAY4TpfNUC2MQQQPWNmpG943m",
-	"Te+K17svO6KR3l5fPu++6NV5o3PZvUqvxU3vef228eLy5RW/7tx0n6e34kXvZfX643foC3fgBBv04avC",
-	"Xpm7d+ibPyTX67MIvHJQfPE7agi/n9E0gwzjutBvjn8DWvPG+De0ZIuBbzzoDYJ4HwrtppzTUrSb7ZHP",
-	"cfWXhO3hy+XpjotIx2sqiuyTSEHaHj1GgEdGxa2MELa/31gBebK/eRR1xJrxRrREnBonHTUbCmEYL7UZ",
-	"S85l82FU8Kyi7FsnmWwo1Ni0JGQZ6Bp7a1ZlQjbnSnADiIk+YqlTagR0ECCdklyBAB5d9j0egF80QW2k",
-	"6fX8AWbODPnUGwGW4GNwpoaeU3vjgEP4JIN6w5rXk9rjIk9cz2Q7gZbE6tyRKLSSTfs/3hc19m/KDABz",
-	"Ug/URDLiLFD+k9/+/s+Lcm0vvoSH8cOFU6IQSRp50toHqGbP6tIYy/3Siu4y2c9FK2p+aQWn+72YtqLm",
-	"b3//Z9yKSJ1tRc1W9DHL0y4v0lbE/h/70or+bWrpCW99eHiwGlcrciAT72Q+bUX4tw+4r+5PLWm//cap",
-	"u/h5u0Pwldd5/q7Xiuy3IT1Et6Lm3377+z9/fXhAL++KZ99YnQielX4GoKq3/S1/ybTJZNd89Gtpp9OS",
-	"5RVydcAsg79CFFzjwPyi4Ccmwbv8WF+VCr1GkWhp2BplzoPMDRsqbdg1S4UY1dhrlgMyd7UZt2WasqM2",
-	"9amwZ06TCanG/YFX3zW6q6SgDsLAcrkwvqUAUMNbqY0V3JB1I8WkYr06V9SEazbkqXDmG8UTrIKZkh9r",
-	"rIUzKZIae9sjnwHXzBpbZTKAGyQ67MFb5no3YouguZBAM+SrsmqXHIhldjRM56Nbojmb9Zlz1JVGRCBC",
-	"/ACw4A3SOYI8KrgJuErHVZAsTGCsteSsoy5lHWHfpO8RAQDzgUqseNIYWAAwe9xM0SCMEgZfA1PK3uz2",
-	"2LLtnAkZfrQMyWBNTviiGRNstjbHC6aYJfYQKKx61Va9dsFlf3FKK434+Emtmq5jZ/Hml7Cnt76HhoYj",
-	"oUagckKCzv59NdtdQI2vqMW87PpeiiNsTh2Mjee5mrRpnqLwLtZhJv0bNPVUVlYbb1p5zLoD0b3XcDT1",
-	"C4Fw5e4labszhSIZX8YRR+DDiprRX8QoV1PWqF1bhhgVKh13Mf4RV88bMMHtvVa/eoijLs9zSFqvrCeA",
-	"phOwBd2APyUbqHHxuAvshxRHs+ep/SAepQjJD6eD/S+ekIFJvmDeIz71aUekALU7YsA/ZdZqAozaqLwC",
-	"yc+I+zS30Uvf/OvD5ubJ3SxffY1s6dKY8oIIcOudUT3vcFhcxgVOkoXkD0pY1IwGxoyaFxeNy9tavVav",
-	"NZov6i/qF3TPxSYujdp9o3YAZ8rxXTPxKoLZklzELMHMIeeECUagp1hFBlybHXGSGele2Gg1FOhxV2Oj",
-	"s1Rs6PcJAFilOoeUPteFYqesddd5bU8HUJ7p0gP0wb5zX24+UEu4D7x/JxaHyPIcW79B7OL7D7zvrKmg",
-	"n/zRPSEz7e0NLu3v1Adip33x5V5MH7Yk2Rm/vw9MGd4/m1EbDe+Dpr/OzWl3eRfn8QfeP1CymzW3JMwB",
-	"zK7Nst6ORyEfeB9U4qOirX3/SUgTWC41u91amCTAU8OEd6yfnRRgabv4IiuX0xlonwRl8fvsuH7fHkZG",
-	"KZQs+DrVsyZaVshaJcmNGnMpifDMkL0hzRx+uMeGk85CXZpztjhVbAsi13NEfuIobaSeB6fDFkhtXlgf",
-	"IC50KNa+Aw/ndnx9uBwnq7+du9zs34m7uXJB+57/qRgJYs+S0TFTfaHP+VXQ5bMlFyWtb9i5hz31rpuW",
-	"iH5QxRtHRt9w8f7HmameYO2+tzqArQNKf+ya2NBqXqKw/YLePwxJYK65kkIDGJEZiKxgWapjD3GMf0If",
-	"apMiK+1eJvuiGBWQlgMtuOgOxke8wPYHyppU5UH+OhCrYdtKOMoHHJ3h0JiLWroE2RAaQh2Wn6dYo8al",
-	"D+RMsjxnqTpYimQZUdiah04qXdHPY33GYkk0x0xatON0uPQyDEAuP5N/H+mL4akKxV+UbOgOTasHD4Dj",
-	"xqbsOOv8NBqLw4J8P/asEvU5qzGKlblc56EIelq2JC8EBIMgqdm/BO4lcLLwU/YQzoYQM8IULvYsgRTp",
-	"dlcNh5kxIp1NIztixGSDKMciQYEA5R+DFKLjnbYOjSKTVbfyrr7zpe7ETc/nNzOLs9H53DiY4Pspk0ak",
-	"M59fwFFlvNSXWgNfnaQb8yesvijZD/l8psfC1/RjLs9iALZ/dDvGb/DxBfRbRzpVncdjDQGo/OsFraiq",
-	"5pGmvkyaTJVXYZsJK9ExaSCwhGqM4LFbkmQtlRASToz9apiwPoDyQajmy4IcH9ZVY6ulBohlKP+DbJ5Z",
-	"G4zGuoOZ5CbFaZpHMJZgsU5DepfJkZDtz9MUwbI3FrbVqexcPrelUrm0SzSSoSetkxSmsGY7pAAfxjBb",
-	"mPS11Fr7QRU+iw3gHDPQw2bXubSgtm5H4/f0Awzka1APfmkJCdEhfEDwC5LNvQ23fMXxGLj14m/uePM0",
-	"bEQheX4OnvEdsJwf86h9T64/rLkE0CbKdHNAF3C0GTXKulhCr4pCED5WllJqXT5lCbX9TWrsnUuXI2sm",
-	"AM2gLLieKlry8hrSUzR7xgGUp5f1x4VIz+gzEms60YlChaT2TfhqzCaBE5NBymoCqwshiUJwuCZcKiuV",
-	"+A/UxE6zJVXPCElZ41pIU1EMYloLOoGwcIv5qIadiprI1ehAbi3OVhTVfE9kAQGd4yIrl1uKeRKFyM8b",
-	"tesojtyi+kSk8xcvrmdKbtS9t0GATPy9NQdZtnW5S3VtNrJ3LrebsysB86leS2eKlJbCpvjW1gEqM2An",
-	"2/+97Nxcnl+V2Mku6WYm92QV2PIWGSaVJXovuiIbLVUikHgnHIvVTtMgo50veQ2U/fnUkh9yNdmwra8/",
-	"XOYLinrwlmU6ws9iIlzZOgY8elkOhX+8EKyrhp1MuoTff+Ey/ZdXTFuhwXOWGN5PWMmobDjWhvE8R4m1",
-	"zqu6zImKs15TZf7OymGYGQ5NfOZd44wTKOtZVmoOF9taaIi53otppfB8yD//KGTfDKLmTeNyHrcrXjEQ",
-	"CCFlkOltxnrZ9/FqtHEn61xN7vCR1V+fXwYrIQqV58vXorzDMu6h1sElXd9nMl32ZQBaX/LBy5vnCz+4",
-	"PmXhByDd6HTQAcKqTiOGlI44NqqN54UXyZgQ7tNy05kLeGIh4kg8s20zibfU/3Bta/ruuACcHG3EKGpG",
-	"mczsySzSvgh65GNhtH0Vftk1H6effcVzUKwwMR/P0X7BR4N22S6/HkfbHCMegt9NSDoFD44rFLxxJFUa",
-	"DnSeq5sR7wtpmt2sSX9uDhGv0ec+t1WR9YE6o7C/fyOO7OqOR26avvDykyjwlggABuGsR97EskIqEFyZ",
-	"DBdH41G60Q7ZA5VAZn6NIyk+GxKdWyLPWBGyPpADvHv0GE6PhP+CI3A2QLO9GfWYxgXIv8QyBMQbnQpH",
-	"R6q1NQbY1QWIjNVB80fiYQnxbPKK8glalqwK04ooocDp7/aPgN0Z1JGZgkvNIaeePfPvb8T+5USYSQyF",
-	"CGiYnYUYENaOWJLZYNzgPXo04VKuMgk464zTvgC333+NleGE/Xs209Pdx082znbCdbI0cWQjYoX8XSgT",
-	"54TaNvIKtt05FFbJogNl4b4pV/lQ6RH2ZZgcQdGa9bfjKNJDdNCENzEOlLynel3Vqi++kJX0gAIhF7g3",
-	"M2YJoGaApU2gdq5zMbCWmkjtwkgxE5+7YgRgq8SqrtlAX5VJFmoiWSEstWbrMgwdtmaAer0FQB1OaTeG",
-	"2zmzsEJc10uabNmVIzS5Q/j7/gITJRph1QyTNcdRxa+30MZC2MQ/Q1zkTyV2OCCn/FKIniia4Lv5089J",
-	"COSDvqQy582fIpTZ9jN1JtSujPRVeVumXYUlYvCg8DYDIWPmEV6lMtu7fBcTwyIwY5xaUvrElhkDMMWK",
-	"NSDkeGjX1i2WXfLtLQIcwEaoh72flRREsL/uJ+GukGZX3/6zMj+pNOtlB5FwWHywQr7trzvZl33VaCns",
-	"xRJWmj2fCaLTIET5UBR9kTI9gFLHfNoEaUql5AxyNaFwX2kPs0jo6arzf0TXxMyq16Wyw7huSbAEMO/N",
-	"oW91xgZUKnzKvxlDs5OByoVDTA3HC6M7h+n9K4wdbgfncaYZ3Amu4JZ8/8Mbdnv18nnMAFGPGxxXIbAh",
-	"AqcpoRPayfOYXErgl60h/goZHBvgn841OIhdrXJZBLzN+QHT/MrHx65KXdUeBvgXPYgCjWstzvzmPYT9",
-	"sswizc9Sx8wgF4wFTMGdvnxo1e5Qjc7t4n6HbjRBZpIY7a23LakxQeWMeyvnr99/oPxzq40BmAZkTiRv",
-	"e+c/Uf9KVbDkz44B/pSc1VhiFXxgltA0sH8AizBuyWRO409iTFgNXRHwioAQA8EG2oJdggQ8syRs0lcE",
-	"mhd0OSfcE92StCM1fMlY01vsgZygt7Yj2Fh2YeVBJeAsF32eM7AqPWRLCp8sb4Q8Wve9GvuJRKvTa1sS",
-	"ICQLVG3to7xrtVorSmXKCAJvldxys9tAZGU5jLhdjjiJ9xNkcUuCRdrhKcAcrAUniOetV2vUvmDJqBAl",
-	"fKFjtuU9YLriicjKlQ7IqiAFTOeFdnGtEe3pGjyw12+Jbd3Y0c8X+O+2an/TFacpoGlwuxjSWe98iApd",
-	"OaPtDOwL5N7tMwq+uuK6uFmXnDqHnGu2AZieCNn523//o+wd9YpSTTALWnDvRSSzsMuLIhOaJaTRJrV5",
-	"KzIwHRG11Wm/UBkFIDX+e1j8+AZ/QnFHcA2PxeXOQdKQqbmXle6YlLaTqrmFYokj/HrScnvg/M3N030k",
-	"MS68X5A2Amn7xEA9HolCixSTS0phtpkfsFzjXTuGHE45RCSlTUXPJkWVswKmTFlaGyinbr7wgDMh0e0C",
-	"PZLYM0gO0ajMkNIF6tyZ8/D/WXfVSPyJ53nCeImYTkk3ZSrgwUqT7EJ9jzNc47yxmqrHqkP+t0qb0aCH",
-	"a1CuMMgx69J0ksnemy0N/cLMF6O92wM9ir33B39Zkt7J/fNhOhJPJCKM+KiICNPsZnbWa4KDKTewdgvC",
-	"DQ/x9sk79t7ry2XB1kow1yU+OU7EfQG1vet89nvHK4FU1wctkQWPGbUMXG/faWs2IVbTN+GCW16wMB1Z",
-	"LaKfuchF0h1ro4a1pIx3fhdEO6GyAA1JTBGZhWMw/N7LU6uObOeVRgR3TzZHjQ06vkRj5LZ3xSEyh0xC",
-	"q+ScN1Cmuk3K4OuZiR6sOirspriZLGoskEXVOe8mg66WyaDFYmffFQ3WcUku4UlmECIhVJJ1lRTfQerb",
-	"I0U4ST+6KLtgLlST7sDzcw5ddIiheYdqwYH541KV8IpFoO+wOyFY8tfvPzDIJw+/mfhGGj3LutvrRjG7",
-	"vnzJEqNUe8jltI2v1YuBVeDaKq1pjVB53dtQ8fiRawPf2BCZx/LB5mpNqATtFNiCod3hpu9PuD+oHDTK",
-	"byhWtYRdALXxiXoryMfluoDa//723/+gBt0xGiyTQZbP9BCnvCdIYERFAA1RXwuRSZZQCmESL3BzHM7Z",
-	"u4UrwQ7olB0JB+vAV4h+pg2Ue/TGWmB903gEtQ2bK+dutU7OPWlH9qgOApey+7R5GhiZilVerQqbU03A",
-	"YwZgEjUSsu38mK7tvuu335LbcDFM6VvlYx+ZoLC057jN+bZcn6M783Asj5uQd0Frff604wZ3wmjPOP5w",
-	"TVxSIBjWzQrgYOm263KJ9YodEXj0VUHnOBT4Q3gS6vSpvJF2ZRZlKYa2khV8RUqG8UGBXZAOF0dCYZZv",
-	"Tt7Df5CDeS8P/fu5pTo6b7/W9z6L0jdAQLf445zKu7blPw3+DtVrOqGDZhNZUJy88qw+RprE8lb83/wp",
-	"7LofYt8DnvItcr/el0t0dGZ1Pfi9lfeYBzKVMTxNPqXIRsinp8JzsK7fKMttDg7sF+HoTAVDeVRDFJyn",
-	"Sz2wb1EFVEVqTxBJmqIZiCmbQDuxNJ11tewZV76D8WxSsY1u30cplLaDCAulTzjcC8Cu1bQ1KuzdsHY3",
-	"hAfypbm7hFuCe7tX9fNbcX19/qJze33+vHeV8vqL7mVav6F2N8gRVHISNa8als3GBKPhsvyKsbTGRNSM",
-	"hlzyPjZxcalzetxFXERgC30fNaO+YvAoq13UapYSVhfHXjV8cawq7mHKbgiHqZO1VLRBm3ZLxkevlQ0y",
-	"pZH/PCgR/P6mos4fCbTGJzKj4zgpT0wHa5MQCfpbiBCTlTWrZXSKQkwltJ7P1+NDaPcNR7tvD+7TtOeO",
-	"9UUSM5NaFF5mHhc8bpZ1PZvSmi5l0o0Z6m11tptHq9ef1PaFh6sQfZ2mjM+WGQRcdAjlV4z0xRdc9IfD",
-	"NHEOyGg3dcc+fCiHnltA1plCSJfI6+hC6f1YnkLZ2myNRtnTEhpiUMkZxMHmoTEXA1yKUcWE2Ej++Hos",
-	"Tzd7mMKVdPjtK5A2lwlfm5x9JdJBJMKSwiOUXtQR2DLOMzq4WDLMikIhUOllvXFmjyRUi6CO99llvX7m",
-	"0Vs3Jyn2Gr4zh5+fKvTpMqzuofQMSFWnlqhjmQutAYm1i/4nu0+PRaOqA9VDh6DSZWrrFhrpxnT9bmbY",
-	"j0PZRzog34uuKtKyvy/tEbUQfsyD84At7+yyPPVud6jxH7/RnU94rba4+/bSePbsYlexKQzvn63Q5U6u",
-	"Sd2JJGmdRC+65bWqWzalsxLI420t60unhVmTB32g5nEl3f3RN+6YfeMe0VuMZahPP2mJYlRxgIjja6ux",
-	"J0IMjXoBSsO1eZuTwangaZ5JwUZca4EpyImSbWpVkDDNpxoUnZbsiK6yL4GqLOpChUi0JACAe3lRZFYV",
-	"ou459oUTThq1Q3Yuu84xjhDNJ1bYTrlXdoX+4+7dzwzgw0XhittGvDBnm3fmh4Zy32gQuNLynSrSuZza",
-	"Neihd385xDTd7qioLahcZTmW9JeZ4otLHwv43+X7YFdQhXHkHT5zVXmmpHXXWn675nknmfv5Cy982gnk",
-	"MJW7dBCZmsmO+rxUAfweQNR96zESC2wkCq2g0JrSpGImQ7TlHfGR38JYNom2Ye7ITnC8q926HfX5f9on",
-	"Ngm02VV/MlWY0Gax+TfKY4kQ8DZyKLyWdhyDtRfx5U0Qo9s6HkfMDM/BmV1iVlCiSQVmQ2eyK+ZjZOEQ",
-	"TGagiVcVi3JrnPZ9YmpAK+sDap53jh9Vm1RbQjg2DuQIMuAJYdKSkMq5FHqNkLL3kHwK2iKCwgIZZy7P",
-	"JXNt18nhM+JjLVLo82lFRpMN1IQNuZyGnXjJeOnmPLNKj1QT9ixJxcgMkrOYAcEidBDkJ+SpFYWqBwAV",
-	"Q3RIfs4stWOlqP9CYB4R8m3OtWHDTI4Npq1mknHNhuPuAHU1+8vfd1mP6/W6K0brKjvNZ4kZFGrcH4zG",
-	"ZkVHwTWS+EdY8BPt9Lmq0BwzBmBnombjMo4sWYCAWYq3jdu1KCx/+TIQOS6vFb9QqRsngVWB1I6w0ZZl",
-	"Lr8fODc7dsBBv76Mo0kmUzWBFoXQofBhP6Fk9229TAJ2Oro4yonGFnb+PWDP0kPLoYsv9p+HCxAc25uf",
-	"dot+sT+PbYH+UPbh84nvZBSBLK3KvBKNbSDylBVjqamBXyl4MydNGdlys433Qmm0DdTiWAu7bL+fOrZM",
-	"s1RN5DaxR7dGu2YJ2ocPZLGMoY9cjju2Q2PveSulwni75sWfDOf9KIz2fPZdWCQeKhkUokSvyz14fJQG",
-	"+FW0xahkfDjHg1IZx4cH4T9c72+UAbfMbj8NFvPZ7QflMWtJLdeyPw4U9We1BwHRpVOioQcjQIoqw6bC",
-	"YIsqZjXSV1azTlw7Zm6SGEnfPqGk0K5BE+IJUyPTNtdt1UuwyAsHFgQUirFkamxaEmHj5c5aLs54E4dD",
-	"OAZe4PBBQaexIIJ9ho1hl/kiKpPb2CnxIRuKpX2JaFxKhkLE+UUsdSwbC1HO5mqlFW9rh0EfRl1t2afx",
-	"6mxfppXuOXhimxFkUhsuu2LdGOi2fQZz0kYROjLXpl1zY8RwZNqZTMVn7I9UScQOPD2dy/r5bXrdOH/B",
-	"n1+d34jL7svebafRrV9C+rZj84U5zvMuJLSZyEGkBwJA/kKbjfobj1R3AEim+BvG9LLTSG97z6/P691L",
-	"fn4tbjrnL9LGy/NbftW9ES97l536tYNS1YNs1HamGbwj9TZFkCwaWBoV2vCXzxt7uo1A5mxgogE5H99G",
-	"cxLyCRlpQ0H4cYtOsf+F+LcxS7nhHa5FTCD1Y5l6wEMMgeWqHzM4PzGW1hPcjAvclLksh5/sR/dlXD7K",
-	"2iVA76cGAVDZYVru+K88M8K388xVH2cpaSiWSzv1tNG7Eec3ab17ft19Ic5f8pur86teo3fZu+XPuw37",
-	"UvTVR83rG+f9iJqNhzhyM7Rb6tpVlceK+zIUrmhhSQBXBzpxWjWvDZKnPeSfo2ajXq/HkdVB2p1xft/u",
-	"TI19ceP57e3tZeM5XUpVdzy0s3GXXSYVXP0kio67QhpMl494J8szkwmNl/Bz1/WXs1fh79BxDzTqclzx",
-	"TJiqbUwOHpgXz6/rdRh3ViqYC67arWuDjyl4JwomvBn/XD5QvWbPI3wk06YNa4gP3Ng/jgA7FaOYlNtH",
-	"V29ijIe1B6rI/q/V2rWd4MtL+Er9wR9uhOEfxQHcc73WoLZuG4kpoOeF4GHQbbf4ZI/3AyXmTBBc3b+Y",
-	"ZaHEeZ3aBTtheaPHHb9C+oL8exhu2RhJLPb9LZUUYNlB22NImp33aQuZ6hpLrGyAnNVezk0T4PWxwC0J",
-	"D2/723Uyjlsy8U5QiLkbwCoZm64aioQ9g6xRrWMPiOTRFewIQXuNmb7PRiMoGEkqekNSY6jsoLwEV7gZ",
-	"iIJAzVrSKs4eDXYJEtoG5XubI53hznTEm2BTTgXtbLvooe+Tvvkjb0l/CbqHrlctjfhscEfOSzg8f0RF",
-	"Wdpk19ctCXc0S5Ksebd2S1qybLIvrQh3rBU1r6/jVkWhbEXN1kYqZSuKW05ZbJG22Cr9+PAeEkFwKzfw",
-	"pznN8xo1T7iHqB1uJHqnZwNabkXN+oMlxYpZMIvUu0CBw1WzBB5IAuRhy7YYJRIZ8IXOUsG6udLYAv1w",
-	"IHQT97lAjhLY3+kF96ry02nd5yvToxdJUCs57epCtI+SUlnS5Vkha4Eun0BWWihOoasIx9TG3cQqWyRV",
-	"/TcNB0SoUSE+ZWoMomqVnGRHE5OBxPhDTu4vJ28XyElKqV0oJW9PSUqG1At3d/KxgCuOjulL+0jJrywW",
-	"3Zxmc/ufiGhc46DdWKukaijVY941ckht0nloyv+D98b+9P6W8EcgmqFvFNdKnq4qucxn/Id03FI63njp",
-	"CERSK8Qndb9Ef7w5Jcno6Bvu3MQHGTwFnNCKmo24VTofUbyifxHuneeM8JbzBtyEjAIXSuU72lNnxWw6",
-	"B1f/tZXWMMD09MSzj6jtLaDdmxg1P1eyorAeUEeFrCmMyGH+GSGWtmTFFfosVV1N0rU2TM9WS+fjKbDv",
-	"3Bb8IZ73Fc/PvXh21FgbFZkqMjNtU7PEhaL6+SmJaiBvuA17PqgRmvoqT9tuNtbStx8Sk/BPjXr9CSm2",
-	"YO+7fdIsVU9PeuqsL3l+AO0WX1Tm90ImwgFEZkuSzMQPOCWWZwYqiuZ+Ux9Uutu+KPjZ5Ub0VYF3qHFh",
-	"7azpSAQ/s1RIk5kpfLhaeAN3jfVISF3+QfR6omuSGvuFT3PFU5TCUhlmVJ42ESUNGpaaQCT74M7Fl3AV",
-	"Htx2lHp4S56WqL8jevlD0h/OTYGbXktFnn0SxRIBf2QvRaMi4D0vbqqMv0QFO+DacPy988tOo2Hvn6sX",
-	"aVzOPHkvpvDoiE+HQppwOHZO6F4WxuRWLS+vOc5HxR16/ODlUgrAJReiDC86mQA34IVQDMzNZHHlSwPt",
-	"BxQY8Awm+JU1k23NTaZ72QEMCpIjX/tAhHp1LyFO/iicUFbFssPvg8v81IINBC9MRxDQjRXwOR+5CpZF",
-	"TpVds+Ncqscm6XHue0dNAaNVfOz0t5PN99orLwnXd31iEi3y0TOTMFXenlJuSE8rS4kGffHFs8LDBeSp",
-	"nPcLTt1atxscTvr4yAbQJjErtBVQeQ8xIGBmUOM2UQjq2WSFgHQPvQiU0j0xUeM8ZX1hYlDwE1gbSqRJ",
-	"auxnBZAIItdYrgIPtWRmAiQFeMTq/b7ML/nl3d0H9tvf/4kLnkAeLwhRXWM/Kp/25jXoAYcSPTU2bCAK",
-	"0WRaCJbYFxQi3LOkxi7r14CzQFhk9pQTlJOP3WQVS2fAT156qZ0WPJOEcxAinYRpTYshE+3n39iRHBV4",
-	"MxynZbi+shwY7hnkONWrGZ7r0i03lWB/LRdh8yr+zSf3GAmx9RuXEIuLFLz5ur6ydtnnzHZp18sV3W7B",
-	"lnWIRO6E1XicPpGX9euFsmMRvxymZMJKGxAJ9pQMJA5IqN0rKfxpskyyl4T9gDPOBTZbmKnHg5psfKjU",
-	"l0E4cVn6hCcDxe6lR1hCKOBU8LTG3hrtRBeUJchSDE4pfQveVgDgk7qfBUsvJZFUpl2esEuqgobqk8B1",
-	"WqcjfhxMX9FIXbc8E3YhXaShUWFcSMxD/vlHIftmQHmdw0y63w0AKLUmU9SM/vNv/9lqfa7Xz1utz41e",
-	"q/X5tvfrv/6PaL7T9rzqdb2oLbAdt+qhQ9ytyiFo8gO/F+WWz35hrT6zsxpDmgLR5ZHhx+74lEi5UrjB",
-	"8uyT0LE1F61EMLBKuqw6ygyc+KlyqEmJfUAKrZ16wHjPQKcZjdXy3nCqsddYWpeZliysSLKGi69l0jxL",
-	"4TvQrQ2q53j4MG0Gk0JgvZPbMEvW2JvAKFRFXpFvDKaXKldSmwMWAHwDjnzCBWjJRHwe5TyTCXE4BmGG",
-	"y7jUsgi2BSZMPr94HZEr2dd2IFyiwy4Ivp9tq1+4GXpuP6SKEEd5JscAO0E4D3+zxxikl1d2NGpeYTr1",
-	"orKNLer4KnM5FOAPvm4LKFN84L0Xsgc544gQnUx5/APtAgh4Z2Pl64ugtaXwFT6C1EBJ3KypwhFNCur6",
-	"nmlwsLMEFiKxMkAAHgkCI73y0gpD25lhQz61J7s9rrE+tyW1IiGGZyQVT86cB4gHYrSrEsfOtM5u8SKN",
-	"0ntKXMbdj3iY0rIT/hg18veikCInyOjNWf4vwTx2rd0N+XtPNoXh7Mmj8+W7K7nUH19PnVNXUDAzIs91",
-	"qU+hu7TCLAOuyVtqT0Z/bkOl/R584lf3+LyyMU/8u6eI5RyxOYemWSEA74b8kJvVgW4/2PdipIqFNuu/",
-	"qwmzOk8gMgvfu7uvFIA2PY4luy9cKp86pxdRLqi++57d9huiOy4yMwUa7AheiMJuz0P8xZIYFlstMteC",
-	"Iq8ojsZFHjWjCyBLGtHsA79kgnz/9vvQsAbA07kRMf1nbHV5ntlj074EW6wyU/Ast89RblFp/iGk4byn",
-	"/yOuFIF0WwotVJ6LgjRm3lFjtBU8HEaqpAAXIZgSwScQzX3+E/+hOmSRWJkH0FzoH6BD2u8TaQWgopev",
-	"/b6smJx/N/inXIvZAqgZsJMRwwz/wKAFo3b9RgZcprlwJpLAyUGPsSyHBqRMTWTwfUctC9bO9UJURYkn",
-	"q8ZGZ6mosY8utKkhHyyzZsy9kDr2QTzYM2gQyfNwr+58FDJaFJoRLFd92uRiSn4dBHMYjQRaPxqMIh0j",
-	"D49UTp+jXIBweTGIt4Qy5uHtgkcR3m7+yQ80z0JY1obyYG9nVusSg5dhXeLDrw//PwAA//8=",
+	"7L37kts2tjf6KjjaX5Uvm5KlvtixulK7Oo6TeOLY3razs78deYuQCElMU4CGoFqt8ddfzR+nzvn/PMS8",
+	"wvn/PEqe5BTWAkCQBCVS3W07M1NTNXFTvAALwLqv3/rYmYrlSnDGM9kZfuywK7pcJQz+/c06ufiTmKh/",
+	"yvVySdNtZ9g5J7+JCckWNCPpmstO0LmkyZqpm+g0iwXvDDtTyqcs6QTqikg7w04mLhgfTuNO0JmmjGYs",
+	"GtOsM+wc9Y8edweD7tHgff/p8Lg/7Pd7/X7/vzpBJxKcdYZHp/2gw3ikH+DrJAk6MxonLOoMf1WDj1hn",
+	"2KFJymi0HWcsXcacqk9HLKNx0hl2XmRkQSWBlxAqiZpvwjIW9TpBh12x6VqNehxHnWGnP3j61en0mHWf",
+	"TI763SfRyaD7FX183D1lR9OnsyeTwbR/1Ln+YIYwnoo1zzrDQdCZxUnGUkWFhKqBd2CyGZ13hr92MkaX",
+	"PU6XbLhKaDYT6bLz4Tro/CYm7mdP+t0BHfS7TybHrPvV5PSoezIbRF+xx/Rk0n/cCTqrNBZpnG0NHVJG",
+	"JdBbrlcslSxiUSfoyIxmagDpmvOYz9UoREaTznBw1O9fXwedZ7A6CYu+S8SmuLjvF4xQLjcsJZkgdhnz",
+	"FV5nYjyLeSwXneGMJpIFerHHKfvzmslMrUvhh4Tipvjo2wwrkcTTrd0xY5qoz3nmRSZbMuid9Abws/6S",
+	"dw89sXvoOuhMBc9SkSQsRUJP40cpSxiVrMVOnK7TlPFsLDO26gw7MY8ztXOiOTPrX9ij9QPCbbNOmVnA",
+	"uVDr0nmLQ1IT7ASdeUpXi3HKLmMJhOsHndLehE2i/vVUbZLjfJMo6lzEXN2dT3PJlhOWwoG2B+dD0BHr",
+	"TGaUR2qLqG/oTdK/Djpqp8oVnapdFLEZXSdqwlxE7oTFhrN0LJlUoxxfMLWKdM54NpzGQ315uKQxd1Ys",
+	"HYs0nsdqaeGqmeJR0FGrtF4Zwug9/LFzyVK8paNWv6/WVP22lnbPJLDpMzqHGdqT1hl27Fm7DjrrVUSz",
+	"Bgu0obFmM3BSDKt4bthEiRdyYhkIskS5nk6ZPoj21EwSMb2I+XxseVInyC/a3c4Vxws6k3U0Z9k4jiQu",
+	"VPEYIX0sD6vZvCf55q3f5EdPh6dPy5ucZhlbrrJxzCN2BQttfsH9pAcQMRolMWcOV45YQrfjNc/UDHNG",
+	"7Wz3WSI2cA7xz+YcN+jA/sLH9AaXCwbMwmW3MMRxyqYJjZfOXvVv6BXdJoJGaoXStVqAuSCTdZxEpPeo",
+	"1+upbaNvGTM+FXhSOr+pxco518dOyrJ0O87/ntDphZjN1D+RJEvZGZ721RHbrtQIZvEVi9Tbl/RqrJ6O",
+	"lbg9Uhsu5/CDvvpLzFMmYWPndF4yKencEnU1NRs26KzWkySejo0EsLukE3T+vBYZ1aPM91bKVmqEOaXU",
+	"SY1TJdnoik7iJM5gcL925qID96u5urc7R1hmNG3CT2F440uG4kBNDbecGbb52xHmtYeFJfE8hnFu7fNc",
+	"ZGO6WiXxlE4SdVMSz9h0O03YeLWAPdxxXg18TC7ilX1+zdU1RbQd9DRvGIt1NhXAb+DsSwk8ai1XjEvn",
+	"xO5jUMB+7ekzekWBCb1lK5FmOwW2vtVlPlGcsmkWXzK95MxlZf/kTP/kTP/kTP/kTAdwJrNEVuFXu+Q7",
+	"UDCrdsU5UScMVSSthN6OVWGYzudX8x/71Hw8HbtutdsmWzCSsnkss3RLUjZbSxYRdXG9Al5w/YnMhT+I",
+	"8m930U00/8e1mr/awu9gIxS3sdocOzT96SJOoiJd9A5tuAmL/oiScGq6pqV7p8f97hN2ctL9avLkpPt4",
+	"dhzR/lfTo6h/Cusg1QqrabKp4Ir9HsPhXmuXCMidDlzIYqDuknI6t64GWA2XGBmVF1WRtXsh+sPjgV0I",
+	"kV7AlM0QzJq8BHlaXA+QsUUXlGLdRu6vskVnODgqymL/DhdJxGRWo41Uz6vxwDjHTsZ8ykqbGHxil2qI",
+	"2SIV6/litQZi5wx7eHIUdDYxj8QG5PHjfr/fv1bzfb1iKa03PouqH+VEwP0idelxiLanToK6MBPpWC0G",
+	"Sw/S/fZu/CZann7JPxW9P6iip/fSJ1Dz+kU1zzmFOxS6FQMH2HgWp9LuveaHwqfj4bWEjbnYeDW8dM25",
+	"Vv9aaHg5IT36Haict6fcIft5i/5jnzKnXcug1P3hFTkvn/j7VLUGB6laTiDhBrpWv1bX+gW3dmMfq3pa",
+	"kplICSX2KLZ1tv5TyP1TyP1TyP1jCznLenY7LFx+s2Ip7st/yry/a/eCsxNvIPNOKzJPWX48io2Y0+RZ",
+	"Ur6miXqb4ffuu44q7xJ8rGxxoWxJWMWOtT73DaHgSJjtTDgALfAXZANlBRAcVSxlkUcCe5iaYhF8faWY",
+	"W5TSWKkT44K5zK5WccpknXPATkFJIXjpNFYvS6jMxgtG02zCaLb3lCTxJeNMynGWJSAujpWxXbcp80nu",
+	"9QogERyHCVDEXOUyU+e+8HN3gPRdMBrp6Px5otlQxOQ0jVc6mUbZ+UuWLUQkkR+hp1CKdTplZEFlQAQn",
+	"J/3TntoF0wVbUtivKARllqp9rD71/D2d+19vTktAYk6UDGMSk2MgF6gz7Iw6T0adTi64OsMsXbPdn3sR",
+	"seVKZIxnb0H+VT8dqpeEZLNgnHCRLZRJsaGSRIIzMmFTupaMxBlZ0IhMGOPmh5lImXeyEyESRjl8/mXM",
+	"L/yz5ewqIys6ZwGhkoSjdb9/PP39r3+Df7AzkrLk61FH3TXqhGeETiTjGdGEZzzaR+eXYmpzXopf/2XB",
+	"Ugav4WyTr2EM1G5D2zcpm7GU8Sk7X62SmEUe4qrT/vUrTV71zZV9CKi8EFysU7Z3Om+VNnI+09lNxY+8",
+	"Q58hoepnslnE0wXJBMnSLaFzGvPiu5cxj5frJaab4HdinrE5S/EsrGhKlywzx8H/yW/YPOZEjW+aJVv9",
+	"5WwRS8IuGc/OSJ/EEuY7UXcqVqNGAYLhz2uWbrUQUiIFvuCOUDF1OOsxzx4r8bdzyEHn2TqVIvVvs1Dt",
+	"oPEU7giJmOEa0Lm7g32jwieKhKNXLxmfZ4vO8Kh/8hUMy1wYBL6jbiym72xaWnGAr3myJRvFTSYsEXwu",
+	"YdmAiubRuvEVXNRe4q3X8MuOYb341k8z++57ksSRHcGKZovaAdSfm/0DUopfexIp1bCOOsb2aj+OOpqo",
+	"N+4iR/7Fm1DCcuvp9kfm4dU/0QsmCSUpW7EM9Bfc0rEkWgMjC5ouEyZRVT46IQuxTqUdNAq6fNjOB7vq",
+	"i3X7/fS0vN1XSpNP1Tv/+9f/o/u/P9z/lXT/94eH8O8H//Y//NOb/USz6cJPYSUYyf0QhFwYEJGS8JdH",
+	"+NcDj8hdrmVGZBYnCVnQS1Y/w1kXP1oztccn/pG+EpztG60d1ZQqywEyXHUS7Bk57p8oXpyA8Iwl0cbB",
+	"roGqbx40Wq3bvKfznecIeLNUW8aeXkk2CyEZyeichFMap7znaEohTAn2FyiWdefNPpLRed3QB/2jk/08",
+	"809iUncEfxOTXSdQ5/He7AC+pJy9UQLQPwSl+N6TRH2xZhQ6FFY/hv+Rslln2PmXR3nG9yP8VT5SX3+l",
+	"3oNDkdlztWA+erxlcr1k9QK4R75JxUayVBLJeKS24GSrtupSsuSSyTN1ZRNzScQlS0kIz4e1e1ONpQuD",
+	"6b74tm6Bj4+8FI2XaHIVJ/CD2JAl5VsSZ2wplV63FDKr218JvMT9rjEQhqd9cC2hfgCOJ6stDLzawitj",
+	"ZvyAk/Rrp+amQLscIF0aDzwehjhSajpNEq1ULGuJp8QKXcVd++FO0/1gn7Cbwl75dyDQrY2dqAdx4GTJ",
+	"KEfdTbr7vLQk/BZmgwp0vdY8BK8PWa+U0H9FdGyc3Ne7hZyePoApSqFMM2W4QAwWorGbOFvULon+cK20",
+	"exx4VXDjzdhlve0XVWeWtmD5GAEV1lHaelFuoiO/XR+ghabrWv1TpwW0465v17U6p8zY6p7Se5VSQRNy",
+	"wbYBWfP4z2um9ir4/lyFr8h17WgO47vvMrbCsalR7pOiQKopTdOYadmY0TlasRdsOwRBGfbIT3RLJgxU",
+	"NWrrXFYJlMrg4Hx0LQtQYI9lSXqs2JyrgP338MPHQXB0+vh6WCU88McX+J5BvrNpmtItutu24F4wvrT3",
+	"dO5VPtUyZXR+T+LiJPEFI6F1yIU98q3IJKGpsq/SzNhaO2TlBSic9UtWPpL7dIf3YhVPGypA2YIprUc9",
+	"Ic/sIoHaKZkygTMsd5mK5ZLKpounXrd3+WAu7urR7l/GH/71fqD/8eDh/9i9iI6grV/E7Yq1I8V2xW6R",
+	"Emp4ewkBVnSVEqNRT/2r33067nUdwpSu76WToyzX0ukXGmcrEfu1LLXjN+aGXbqnvenmGii6emtHA7/u",
+	"VkFzN+ih/BDHYMW0HpLW8X0OtXi6MOfdjnCViimTkkm0f/YM1vHO3sqoITNWrgSXeRXl6x+16z9jHFRS",
+	"nQWspvEIIp2l0svfsOzS91Fz2yNTnqm+2Gyc+RMQavCYOUqWoNHIUeQ5/uncodvNPbq+z+lnHlU8wPDd",
+	"ZwmNl7INReBOeArjqcWShsazxw/XTR4+wKLcPgW5qvaVUEwLfr4bgoB18y5LGdp+Dk0ydpU9AnbZlfb3",
+	"3CsfR0NycjTicMcQtRQdMBzxiGZ0SD6OOnE0giTDUYdmo85wVBsgGXWCUa5cw63a1oFfQMTAVfUhvLRd",
+	"MXvFflr9op1S8GOTUCE8ZNTNkVIlR5jLCW8wFaNwl5rYqDP8OIKAJfzuhCxHnevrEVf/2+nWrmyBc4IU",
+	"BhcFCihQp5lS+8GFzuJswVIi40htFoHsBbIXrFvzGVKg5Vk3scZ9572SJ9P84LvPeHc/Z5ui59fZ5iZu",
+	"tGtnwz2FoM/BR6IYQNn1rL3vuuBcbs1snWTcPUvgKQi9xUXI85x2cOFPvBrGO33Y1japY/vo6uYaNieo",
+	"vr12Qxuz7Y+3l9XM2m9jWw+9dxsXEACuc0SFPc855T1YItB+cYO27O4W9wSk9Hw5R8sN43adOO6ut1QD",
+	"v9duucphp1TqQpfda28qYtqthX6k9oyqb9++WnWTc6dG3PrsfS4SQj3S3evsLylnrWmS6HqdnTSBop7m",
+	"9NC3e2mhvveFSc5XIvtJRPHMm6Hx3vXUGiet1A5c7dIVM3DT5uG58OBJuSVFrdeyKdOu1iw1X1vz7B9N",
+	"PXqTiknCljsousI7/tVn1yKAEYRG4OaxrWy0CewTEW3JI2XtDIl2thO0ZEgCDi1FikEn6LA0FYoMv37M",
+	"H975ALhF1Osh0zrm4LTrwKcA5ii2npfOo8vBIyVAZZ5ziQltp9Fg1p8eTZ7SY4w/ZukWUn9N0qtJqjw5",
+	"Ogo6WZyB7YqbHxMHJimjF7jxIRmWTrPcQWWIJx/lNOpqGjXeWnqJvgWieF0Av0CmL+MZ2aSCz8n9t989",
+	"I09PTp88KG0wm6W3a6PgTSZ5qmtTmXY94+RZYf0NwD18CmNGA0s0P6n2Ae85TeFXyDHL6AXjdyOS3sVz",
+	"TpO2biQ2m7FpBqEtuV6ysc3GHUuaxRIYNWAj6aRzOp2yFdbVS/gg7vmnk0H0ZPb4pNufHtHuCTuddL+K",
+	"Bk+7T+jx9JQ9nR1N+k+b706cyls2ZfGqlqr4+ZyqgWJ+RKRONtntE/k9nbelMGZr59nSNjG4kDXdjDBW",
+	"bnnDQRg6hnSYWHtrtCf4RoZf7nduLyVtsvRuywZva37e7ANeUuBXc6HoJGffmUKII3prv/TFE+oFMiQu",
+	"Mpc+5uzkX0Aev1oxDnYu+GZhRhHyCZq8ScWKpZjcriXcyrn0ERyU+wb6rZiul+rV10bQVTIRpmuZiWUv",
+	"JJRHhELYRe3vrVinRGyAq7qR2aNiWmgxvIXvcqJYH/71/q+97of8T29I69oNiPyKv36wd4nJb4qXXgeK",
+	"Xqm4pMleQnlkrqmpUTuXygsW9cgL2MZyITa5qhcAGTi7ZKlJDihSnSaAGWCqQQqZOhjLqeRigz93sxDq",
+	"u5Is6ZZEbBpHLCCZEL2cHDatPMDgXWWtzsmf3r1+Rd7B4qpFgkB9JshMKfUxh5QQ4EzqA1C9AgX7QED8",
+	"0SaW9Ek+L8PPIEJqNLj7IePrZRiQEEN6Ifj6WUDYksaJkgjrNA5IaDeDutXuFPWH3hjqn1fd5TrJ4iTm",
+	"LHwQED3TgOgEDiT6ejlhKbkfalVSvw/++SAYcUanC5xECNqd+t2hD27gUC9GeEZCs6dC4OBbCNzD0kNK",
+	"TYzZ6iKNGPyhs8rNjZs0zjLGeyP+i04rUmf6gqvNAswPkFPU6vF1kqAiiut/1Z2Lrl5SxZR6b+nmJ13k",
+	"5/zalRfxqitWuIm7Vi1WL7mGMzamer/Lwi4bBHWZZlE8A69NRlZMrBIGyTiQMQQvYj3ymiu9SW0HZd9A",
+	"0CGGnDQ32+b4qONknB3tSTgrFF425UWrVCxXmd9WhZMF5hek9SlaU0VG8iahatHYVVZmSo+PvzrxBMpz",
+	"BM/J1hfUxRN5RibqRAJ1nQBv6Ru+lClrZrTP5CjwO3iJl+HpIsrhxzIXKlb2fqyuX3WZLKqUlgO71kp/",
+	"+L269dqt6NuTAKePwvt4yYy/VwMUNYpYfKfvvza1v2wlMD+5kg3m2YYpu4zFWo73E6d8ZKsvM0XHpmb1",
+	"Y90z+V5wK2bbkcmWCjZYkpemBhZ83Hk92MfqgHx1YR/37MUi7Uqbxow0KGRgeBMc3OUrkMbZTPn+qNC7",
+	"djV3nJKcMkoL5Ipd/WoKW/MxdExlL6II4WAMcJn5Ox8X/u1CwAKbTtfKWjOl6SxyxpXT345Lek6wTRey",
+	"/2iw+Lkal+f7OOU/DbZpabnx48WX7CDxO7NRDXk1CF1d6bcO3ThX8tW0VHSex4r0/O78OlS2V19jYex2",
+	"0P+95ndmzDGPs5gmxoeUb76OKaH3vu2bHAeghe75/AqXMqYJua+/TP6//5eAOrRKYpaS/yYaNCCw2tmS",
+	"Xj1QGhZAC5D7BnfgQVUdzSEJXA0Bqk2rCbRGpB8PTo8B/6mQTN738UE95PFdf+c3pW0VtWlNz6pyvKRX",
+	"/vE87t/egPIFKnziyHl9JNYIPWDfP+jXpOejblu0wvQbOyzfIsBwcJcWryLGxAffca6c1W803sJbK7pK",
+	"p9ULv+BexGNogC/Kv4FDC+hf+sl3Dd1JpYtGry1dntIkUR8tXc6ESMYaP670wCJOopTx0mWEVyldBMiM",
+	"ygdXilX6iZCIKQUwiqUuV1pRpfGPJ9uxg4CWX9SIIe4lyE7S6PZeliLWPLL5mVUZUUi63J9bGTgPXGB+",
+	"827uX0rqLD7tEwPfAGVffCs99bLwk/aP0dUq2UI+pBFue4e+I4O7udH0zTq5OJ+aeKzVAUx/Ac3dHVwW",
+	"76qsk4vvcsW1uCQYR/EoWyYQ4vmpCLbYJEXWXaRSGSoMwH7Ov0jJRZ4Y3UJWnWNsBFtMgFMg/P75e/Lo",
+	"cvAor6YLAzIVy0nMWYTG+EPKo4c9rM9wPzEoiyqLMbIrSmFdslo1Ng+hB63pUxaZqMHGQ2yMlhZcsDPq",
+	"XK12K0PQ7Akjwb2obF3r7h53UiixjLn56+Azt9vHWpNw7d20ugdMydKd7kqvcDOO9cG/tu1gPEfRxblp",
+	"tpWwP0xtcd+GpYwkQlywiNAssIi6gjNJYj5N1hF6iRoYsDexstE13siWcPmbx54otpxpZHnnTWn2fhfv",
+	"dJrSNDihOYrWgaa80YN8Jvv+06jGnZ9FbF+yez9IlrBpphjkgnGoTGVzyqHghJIZ25CESTlE720sid6U",
+	"xiMJdXNLsWQcfoXzpTaUdRfvXZGSBLF1w/os2QVzSGvJlNv4OFV9Akr7IsiBkfGwFY6Ws5XrBNQ7bY1X",
+	"znv9vtjrgAFFjUWNNm0dicw7doy7aAHnqIUyE6sVkARhumq8ApgUaaDAWsR7cki6ndUH8Po3eG9h9zti",
+	"46T/tIGPskIAfPcPLCliBbdQMV5zCC6FC8qjhGmX/YzxKQuJhniINVZMcfJwz94AN+PZd3DjddDBT+x7",
+	"5Ae8azehGpPmjV2i3LwrtJzyBKYmbCqWeQxGt1HqOaYgaDOCJ+qUFt6m/9Bekprd5oJkVdzt4oJxo7On",
+	"DBp70BSqU+g0S7Y9cq49Ekenj00pNSzaSdB/+phMthmTJBNzjHHdlyKFyrrfBOiHtqbuQUCU7UnYcpVt",
+	"gxFXiqNYZ/rXgGwWccYI1IPA2zVWHZkuaEqnShs9IyyRjJwcHZEw5pCiU0A1DHtQieHTkb4aPD3arQkB",
+	"bsOB6g9U+1TZWAEQu2G2ftBslx+8w2O+WmP3Pf+JbR6+qUI1JFhpKWAfONgbiGzIoGRWSi3HJltywbZK",
+	"HGK9YfE0FSNoS7r6FRftQzmY5ijve+uxflQ35mEFBwauiRpYZ5J17CKYtdND8nzI0t8nWmCMdivIlpJh",
+	"Wjrku+WDc+8BdoxGxitzkhdcZoxGwNzVLWHB+m/68mIFcL11YhfSAOw5DPd4nxPwq8cnZQ/goO/3AdKr",
+	"cuTVdfXti4sat/K+FIH39IIhSglohHCGJMZuEw0ZUnWCFkI/TS2vupjQAdWuZyS0Q9DgbwmbZUSsM1/k",
+	"tB5a6b9HIzkaXfX73dHoajAbja6ezD786/4skZwAtQfqR80drCBNmVwU/P7aH4ROzSgPBdTpbro6tOIV",
+	"stcbbXmUGR7by6043cON8zvLhNGDKbzNTyJGU6VQ+0qxX+q1VIt9wdhKQiQeUuwCojRxMlWPV9IHGunq",
+	"RQ6/iVPW+y5mSfSrerr3888vvv1QkMDx0nQkg9LqYWceZ4v1pDcVS8gVpqvY/hekM6fJI2TMqXyk3q/m",
+	"20iiq9vEMs7+wlLhyHhNqXc4/ptSyzkcp4Oj8uE4kHZaSH5hhBOSFRzcLaTaZ1L5a7BxqsdHpzX/HZpC",
+	"ShalccR84biSyzhvB6PzsSWJOVklSpPXEmQhkoilATFKvzoaOCK/ZMtbBTVTRxstTluVql14Xn8uFqCw",
+	"lK0LrSnU6TLekPyHHZMqWt+leDNWj2eFOhaRamBWqE6o7qjDjJWWYQ34qClgaVNE4XaA80Lw1kZLmhFR",
+	"3jQ5w1etfdNFdpKh2toCGZuLdK+fSL/9mbn9Bq4i00kAAjvjUrzv8Bh8iWR6dLtpBsfvTvjwGQlnNE5C",
+	"EjuWDrKq0LI+SnTm0I4z1vS0zHQ4sRnfcRz6n0JutubQ7c4ouJKbC9Yipd3uKvs8+yacfV1qgdIwNlRI",
+	"Qqkzh51GKqHXfX9IekqhO0vroGhNzXomyIQRqn2QRMx8qn1lo/peec5JHJXLCBq8yWL1mgSG4mtxY1gw",
+	"TQI+RSvmlIIRc0XwaL0a2153YYCRlVjmwJEVE/XUFxn2DeEcKyR0rMZUALUMHhu3Ve4lbpJs3DrkfEBe",
+	"dqMYQx5dcENzdjL9SoJ6PFdKSSwJo2kSs7RHniV0uWKR2nJ98vtf/0ae9vt9byJ6de9Xu9/sHu6/q/tx",
+	"zPqs1zTGaec5Mx079lSWVQ10WMcGfK+tzsoKDzZTXUqc9kaaq/P9+tkdEPgqtL5pkiB4oAQodcipP55g",
+	"tFdzCwq9cdyndZuclkwC++S0V8Zujx8fxqY8XXXakvJ2TnixXU/bMUC++H4LGALZ4BJ1ovdZSrnEaLvf",
+	"xm2UeFAo3juU2cAuqj+OEAFszWfaRU8MFGJ5Uyo5BVkPGgiNShIiBBv2SlFPYbOUcE8VYtWl3MCfXOjH",
+	"42+hEud40mckfAgGAbtk6Xajfu6R904xsEEZ2OUKf3yyY9j3R6OH/+vX8+5/YbHkh/yfvXH3w8MH3imk",
+	"Yr/i/lbdU94Xumganq/fHs19d7fk3KJOiefOgghz33Xe1Cnm5VhQHuqpV7qPTp8eVXRubzzn7g2rcsLv",
+	"bTDxSk7wzmCRuflHtt2RLlyXH6xxob4M/9SB7qbrBvO6ucuoTKgbOIzwVZaR1yTdNubVzbl7OQ/RcPnd",
+	"fNbjFmSz+MpvltreSobLSjZNWRYouyFlUzHnMfbummx7N2OPAaJ/1mC3w1fPMJQTc+xPk9Btr0laGrz3",
+	"oNRv+2RQYNdBoTUBDtuSsZyIl6+md/OgzvoSe8H6KmQXIolk6bxquIfyzMuJu9rGuoutZ54oVYkWh/+9",
+	"YJKsV5imDmIboOBAP22Ykovvb1p9cevVmA3LLD0Vly719+6Cb2lGJ3oHmFi5/HMSQxroSshsnhZiyPmk",
+	"vgUgg8a4DOXataltN2E+qyvVMRT/G2TRej9sABKa6s+ua0muZ5rhFKDa+w3c3B4HeV3xecvind2lOZZU",
+	"3uVjCd3ecRgScTGEvtk4Pi3mQtHDWV+i+Nl8n3/XMdNr/6aIL1n6XLcbOQRgZirSlGETYb2HW3owwK6r",
+	"dTlLxiPILEKlFkQMdnb6Rc9abbc4I1BXRoF3//zzi28P8LfWur41ldRX3K57gMXeSLs+wMeKPTRuihmh",
+	"G3GU1uhD/U5A9K9b3wKeQrhovfIl5t2uMeaJFbTcFAcsnVv8WhP3cc9x7hzIm4nfWgRI48S58V6aJK9n",
+	"AMu4HwbuJZ0wBF90UtUBvsl5eSMr1O32NKcxIiyRaI3QXKzRMdLfMxZE4+EHHcQ1HccR41k5ENHIXalf",
+	"YOqyb0pD09+pYFFUmgTerbZgTAKXql7OUEg39NQmoMWVXgLs24Us5oQOCdYfBAR6bQdEKi4biQ0PiPbA",
+	"J2LTIz8JmSVbzP0vZAVX6nPhPWrc5kUd68tPxKaqBxZz4RyLq5RWaY+wZzNvEVMLmz+SV1CnLyGJD9rH",
+	"ZQsWpySK53GmscGQfNIBj0KqxKlbu3E3oFDfKgLlrdJbMPL6VLebulF9ysfzJJ7HECvbVgqmGPyWsDEX",
+	"G2jJn43tJdDpoOe8WvlETC+wkD5iANjCp2o2hV9srb9zzZT6O5dSsc5K70woZ2NT6+Zcd4r71dg0xOCk",
+	"4CbNt5rVqypVq75+zcqgjuJIp4FWXtbc7oWe5TW9jdWITI++WIISNRNJIjYsIrNULBuavm3hBdsnuLQo",
+	"0vYJou9TsZG1MG4xn0ssPJmK5TLOssZluIVWr+3dWemeJooob+7JHHwbW5tWcdhqxqdbATYhm1U1q7+k",
+	"tM4HkWOU7MEOgurPrOKOQsVUA0aZ6lDYTT4ZBAfoNiCS8CR6uP9SAwdUFiNlAMY4YUTdckbmAqqT1AEi",
+	"sdNHPZa58KqG8kr4Sz68eJkplQlLoagk7IouY86iM92i/ypz29M22QFMsmycCf/3lOkoM9OmXr8ZAX3T",
+	"eLlkERReIZ6h6a2diPkhlcU++ChN8Pq1FvPqUs8ZV1zXe2yeLSifM90dKY4QQROqYyaMcSiRgZIyqg5X",
+	"JlKm66xpnHSVVe6JwVWPNNswWYNHiL/lbf9hHBnGByXUNTZcNlyY/YtmG9lesNVNvliOBOc0tmOxM/cu",
+	"l+tSKuXYaYyh8Q7YE3tPrnvsTMUowhbdII0Dwdpoq4DRM/chyAXROb0HxEHax1xM6kgFubAUMF8nicYS",
+	"1kgtqczylnEHYCOYDycmALAzaOUGC9plTJZJ1MKFd4uYkvszIDHgvycDcm/EpynyjC+/8EUmvRmGez+a",
+	"J+tUzDgpsFutstsszDFJlPXq1UNNomH1B4gxGKxGL0RITc7enhDgAZmK+MiY8amIdrQMsWFevP+5ub1x",
+	"smMRttZNd9yZ4njWPq9xlYp5yqRsELHG+24GK3QbSVYAy9hmH9RmXlodb681j8UG7T5ap5KbEOFkC3aS",
+	"EymcgtaBKtrz93TeUMbfEAR2fMmM5bi7nTfN2H/grdcG0FQ2kHfv8jtbJZVpNBgroJpT32c0uPYC8Bpb",
+	"NW84dKBbZzv4NIWdXiJXVdkIKipKzmU8zMMyg7odqokVuL3q/VLbT6riti0dHT9jLUrJorh1mIWLolsU",
+	"5yVVqLBPCtqVhxeU0ggKAL4F3Win4vispIp5Abg1Hju05XHuR2/bZrFtkmpQh/d1AxVlB2xUjit+IICE",
+	"3aTGPC68sTjs3QQWPGNXHtvZaANfiKg9OH1155nVTANevodMa5756vbt9TpElAYsv/LZeSrWKw0573HJ",
+	"aACx1uabeWtghm1etnPqThVhjWvCKVnbfczcUNNedbT2+NQdBfv2ndO5FU9RfdbdJ4LTtiOw3vES1Nfh",
+	"Wt3BakT54O0Qt/4prRLKqd9dAGINyfjR40Jr7Tqe04w1X+/vDXZfaalvQuX1cknTBhC7JfTWElVzuuSv",
+	"NLPzE9nJ5jCNvKrOmTW0AfFYg68E9Pjb0DgzXVCyM230XrBVZgUxehbUfeiMQlg86feAumkeu0D5Gi3W",
+	"T3j/LzTO9ibF2g/nnwny2fsIqLjhJwdsuEFJ9t8/1sMftORcrdUBpWw3QGNsMTB3E1V4ANQmxYxnAYn5",
+	"LKXjaUrlIiArli4ph+tZvGRinQXE9r3Q2KUbkUY7moNVy1sqy6aH99p0Pqy2IzOfDA16qiyYBWRBI3T8",
+	"W9PBxUrEbaG2ebRGfFLTIiJveJp38/hQP0Lde7LCXA9IPjwM1Sk4sOxB5KRtwGzMQpRQNjzZenRpW27a",
+	"JYAOkdojrTunCQi9Qrgp0oGKPZAdZsBBAVfPjmYvjtV3um1ADr7Z4kBmsW5YaIVTi4eXImJJo6S4VSou",
+	"4wizNho0lYLjdzhb2+f39xktRei9ititUt1IpupWQYZ/TxLdqVEGWq8QkkEfvA3lkG8pGcQxPBU/1qXi",
+	"S0DT5RiNEssOaZTVvvVUizKBci14bQJ/ToHyLLyHAMqjD5BILStRvVtBf3VP1bY34AIt6CZbxeZZMkOW",
+	"T5ME2L5Op8JYLyBK+5UIDYNrfSjVz73mU0bUWVC6rszoVudymQCLkjCQ80smLBd60IEHhMau7zYLNCoa",
+	"VWOMlXrzSrJQqtieHefusM3hcce8ZL1aA2vbZcNIFfV4tCd+xKI5awUgf8f95RTxnTCgKayvSXjEQKBU",
+	"PAuQQ5TSI73znKd0tRi70YUm6UXt2lLsCOflEcvdy6HPURMq/aRv3Rux4yJqt8Q1qAClDS9Z41n5K/zr",
+	"/ctxtu99nyxIpI7SetVkPd7inYcgBph2+Ps/8g7vbBkQWq+iltxmo2z6BuNB239f4Eg7f4tMVB9u33bz",
+	"7JgSA3TaG9JYRz0UYTwSphAHKrGBwuEoMMOgIBTtPqjEafKAjg46FWIxDuH3NFqoCJ3PEYJZOZj47qct",
+	"qr0xM8dK7ouUFFHtddHtZhEnBo8BBLVdi0bJES3aeN44uONEEndFeeoW7O4TIj+Ji9uVuZ5tt81Fba5i",
+	"7dlijRlN69jDjuW4jZUABflzLsRPuQZQ7Vszo9WTX+pGQRZUWXNL6CCdbE1uEuVyw1JlyWm3jaf609Oc",
+	"aH/acolOYp2B2qljj01icodG2UzTG/eTttlNHXnfWnleo1IaMtIoUopEJgxX027SHYUjdxCwLDXu2xKM",
+	"ShCQftV+DE2VD6RCtVNS2yUo9x/Sc64j/jur5xTnZboq/f5//T9EN+khv//f/yfRPR7humnUE2gmlIsf",
+	"zZGqbYTzfj/6RW6/H6ct0h4nIwwcja7SCi/iJCrryXuF1iEwH8WYm6eQJAdWBMVc++mwKCxjK7KM01Tg",
+	"rm2dItm++GPvbW1RSd1KiurL1hzKkPZGUNnqrb61sc6tHnJ1bnnhHcIBCrZIL4Cw+cQ8FSjrO1hQn7Ke",
+	"53Lp4eRUDTzbXFPC0bptz9dSELU8zXr9uJ5nsNVtCXY4xp9TuP+izapd7gzFq7RHw9WkNQtrInc4ipsm",
+	"AFLP7M1OBlZb147gY+0H3/fka/5e3wiFxA0Cpq5BenC9rWnHaubqTLUwejMm3/J9r8VqNdBs36s0MZrn",
+	"+JeAsS7jqEmE2GV68waiXI3LoMguYl67vQSJBKETjPSeYZWUbXoYS7JkWY1HKvNngsB+b87wGq12cWeV",
+	"s6pQ11iyfKGCnKx69nVL90qXqxstYbXAtEvN40pVq+ogKlsjWsYy9xxg+icmwZYyTnVnVZ/+8D086Ofv",
+	"8XwBSwN7pgiRjIEYijzgFjDK2wM2wYzbtubduVXVC213L3/hQiWTjpq0kZJkKSYj70FNgi/b9m+fqF0X",
+	"jj1H16iPDj5ugqLRFlLaD2LVovFvBQe5BtiqMM9a6pcbPGG/rbzzVu3ReZu35vpjLtyttv86cP32opPt",
+	"XcQfbLJSlY+tUmFAVNA7AeEnDxxdQCheQYY3p5dKvemRF7qWK48W7+67VNkpPzCaZhNG9+MmVSdmHq1N",
+	"Izk4J+SGnQudfoR78ipezLnwZhG+3ujmnjk8yBmh0ylbKXub8ojE+OjdAWG84BNxZZp9+BqG1yGa6ILv",
+	"SHBm9w1kQa9oatF6VjRbFJBK9nqoDmgecad4CU0kJ9DQSE6kdHPLpwBoVdM5tTPs/Prh8DVepWK5ymoK",
+	"MBrUZtQk4LeAT2hlTCgLujEuQ5wl/rhqc5NkH1qwi2CNjloWDZ3kXlNkLlasJZCw52ydA1SO7iJs3tis",
+	"G71Y8yiHmb4+sBFvic9pDS6305DiuYpvuISX8dmD4faOVKdPxwXneZQQR+3TM+Att+FkyHnd5/IyvOCS",
+	"pZnrs2yjNPkcmjfpgNiAdzYI8h3uK2zgD3zx7efxIbZNovY4DG/m+LMeORiRby+91BZHKe03YqtsEQYk",
+	"RGCKMc10gn22SMV6vlitsxBzj0jMSRLLTFqQxsbQSyu6lsygL+3dIzAkf8hsSfnW7XJtB2bqJajGSCNT",
+	"sU4iyGALAKmEQJafJDGfJuuoMSZRbUX+7iwdS8z2kdNqwBZFCdKwYdB9X0aN4yrSawO1BdCMt33pdXtn",
+	"UMPIltqzeVzLbsi9RM3vrDF93XwWE/aqZA0YkWXJWXesbkPYwPH8XHLGehq8BuGf12zN9PHibnQKfNsx",
+	"75E3acwzNSxy/u7ZixcQwLuiy5UaZ2cat+jF8Svp/u+apiH5ZnBhq8GOgipVtY29CoEFWb8xTvohSc03",
+	"9O15gGgEnxr90rQpty+NaMa62g1aonnr9sbv8TW329V4tz3VGGylLXTKHSWV63w3uYhXzcoZX5vbLVu7",
+	"ffD6km81DwcWvazlke8Atd/rcCojMbRCwYfzeSs81AAkfR4mqr7+ll2KaU0x7s6eCee6vb/p8dAks7dZ",
+	"wVE+pELNUb2+gYBnGyptURHEm3qtldK8wMjKVpcGXiLGMzbdThP2ZlHqi5CuOdcVu5bpI65GVCg384uA",
+	"eBn7cAgmNJsuxrDC4yW9asggJiLajifr5GI82WaNs3/gqUhbNu2fvGTppNVTrtMcH2wxxcLDLR5LaNyK",
+	"lAa1eYwlxTvc9LuRyFs9+JsUfAxWRouR4s7F7xz8WNy0WEEZWuNE7doW31qlbMZScJaMJZsKHrUZqdIa",
+	"0vFCpPFfBG9KzNKJL+9U/66vnqDKhIPK0SxsLg9dPStUTxHPbOv2onefeQ5I7YGr7Dcf33Or7ytcqo0D",
+	"+uDUilxNMK/wjpMhOHG5eVysVt3YnFWL3ulzs9PvY+6z4AaJmDdKt34p0FXPaLZO2wKbJVY67NQu8K5d",
+	"/bbqaeBvAmjuDwoUdOjlksGO05mmd4nU4YwKDQR9rf7YeJ0mviJPgN4VBtCZkhVLpeAkgo5DskfOpY7s",
+	"mTAOoN73OnUduLwuIXbJUkhujjE0hIj5qHr0yI+MraBi0EYQb4rb72nH1wrZv/h0jvTv0tK3GK+Mo6He",
+	"vAbQSUg2KnTJzg1ogw7RwoqubWbptawLvhmfZqp+ACQCpf/94ezN1xOIld6mG31nAkLCaKom/q7Wbd7o",
+	"cfRlz0Q6bYAR8lIdR0wmBUeNOlqgGetSOajrRQ93HSBIW8f8Z/aXN6ZhudCgkOzqO7N5XmOhp8mMajTA",
+	"Smx7wpSZY7t0YOKnho4mJkJNVlRKRPLJMTPkGra8frXux+EzYF4DAAwmBdy8R2edw8BPDo09gwVtLU/P",
+	"HODuSw2JdnYiyrsV7W7Dc/eILnbiB2QsubpoYe7H+zoxeeY/6PebYUmUvEuO9bzmYsOZ9ew4Lh7wzUQG",
+	"AlNb2AYW81Jc1DhV3yiF9QDYg3Lle8veUbeAmmBH/k9h8A8pDDwbYi2ZCY/eDqZUg1Y9ZbDOqpYcZwsS",
+	"KjPg8UkYkFDjcIY6uQ5erdcXcvPA4nTFy28ajxfe4D/EzZB7fLUsCco7NyAUkFkq/sK4G13UBSI98ovO",
+	"ejEN2mFTonyErQzKb0RA/6+Elg9sSIAd8TYxj8SmvileNcqcCD4nYanRXUiwHu7W+siVAK2Kw/iRrTKI",
+	"s585dYzljveeAbn6+P5aMA3gNG4GyF7Ce0LsoioovSXxoCzoIEJmSTVoRib8RhHv3PnELX0B7U85XrF0",
+	"zIpd1PPZ3Mp86qHsD13zXfjrWbptuLpv1b350qZinSGsN+hKis/L/YWo8Mxb9xGQDSmjy4bDeAc35+PI",
+	"obObvsA+kL/EAHs1e4PW/s3jFeZ9W7m0pQb4tVwYT2/FTYNPk/tvv3tGnp6cPnnQI98wGUdQVyjz2uc4",
+	"I1OaprGBM6LTzJoqUyrZkISmOZYSM+xqBd2f1b/pNFvTRP0LFYcoDEY8nKViqa5lAu7BDmdwk9XtlIhX",
+	"VyymeyoSeDt6eEFUhQH5/a9/G/EqbKeIPG6Id5BgcEY2SpAACDtdSu2V0l3oXQ8I+jzGNbkEefecsmxT",
+	"MotKtgeAiEG9ZvX553S60MCcJs1zkwos9GsUwtR74rl6v89VacKuNan7NFuUGMYuCJ+a9NVC/8l70KPK",
+	"uOrWPMK+Tn5YUIM0XItiiDwMHH7r6ZSxiCQ0Y2lA1lzvML9CmquXlt2ePn3qsNqTft8f08jqRqR22Z5V",
+	"Nu3YvB5SrL7L9Jt6e/3rui+bzYc1xba2S4Jd2sL6BHgcXAL7bNXCvvHArUesBqa/totUXGgPPxHRFk/Y",
+	"AroWMABMXjAa1RTKWWZXJp9iV4+f9gck5tD5mRH17oCwRGJFtPGHYkFASpcs8+65cpgeGIn+qp1ZDa1s",
+	"u5caaHaNtylmxLR7OCNMnW0tlGOJOBKgvamDsaFSP+QDIm4PsLbU0qQJBsFq6u8I0gCNsgCfA6JtacVY",
+	"TbaGod4r4XVHHVZfUxrKngKZN+m6tbFmYSHGEd1KL71yJf7xaQP1Pd0qA9RnjVf5F6JT3NanDezF7bzv",
+	"uo7CvtXNJ70DTb5pHF4Z8Q0kohrKd3CrL2YpO4Uv5wtTu3P0y6pc0iKHNBy+RdhpcrOBKjkgqt4U5sSZ",
+	"p4Oa7+m9n8aXuietxqCgGSPYY8B1IORAK2CrIgwLzRjG6VmUY7GMwTGWMl6XnWNb1/jnYHLE1L+U0ryq",
+	"8TqWWmFVpga/E1DzUd+lGaGrVVLsf703Vphj8g4eH1gXE3TesnksM5Ye1Db6JhWvCeWsXeKxqVLdhUUc",
+	"dJL4knEmZaNi2qZu7AMrandUxOL0K0X95dH7js1bBo7vT96o4K67DVx758rZ5u9upsFnirwANVlUk2p+",
+	"aNHxobnLNyxWrryknA+8Rz97y8AEbhQdKttWEDylknz//D2ZAwZznPWIxtHLq9LROCViwyWUPjqFzzvR",
+	"sHfW++m66xpk61aPNgOndh+rYlKbwLOngP4GOGTuNyso1OaTMY9L+SZNgnNF+OmGg2gKQe080hB92nnC",
+	"IE+3DTVVgaYbfjBus2VyyGn/kvu7FTREl3a+U6hZa/pMAW+64UM1mNNtNrQfZbrdG1qvWjN8aOeBPzA4",
+	"tDOLJvjQDk/3wkTDCdsjDEx2a8tgoxpekCfUGJj4+yI1mTcPLKAaCXX2qtZJoIYvLIuIfyTMtdI6j1tw",
+	"ptIS53SpXedtc4XS94JbRmw5pIvP52rGc1gLHqSZ69D8+1DiHffnvtyKev+nG5lt7wJ7iwIIs94+bccx",
+	"z1jketnCLC2PRD09xnyDNql4bdq31Yz58zTGwW9/8pQe/OxB7bCmiZBsnGeZCz7W2aHuavkiwS9mit0E",
+	"IBpzpBiQeBrJn9A5jTn2BkTjSXExyGC3HaIY4ewqI3m03URgdGVnTSMewWFr6SaQJoui8ZhNKyBn3DKj",
+	"WwCywRnpN6LhB2ooi2Bu0DUzM+lC/hS2u9309hsZTeeslCz8Nq9WNN5Ue+mDP3xKY64JOMZWmpgbNIat",
+	"Ee3P+vtlwRQ9iiSLYpBGSLqccDRzaQ53WsLXCCvPbs8TRtoJnl9sk0orKUHeZGnsEzcTOr0Qs9ne1C99",
+	"m80ZUq8ruYBuIX/HxmHHur2o/UhRtiZbnYehiK7ndgYttu5P1lne9REOgfWEP3CT5wDWteC5btfzMXfn",
+	"qpv3t5arVgq79bc6GTjo0CRlNNqOJc1iOYtrXPVv4X7rEGvBC00GyrhVIX5z1n0LaIxV0omkQK3LmG0g",
+	"Dq2xZIOOaeGqkWi5n2gOlL/zNnUsCxD4k0RML+oCK/4Xq3faorB3UFh1G7n8e/MoUc4YcaIrx0xyjPZA",
+	"ES42cE4MmOHuJMuj06dHzQ4rZ5vxRYPVNXT5MY7MYzjS8QKBPho9jVT9gV3V7RG1BpFnEcr2Z5LAAdiB",
+	"gYSjk2TDUqZE+FxkGRghU7rGPIo4JbBgYISIS0yhaJAzeAC5hIdb4FyhJ5NY+TNEUnYZi7Vs4a0u2832",
+	"FRd1oPvuflOE0BtOtwFBUGY1wpuAG1xgh3F3LP7ZBc7Seq05T/5kuyMaS4Ge53HCLv0tUvenk0DNdKr4",
+	"r5jSRKeqtn6NTf07PJTpO0TvmPcEtaDRARv8xrygCJHoX301swbc4XbOp4SPucIcL/gOqjIXNDv0ol2C",
+	"1qmY+0Uc5ScNUURMln/5HMr8EBqFRwOO4INYbQpd//TdO07o/gbHeCbdifhXwLgs2umzL7jMGI1sL3bb",
+	"d31Xb91b6KC7W/btCx42efquOuv6qZ+9cXLjW5xoN6V+r4QrZ72ZZ2uG9J7OW47mkibrsudq0D862Uc3",
+	"fM47DLDofAhmqC21aTwr0pRpEYGLux/zczZj070fwDE+x3uVFMFqpVaxETR+p04HfQ8yMNzTGEcY7q7F",
+	"a8Cs93EcMZ7p/VN3j8kF/uRABPmMg32gBO50q+QsTqU6+crmCAobLF9SuyXq9+pzu2eKtc5jG0NwrEdA",
+	"UcAwcCZyH1jd9XG0XiXxFCHLDHUwZDHmQvHLsdscpnQHuqrSsU1C42IsVsqkAp8Li8YzkZoemOPdSMM4",
+	"15d04te06uEZ/ns0uur3u6PR1WA2Gl09mdWUKegP3AI0mmYhnwsbDT//lk1ZvPLM5TAW41FrzIbtBJ18",
+	"l3wI9vCRkutm5oB1A1y945KhxL63AXZ3rT7iHupdhymjafbNOrloKYIQZHt/rWRycT61sctW+cxxopP7",
+	"933gO7xzZ+GbNniwF25o7gsbF7n5oexeQ/8mJxun1Imizq3vrpgmpJ1w7SI1inP4Hs3YfzADnOxXFxvF",
+	"Q87xZosqCQ4irN8z1Nm5Uvr2t3i3kvpJPI/BFNs2G8Hz/AE7isSg+Y1XiwbwTyXwv9tA18QOm82edpOm",
+	"r3NAwXFDnMX3+n6LsljWi0vE8CFwVqleXUrPyILSZinN279rDWC632+SsdU9SQwkGrlg24CsefznNUO4",
+	"bQl5GL29SWIHiT0HmL2avZ7Gl4ybLihqEPckybPnwHAUiPhT6CS6pJzOQTJgt8UaY9eBKHAbjDHTkTb3",
+	"weoKtjbdR99lYtWInXuWyymLbScMonVK9ZZa2spKE6cyWk8VvskXolKaouDjJb1K2N7q6KLPVkdXmgVY",
+	"9Hea5Jk74brKuxsUQFUJjUULd5wYfQY1twWFOAxIJoQ6ZAmT6DSBfutWBQVfCuUEIcdo0vMUzvIs5mtU",
+	"4JcsoxHN6Li2Eg8blUD8FTHzLxhbSSywjTPCGYskyQSZCyL4GQYODfT/Pts2+ARJIiWAhgPQZJCjjk15",
+	"5P6y8igXkOV+N/mZsiEfW0fjiQHZZvVyKzO2HJdK1D/U9M5wd0yrLhr4bFMoACePoViD37jPDs6muWPC",
+	"PDFhC3oZi7Rhkf435nbnFS1Yxt5ubzta77y3RkKMx3WVxkuabolO+Gpkl1lX7TcxSphKFc4y5qYWyRPD",
+	"rUJZjXW9sDP0D/V87q1VD0tFX2AGo5nilHmpi4b/lC5PNTpI6XImRDK2DYXdX8xhgPRqtrEY/uOJhaxw",
+	"LyEGTEf3e5qINY8oeDWWlK9pMoY7/VLX1KEVmPrtJBn6XOtO2Vs1VL5PRWh/1op7tNGuK0OEXu/ZWY7h",
+	"Whhe4eN7kxVzZI4a1IE4c/slixT+0mZhQmW2P3X3kAYNmHqV20n7e75DQs4B4Up40Jyqpu7XvUL9TqXa",
+	"DVuz3aHgKBP3FgTIASdpTxe1ijO3dHzKfROKLLywGHk/msKZcwjmoYG7WUs73bMddx/aw4wP1IrGN5PN",
+	"DXT5W9gAPnNAh39KIVjmPxs28rPbqYTO+vpwz3s6f+eL/DavA6lAns5l3Zd2ZBh8bKDll4AH6YQlUtnm",
+	"nC4Bx3krSSLEBUniC0bCjNFlT/0UDkkiNiztTqlkJGFZxlIZkCieK/avjCZAmpFTkTKpM1cpiURGYi7j",
+	"iJ0hXMjJ0dGIhzG/pEkcjTM6B6C2HmAKLemVOxnHpK3COO2p5C57dhxhzwVnxhcg5c2K298XGlztb362",
+	"oJdM4zoqAsWcUKIOgc8wNElizapIC5B5bdEK3Iy0/EXe7ed18Lz97hk5Pj5+2iPn0D1TF3hy8vP7Z7gT",
+	"lnGSxBrO/8ygCkmAFVpLRhSZxGwmmc4wVo9P19Ca3X2yKY71Z8OtLjMov9JUAh922nNh1ELCnoCGo5cs",
+	"7ZGQySlNaKbOYJyRuVDPclNApRvVc2K0c9eFVoQpNttaibF1JsYWzdj5a6zWyzJ/a06YIfiPQQF+rWXg",
+	"Q8vToripyUyk3GS3w9bJ6AU7I30Dc64opmjBPKlztyazcixY28h455CLK2xGjUgeaqmhDFiHOu5kwHeP",
+	"+OiVwqaPQImtNS56zns/H5pqqOyP8fowvb82/2B3E8lVymbxld/xMGHzGBzRxcTaQDG5lE3FnMcSmsQh",
+	"Mp6vOFZcHDSZVOz30UE2tOn/cFASkX0yML0y4LvFzo2aQIXq96DYar2wbIVpf6jbZ7cRbscN+7mi7T9L",
+	"9n1K+QH53c2zWO4eZuNAZJhbyO4v1DUbouztgudbif9gaTzbxny+P+m7NS/Tqcx1WFyHMrrW+aWe9NZ8",
+	"cPVn00euYkG1p6iGETEb8fDjCDATRp3hCBs5jTrBqEMzuHDUP3rcHQy6R0fv+0+Hx/1hv/9fo841QJe6",
+	"DxbbPcEbMrGKp/BjxFaJ2PYM8hb8WkyPgttSlnQHvRPf69EtCb8oLbT0K+VbeKeYjTrDX3//698+XIdK",
+	"8yjelCSem2ZYVxQQmpGlgIbyKVNG1KWyvSLGVkpz3mJdFZhJsdSW0oRG2AsrjzrlVYF/evf6FdGmj4O/",
+	"mKE5ZdvRfKzkEBoqmNaSwxJpoV3OKp5CK5sCWYEjlljg7WDrqp10SHeCOy/9v1HJf6uCfCCBSJ8ZZLa/",
+	"m+JwZcekcdSgEcJ5bsfoqn2pDEkE6DXZ2iKJWIo+BixKlE4Gd5NCyF2ttqZZfNmSr9v4yr6UH3PfgY2J",
+	"y37vw/3cViIdoI/fqDlys87qug7FyY6V/mwx2C2cCM7OSDjOA1SCJ9vxWJ+BsTUuzWVsQq9sRQidc2G6",
+	"mTHtZWjYia45dzOpvcYAa9KkvUkGVK6lmCSoAzz4oLnPYj5n6SqNCwpK+a6Luq7Hn7e5W6mBctlJb3Ks",
+	"nO3+YRdbMKHdtlBonG2c7A+Q02FhqCEmO3GW19UsacQ0FIl+Yi2ZSWcOPTUpBzAb540tF8eXbnvOSQyl",
+	"M1uxBkC3Bnm1ngVvpq+y7R4W/iPb+g1u+8F7EhGqY67Bv7UMvptUuIKqXW0Hr3gZodr4P3PylpXiZiSc",
+	"rsBFMNSU4R6BzRFnvYO6Co67+4Z7G0b0jrDaJzKkPdV8O6pMA5JtBFmwKxPHwPLSyTZjZ4SSlPJILOG4",
+	"gmvWdMLpkXMiFyIFtZurHbVOIjJhZL5mUhqcXpq32dyxy9T6OSt2/9d+9+l59zvanX34eHT9YM+i4Sx9",
+	"yMgaKPCiYcz60pi9jde61lDeF1F1h+Z+ePdylgvs8/xOi16sYTc+7CJYjV+y1GC1vi3qTQXfbrHWtEdp",
+	"DlC8G4O4eUPdKKUxj/l83ChboOyBaK/jVRGP9/f8pTIbLxhNswmjbRLVmqAge4AIdnp6Uw0V3Up3LnjH",
+	"GkJc7Nk/1WeKXi/X+doQZrk8OR/lSz7b0u6p37K3ImRw8382CZN7Hvc0B8Z1yO3UzSLOGIHVQAgZTIEn",
+	"0wVN6TRjqSx2EZ6sY2XottVSZCNFBWvk12mcbd8pwmrgHkZTX+LxOcoy1E9iqcF8e+SXRZwwZT8BQIq+",
+	"iV3FMpMB1PIkCchI0GoSIVYTOr0gYBrNFBkwY5nr/EtYYZg5DsMOepFlq871NfQ4mQlPhcEa2gVCbQEm",
+	"IzhBd3HJUrJKaMzJD+/fv4Gf//Tu9aveiI/4OXn4UD318CHWiq1iho4GtXgmiwHR9sUMPA1iw4cYubMV",
+	"DGQpEPYYBT8ihpJM6H8FSre7gN912FaifxGzt2Wm/h+b02w0ykqk1AqWSLbB9trnnDx8aOdkBvubmFgk",
+	"KB6Bo4QSdcp1lxOzBQn24SdxFujOgxBmGnFKICgAJDHeloXYQFof41mPPL9k6db0oNykccYgof3hQ3AT",
+	"qnFwB58spVxi/dUZSXAPQAx0JZIElwUbi0mSMhqNuH0yEXNYjX/5l38hzwS/xGoCqS49JFplThmRnF6w",
+	"8ZRK1oMG13jVZB/UJhwEJFqnFDcDaNPOb+qhpQtVzXikroXjpQx7I07Iiwif+vnnF9/KM/8WW9KtUv+0",
+	"eam3TdlKwtQGjPfqwDBMPo4Q7o1QnTxx1O/DK9TXzYaQmUhZhP6MFyaLPusihOeQKAanhvuQPHz4jYhi",
+	"JnsPH5Jz279pIqKt5UOUhM8Eh+ffb1cMbVLrVA7pCsslY8EfXXU3m01XScvuOk0Yn4qIRSFSKpyu04R0",
+	"o5BIBlSOpRqxWlpCJR4x8jO/4GKT0xgThfAa9CTKGwZJjbs1W0sWKRX7zet378lmIZzOaIA4lCTE+Fkg",
+	"mK4YCLYkUt+nHFG4QDMHen28DglN4gumCQQtl+TDh/C2wnR1h7Z//U0KHqrDymD/n1xdwZtOr67OSKho",
+	"EOKaANNRvyA7mqgVytQgQvMq+Wi07vePp+ohpHFE5YJJuKpID7MBq29JFFG/f/6e2IdDiAtoj6jJH8Bt",
+	"Qk76fRIuaaIWh0VjGDIQwGZXWcqGZ+SkPyDhmtN1tlCHa6r2KVw+JuFMpJM4ihiHjnCpkFIjOKsbBse2",
+	"j+k4E2Kc0HTO4IdT+Niay/UKuyiNlyyKKRSrqxuOjkgIA8G4A6ZZwQ9PSeg2JQnPyKmajEmsgWGINF2v",
+	"snHKpiLFO45JOFnLrZ6kXKwzSEyPxAYGvub0ksYg8MMzPKCweLCLTvpPi+1BYz6eJfF8kaGPEAbr/r6M",
+	"JdSdhz2ihLpdAdjiIOI3GtjeLsiEbQWiI0qz056J5Qq2rGJ9LFNn8jsf/4C8MEpCA4CNg6KchM/f07na",
+	"Bch8Ua/AbuXgKnox6/4EwyT3RQp0+Tfzjq/DB2QB5fiSUI3jYn5DqBYAFQR4u5PBUf7xfO4Pzhwfe2Dq",
+	"qdV5YRHRrcAMHpgS4TjpFzkZuz+y7cOH6iBRWIchpsNA+bSFktTks0iHygY/OiELsU4lWOFsxTJw2JA5",
+	"y2TOOLWcVe9Rpx8P/37++NKKJLUe4RsATxqCXP76VUjuW6lhonWnpw/yLHcixZJhpC4TZuyKSmfmVYxP",
+	"WfccqRQqLWEWpyB8zfeVZDTc5+MIFc9RZ0ggXhiQkauCquu///Vv12FAONsoVo7eIl1zJqmSMdmCpZtY",
+	"aijjKU3TLQlfxvxiSJD7/P7XvyHDOSMpS77GL4w6KOBC53Oh7ZOmuzYwHulhvzKWBEoWVPUWVMLK2wvg",
+	"QHFYGtgfwIonWxJ+hyl0XfsujKD+m7VSvg51WznYazA6HS8KdUPiCVMqhUTiw8yJfZpEgiEiEaig5P5J",
+	"/+SBHv5bkaBQDBHoLwRBJQMSoo4UGiXJ0YUCEpqIQgisN1JyBmS7bcwN+kBAQlCA7V00SaxCk7f4JOdv",
+	"XqiryOSV3fUXHaJ4BEUnfwnJ/QWjSbZ4EJDw0ZJlaTyVIbn/JoVNx9YSfrDiQT9sZc1HJWauQ3IfO4Vm",
+	"NBHzNXAN9YN8EIx4+EisGKeruIdCDt9grm3pMoHHQQfFYjT4ZCRgIA4WLdDvQY+8Epzlyw36vPF85XPV",
+	"Do1HH+GHa9hmhoGCCDbujlCbTtaJnqhVIpkYKuWczpl20a1YKgUPlE01XRC5UEzV6EpUXmhVSV0ZccD0",
+	"hq6jUeAsnTRQpj0SgpCojhKfkg4Qr5K2eah9zohIMQHT9DcNtOqmTrZ6XHFUTA3Al0ejDvlfZNRJ2W8A",
+	"KwfpAmoHjzrD3//6t2CkKwrsn+qL+IdSY2RRYUGpr6mgpg78iEU6exum9ftf//bIBA1Ap4WeiTG/sIsA",
+	"cDIJg0MVZ+qgsRSO4BIsS3WXMLQg98NlzMf5C5XlcsnIwDSWtS1Y0iGBMEn4wM1OvSdHHFmFpFtJpBii",
+	"2TKLWRK5lAWtVM33fJ0tRBr/BWasZaFi4WYKoMPYjHL1aqAIzZT8t/1crfscciOSeMo4whtgql/nfEWn",
+	"C9Y96vU7QQfcgGB1yuGjR5vNpkfh555I54/0s/LRyxfPnr969xyeyTuXdnSeMPo2sXaqczmAMDiess6w",
+	"c9zr9451d04wvB9dDh4BC3m0Mq0Sc8W4M/zV7xLJb3lkWeq/Q6fP66D5Ez9gT9DrD0FnJaQnlR11FmMe",
+	"sYgsBZQhU06kwCT3SC0mnYsAm25q0TzZGpOZ8LXS4PVJAs1MC1GlQYkN9/SbVwIAkfrzvnemw60tOT8j",
+	"ocZBCbH6WrfbhmW2atuLqDPsIGWDloR11BkIRn2wVT7fiGhrirh1Wlf5bCI4rs3DsYgt6JAqdYU87l9r",
+	"Hwht1GKxc32NTiy5EmpDqoeO+v0bDcntCDk47jsdH51ei4O8k2Lf7ZM4OLpuN4MInTqeHHnk2VCUgOap",
+	"DrH0bA9bGFRF1av7rH4mX81M368HoHNS/A9bCptmz+g+Wy+XNN1Ce0Y1UOSlSiPCQ4IZ63PRMf1gfu2c",
+	"Gxjhq67SWLtgAHWGj09Pjx+ri6lSUgDFBm9Un8k5A0YFIe/Th+v4ytEPA91QGnJntbUBBS1KFVN8XvSI",
+	"jh2BHsqBVyoxytEZAbL7mVIahmhpGgar9UTf+UpiifEV2fqQPUN/awOu9RJIhqfwJvteu5p/LeZx5qmI",
+	"g/f9p8N+f9jv9/r9/n8VPd5DpSKXM8xLzx73hyf2WS1kco+uE12wuy/PH+/M6Pj04t+PivnP+quYzp1D",
+	"FOQp253+4OlXp9OTfrdPB/3uE3rMuk8np0fd49kg+oo9pieT/hOgXcFTrl7b+NzmCdeeo6sbbSspDvug",
+	"dFqVSbLvgMI9t3Eo1Rj1MPwnsHLYgi9I5IaoyBigApMugCY4nlNQ0rB3DXiJwXBCBRcEIabFSdALlWHd",
+	"Iy+4ZguK84GibZyOxt4CJFdIRVGbYqg5SJ6TkLswmTW/0PKvcAO8672OaH4+mdvw6BVPVePj8MyZ5XUx",
+	"pKQzv0psatBu9IczpxuwHB+Dye/4/a9/O4TrtKNo5JC0GmPDvag1eqlPx+2rBkHnpe6usJdrmftug3M9",
+	"0+eLmHSA21QftHE7jqNr5DpKdfGo/Erj5mJDhMFRtI55aBMBHUCySuDiBFSLgu5wQkIusvFMrHnkVRuQ",
+	"xxhGUTouJ/4gK24AGBWIx17n5mTH9he7yb5fZtSM9Z4kcRSAb6q4Y2N1GxSd2iPrVFIVuYl7hPbmmXwS",
+	"8VXYYNZp05V5WpJXVX2P0ONSR3d0upvbTkLtvWHZwWwcHc79NjPOtiZSMk69FCOTpqdCoOG5MPFyxJXq",
+	"JkFFtzozevpNm4ZswZaSJZesoiDD9n4Pjn+wgtXHlCxNktwTKQNlGYMbDSNUStI6IfKSm7ROm67ked1U",
+	"6y2khXUujgoJWG2UYVvKZMzGsvixX1D7yvPWfre/4606v9Z9balKqPCc/tgAd2QzOVOhbY2sUfv0NtgL",
+	"6qPODhMzx835h1VUz01jZwmuX8XcIprRCZVMu39YMrN4EDqjUvcWCC8GYX5QZjGPIFQwhAh4WOxzENq2",
+	"Z5Iu2YhfKHaae/ksT0U+cNJ/qsvirY56RrDDCQauaOG46+ONZfkTOr24mzPuSMVS2BXikzC+GMBk+CyJ",
+	"p1lI7ofOiQ0f+PiE9LTX+Jz6dn4Wm55EX4OQRrp0/8CROSBg5W4apd4Zpnqj8TxqZuJlK07TDcz/vxvn",
+	"Vmubw0snP31auQ4a0+eFBejDYOdd6fe3oKv/RC8YkeuU2Ub3KcPkLM1ZGnP5AzT6isL1CFncFxY9cEwJ",
+	"n+ame1luzDKT94bdIkQjdmXCdB5XQ8Qct9DTtgnrdxV3pikbccu+MSEEqgfzGpxYGnhkUBS1WICuwZof",
+	"aysHVjXkQqwgCKUOsPughXUxCis+hUVmYsQhScpV/q0DNhc+IHuMJqsGjfoxvl/jwQARbP+wP5CgSr0N",
+	"7T6nqMrb4+UIB7b/HOquDVmbv1nfbcRnnNZyfUerdllz3rnN26Btl+JcbMfWSmrX9MarC+gsqNQnpIh/",
+	"Ir9ctl7m2yavE1VKafbvTXk55p18WTz7B8gnFuuMrFdKYQ6X9CosJFXjGkKy8X0A++RMPrBCUDLiVhkQ",
+	"RFPdDpVJYLpFBGitT7aEzlmPWKgI9SqdlwJvLVavk+d0usBcHch0iqGczhS9B1pmCDFTQ7Rw/Tp4Dfxf",
+	"N4MHVtgjv2C2hkZI0ikuevc8ABdXopgn8E1gvw4RkDtjCrXa3+maA80ABzX3TVVzzGw22YhvRHpxBp4z",
+	"yIdwtAjsrgbO9RH/BdL9zkH2DUnGrrJHkNKuCQXLM3DT6WJJkpgjylj44/P/+fU9gC+8Fwbkz2thMFoh",
+	"Le/FfxK5YEkyJM//8/mzn9+/eP1q/OLbgPz44tW3SA8753uQQ/TD+atvXz4PyPn7989/evN+/OLVt8//",
+	"MyAvn5+/ez5+/ub1sx/sH//55sXb5+/G5+8D8ub8f758ff4tua+Tgx8E5MWrNz+/f5dfKYgeSMk0UUdn",
+	"M3mdiLB6z/Pg9U3Fyv7DhGt6MwFUrNf6tQPB4iTm6yvFRxLoht6Zxp0yeI9G7FnSKwjGO3VFjr/fV09k",
+	"fu62YPTPSqS9C9PM8MBfP+YZCFCPYjppRCyjcdIZdjztNYYG0xEBp8dxpN70wQI6ag8++qUs1qHjq9rh",
+	"9Dp6Ojx9WnJPjUvYDf38l8Q2T55qDAN/ZNgfuKned2zvK/QGHLjd/jpPJ4PoyezxSbc/PaLdE3Y66X4V",
+	"DZ52n9Dj6Sl7Ojua9E86h+8Si3OXEwx7tIMCbi7NaJysU2b/TMQG3oV/OnGiY9Z9Mjnqd59EJ4PuV/Tx",
+	"cfeUHU2fzp5MBtO+UmygPNw4EQGcBrhTx3cgSsB2/dooV97bDpJdOnNBYJKk96jX6znt78ZQ5ADuUACz",
+	"yYH/1bMsS7cOJH+hazkkv+QtkwZ9qNyfp0xqoEMzq6XGxtF/rqa5IV1sfpOXtiqWTfWH8/2NgVxn8jUd",
+	"XIGxfNCN0Au3Y8Y3bCiZ0TRrsGFhbONL2wKp1PTItFsxh2TXefV0LOpwkY01s8Bm/JWORDlVKr2GcFdE",
+	"nXpCVlsE4WAKwBlmZQx8rwXB7Qw7q4RmM5EusSo4o4nlBpquA7eThttAtHM8608H0elR9/HkK9Y9mQ5m",
+	"3af0yZPuUXTCvpo8ng1o/7gCXqHW6aZn30Hs6Zz/12L6hsv57Ofvf/yfgxPJj+X0/LevfvrhP/6U/nax",
+	"mS35NHsv1kdf0Z++gfDUag2BnGt7Gmcpk4ucIzXiX0pKuoD9v35oJ350a2Gr9hTER8dVW76+14TN3Btx",
+	"pd18fQ9Yyz2j0nx9rw157o14QQP6+l7/3og7WtDX9wb5BasJfX2vjkz3RlwrSV/f+zhSJwkyh4u8atS5",
+	"vjfiqDl9fe+j+qPj0rIcCPR6H4FrMrcGBfJqsVrQuEVMVS+WXXDhZsiDlmwWlIRwq1bMbjsGX62q2PeW",
+	"/AnzgHaE+qPJ6LHTyeDK2olE70udR9B5q5h493y2o5ufeR5uxTtvJS8BjC61SRyrF8uhZRO7VyeU5IYv",
+	"qmKYbPolWb8/g807CPr9Pok5ugrz2laoxo0zttQ1WErzCW35LCVaEwoQ1dqEn4hRPKU2YU1vKDTXsLh4",
+	"xKFOVBfVijTKcf20jXFGKBZzwiGdpIxeSHTtQTkynbq5GkR9QlmpCXMtKypJaEZjYOLUHOyHITfSa2Xp",
+	"p27R0LqJ+ZTncBZRyZpqmocKRd0cZ/ixIy60AdQi8PysSsS7MKluShxdVIQfjVCk0IRpE0cxE22RPVd6",
+	"CTnCxvGQrg9+EsjZB52FDDDRBS2MzrBy+O0WwAGeRoNZf3o0eUqPsadGlm4Rx0GnBUjd7e+k/zQvu4Cq",
+	"FnDFOCViUiwZHBcoKuNik2fK5FVTMK8uzuuQhYzKK1nFZQR2sWIG03DnEf8iHaJmrkSkwODKrQ2aSITB",
+	"4ydPnhwNdgsFABaozxx64dIt5iYhSEluqctdWRQQpf1Ms2RLqJJ+JIT/hG45a15TIpKISXAOQpZRACVd",
+	"uoir5LgL8CkMZimNCdKddfU/Vp1rJDddOznEVnz4WLHQcgPQGeFSpFhNrg59DzyRkmXjTNjc38L4AIdK",
+	"Twfjx2m8VJqcSLUSYzE6EjE/y+vU0NfK5jHXMee6nKPnuABt+bpWMxon8O+/8b1YxVPbjHj/7dsVa373",
+	"d4nYNL/77Zo3v9lyg+aPvNC88T2dN3+o4IC8HUlB0ajHDMRh7iTaV94Q0Yx6mnn1CwkEuuFKBUO0qUBS",
+	"956c1OZvW1/GUQ5enAsZxZ8g2gdfPJnMnh7Njk+fPJkcn0T0MT2esqdHT6M+67OTJ8ePcylhh9rLm6So",
+	"tTmUUlPoeQfzMEQrW/fWS1Joy+Jx3t2Mkqd1lDTEM4JeUwL+7OmYBuw6xbqsTC5UlJycNhaiwG4a1JMs",
+	"ECXm0IKSWzQjb5xmTNF8RoaeiLkjOzXzLab9YcH6Z8r7K4jlR4jfUyud30EqYFeqieETQxLGkRVlcE2n",
+	"QofwR4j9brYrFpBQnYjQoQ2CC0AcS+0BRJQJX1KZdYFQ3RffauALLREfEGxiI8sKgAn/8exMS8+v+3ZU",
+	"tjNHDtXFYrDbMPO9JPOnYrlUo4NsjxHHoOLglJgmRXpmQwKSPCzG9QgeEVd0B7pU3bT2TcRcC+oz+6qE",
+	"zucWeCdbsBFPYYHwPUIQmYgNvsg8Mtmy/H6bpJmJlRwiiAHAJeKPsKo2g5rodxtaml41I46D31cbGCDE",
+	"SybEWGmJYw365I3b4W93rnNQrde8+Pafmsc+zaNGn9jN64C62PL8FnKlvxNJIjZ/QC7pVE83qNLFXLMZ",
+	"0B2T4qZiOYm5gRB7SHn08IxIxWJoQsKMzkMXL2u5lgjgA3A9h5bs7nLmlC3ZZFtJAlGWBtX9k9VNgOqV",
+	"F7NAzK6pMvCScmZ6uuz7OFjQiMKV1X69EAZqXJoOD2lA9fYnuhnNLmIe1Y0aAi3uaFs1SW/CsQp2xu4B",
+	"axESSxMeuB9aZTR8oPEEudjUTcaWETYsyyg09mk0uI2SnAZ7j0L6jZH6sbT9FX1js4F/ECSNS6DjQwdn",
+	"nQMNx4X3HzCwL7bc/ka155ZT7bcXnMDW565B9zrJHKbrFWNB7hj7kqp9XmRkSjlgXeoIojpvfKrRetDZ",
+	"5mSHgHpurixlaHXpB06etbIQ4PnMuZJD8V2wbTjiul+qshawRWlQwcv0gWVWoZ5Mhgao/9OELlcIZtcn",
+	"v//1b+Rpv9/fUb9K7oc6syUMCCWYcKSGDgkaBBM0Hug0aVNagni4YZBfMVkIOt1QvfJBMOL1KW8BqfTM",
+	"DUgIjbTG0NhkNk7VRMP6Svy8lf7nrQ6qzehpkqNTm4kzodMLMZvpkmbYbJ3hqdOkbhZfYfy0lLOTd6HO",
+	"X+brSYrdN6spPntSbnankLQsis+XsHnAaI/abt74+sdOXirU8Bldqd+5vYp3njPLHbyyEFPon3x1+qQY",
+	"UjBQY05Qwb7h0USpyn+wcPNBEd+zHBcSMbkgBlWIOo94jmm9OyRFMP/432gmlvH0a4DTNHigSYJwolyD",
+	"j1AcDE3Qv0JtVxMs5lLDGHHb/kYP3IHYcxraqbFB669y+Brx+gor2yR8XTxFe+0dsy3zGdYpbEiXgqJW",
+	"7nNW7Uv2SRmva5r++rGO8coFTaPOcACj233PUatQaZnyd4GVkscxqrHrkvR049dQjcm2ZNR5z+hy1DFx",
+	"tA1LEoLoyp74dYWlHBzEPjoqBrEzOr8nYUTVgfjC13pq3YzOuxfQLqnturQJYNt5/wFj2Hic6yPXOwWN",
+	"L3i9W9Ksk4svS9BgGAOd6rbLIkoZJYHQk503K7fOY/RQEckSNs1M/p/+TT8+VUZAyuWQhJh1H2KdPbqY",
+	"of7rkiE0Lwcc1hCTl/PbtExQ9wWull58zYbGma5cAQukR84BI1YCQIjGic8FDoy7UD70PneGKwtLSahU",
+	"rOcLxK/VW1ppk/NUafwBett1DF5j64E4pQBvCSZLzOeJgxF+VnECUMcHkNBMF3EC0CVNAD8Z5atFsoRW",
+	"ES6YpZV+XMPtarHt96nTNPtG7b7PqenjxlDyA/ZDJ+jgckDI05EsGZ1D+3CjIA+tevzh2gmGyvWKpRJq",
+	"0JsXnFtC3EWC1W9i4lQ4gAsWQTD7zXE81eDeYeK9j/P+IDbIrrAijKZM60l2p9wVZMDRYbTIscAGgAU2",
+	"OWbdryanR92THAvsceeOqKWO9m9iQtI1l38/YGBwegIL2gcpZMgclWavdkdDCVZNyN0rvh59xIW9rg1n",
+	"hLqtgwZ6z9X8Qb/v94VahR+jntuWaGFzZlhbe2tXPYiG7g0X5R1j0CdnRqFd4Dq5gI0Xt/HwtXfs/UlM",
+	"msUv7ySiVdwQj2QmVu21m086hTo16Be3yZLM6Bb/qQxt21Eph/HFG6hEc7flblVU+tySuIW41IOtxy34",
+	"VOcrEyvnYN0Ng0PdqpazVWUvxBWU6odRRYw8guM65vgDBEIRyDzL60q0wpYjm/tT69e8RSgWvyFQQSST",
+	"bZ1jQmmxq/Fk63dNlOOjprmmDtoWfq201Sw2/rfRxw83R7ww65InwA2PT06x1yZUZg6OroN8apVpQF1e",
+	"Z3h8+qR9aOkZfr2ubgr18dtwecLC/RFjQ9WTJKaZaUL7xdi6arXAbaqTvLQDK4DmvmBBYpdf6E/y+1//",
+	"9kjfEJJ5rJv5ARAcecEh8cxGm9DrOaGSPT4JsI9fWK4dDk1zi6K4qMaEGngpv0vF8jUSuAHYKAByWOM8",
+	"t+Vth8A9eRr1gKOH5m0Ap7qIeWS7KqIgPTT3wZPt0KA9ue9TcfFDDRBVSxIini/QvcBomsQs7ZFn3nhi",
+	"XXKKCSR5RxHz7PjI05n2Lv3GcJC7eZJnXmKrBKE6MNI/2EnMKUzNU336dx2mMsCWSADDZe7Mp/jRTfiu",
+	"t8pamVM3CAzPXgnOoAHdoWmDxYU9xgrd3c+8EtlPIopn8a2sKaRjNww83qIgtq/+nBZdcTflTaLaS/LP",
+	"MJ1aJ3fea4rIeM5pIgsNxfISMKnblKFPGG69J7G5o1YaTAOvABv+0ozNRbo1DcugUyUA+ol1OsVUavPp",
+	"3oh/y6ZxVOj06uAIRmvkukoDcZNd5Ho2i69Ccn+yNShUbvetByRjSSLtwCShK5oqg8IYtbM4SRggE0J2",
+	"6CzWbno94nsS8PyW4Rm8FruQSejbBt559Tg05OLYn6kCBihZMhs78y/xGJ36ktF0zrKxuo6EhbacAQnz",
+	"hvfYrV9dwzuwG+iYXU0R79fHrZAK5/rrn7eVk14BALDHVm4dx139SmTY9vK7NI4omGeFXv+2VmfWPZoM",
+	"Btg1oeQpHbQAIPy2SJnbErzvYGluxabHsTH0YEIz9ZzRvsuhVypC8ujx0eDk5FAR+Ujn8tTb+d+o8+zW",
+	"rWkQOXRjKuMdc7X3Fz3sl7ZJLLNzM6A/Uo+kamGfzZEy6mmcxXAkwWu2F86qBBdVroGzuJSlD+sOSBr1",
+	"yZw2vNoKwEhr1NBkmEUGR6q21K4BTlaFSIMKkfRXCkTyomcVyHFUT45+lRYFWB47MY2ltJtExxUS6fsP",
+	"I8rRDTtN6YOyP9fXHPHPnunrqpH3pB3XP65GqUO/f2R18jmPZMmXQpUqqJshBiYJwMVOwpqIOBu6gJy6",
+	"X7YDmqQTJZxMaAQkQT1xxCv5zTpngkWmoTV5rSWhJGvJ8m7FXfPqOqFl4VL96puD9KEUtAJLyS/oWmB1",
+	"IV92wG+DCfqdWzCwH1gSfRn5yIdDwNwgL+GZhwi3pbG9BYCRW9HYcJiYVa/0INjWtwP9tINlgIT8I3MM",
+	"3VZE8IgsaDLDhtYIWBxzkm0EkRlbSTz285RysNsge3e9wquamYAFN2GF1kUkxrzZeXzJOMnEGVigRgKP",
+	"uAYjKTbnqwtZ6uNePL1wuMFeI/ch/RCjLhjoyrDaT414RdWYH1h24IDBW9gdwwkfOAUMqK/AxMNgxEPn",
+	"b5fHaN3CgNDVo/5+r55E0MfPiSRftOv2ZsDcLWbvz5IBWW6NrSAK4+2wFTgKFMrj00sXhPDOeYuOJ/7x",
+	"FZIY/VhEg6r0il3hXTd+qLHLMxMPw54zBDHM8pp/rXogUNF32MK8+wOqCcCURryiopD9GsqXp4CU0dea",
+	"RNVwtAGiL2VOZLGe7Dbog6ZGHvUp0rZxbae+/VOXDdwcIo+mWTyj0yzvjN8d9E56/V5G0978L22KoCpL",
+	"p579I8SvblMpM0BsNTGLevQ1T6VUG9bJM3aV3XLE6Zl+6807exWqCm+E9n1LFXuVOXpcGG9MTgKEx4ET",
+	"07ns3VZUCxR3apRJDv35MkEuNAziP6ZLAqpD//D2hV5TTFUpeicmdHqBbcFtRm4WL7VkR7jEOCNzAXUg",
+	"togH41PosBoWS7hB8c9LuEfc1HCbni26dCKvsjgjFL9pUylXVCr7JmGZxK9DcARLx2v8HxXlArARW2sX",
+	"hf5V5H4oLlmaxhELH3x63QNo+GX4PfIi6cfYS+QwQd8iPlWY+hcoWN+siw5cImazuzZI2JVFs/dKVex1",
+	"JHgU6xEZT8JQqaIORNmSZQGRMZ8y0FGxMyq0K4bzhqn2mDEaiR4JbVBAZ6qZtxlHxVy3QHbIwcUmIPFs",
+	"xNX75AW0L7L+gKDSJikREguzmEQjw+Cr60w0DYUSZ0P7UV215XpSw6pBHAI7stX225AgzSYsQJRfMSOC",
+	"5+VkUte15U/sd4jor6rrKZvHMmN49tv1JNKr29jSONd13fknDS0kg4zE3RA7Ba/B7cDtnMtcfzD12ZXW",
+	"Xji2MwODm7IV5Fv1sLlNAvW3mEzohbqxy1IYsw49FtL/TvpPq/l/AOjwAu928wNpmmLVjsy2wNdQf/tw",
+	"K52KCoW8h2FwzmnGNDz3ZRyZfiHVZifpmnP43DU+o7TRBQJzLmI14k4n6CyZ7cQNTMBE2oovr/Zh0a69",
+	"8UykY0TUMDgapR4/5WDhYNjv906hs4cdlpL4+ah+oXGmW3RmCwY5mDBKFy7UF4bM31ycy4dKTxcYILak",
+	"tUz8RaZ7q+GX697d67TQ41cJ5YV6rmpSuGbQMsg57Qwg7G5FmX9Ht2Sz2Balk64N1912/nH1+RkU8f+B",
+	"1flvtphDhphFCEJTEr2ADh6zSCvGUEGs3fEEuspSSbAO74yEGnE5xEyxHglXLF1SDlirmK1ug5chVLVg",
+	"+1mExIl6JERGAFhOANkESvdUmxI4vnvYJV3MZnervH9a9VyR8MvQzk2moeKqKeUyVo8FNw9WTgXnDAv2",
+	"AZy2ORv8rkCbuyinbihvyn2kgoMaBu4SfF9MF0HTa293+71dpLJpRbVbaufW+Mdo4ncwdNjedn/VFKsj",
+	"m2JlmwDCXooTFOLQC/Ckf71D2bmDVoCDEnz+bbUCXDEe4bEDibKjIeCu81jXJRCvJwwPwlirnzs0aF/D",
+	"wDVX1zwdA3OCH9IycFdzQKdxN8xUsdhonej8YZSRWk9uxZ7XKUN3SG0P7gmb0rz/dt7a4EsE68Gp5O20",
+	"7j7EUUqe+rsIEhdT1bQLmGag8cH50P6jmJ/lln4hhw1qCpQFGRFQ9xCoxnTOD4tGiekcuGCJLpwfcVS4",
+	"sFAidGUpAHBKht4p9NHkqXKA84nDMV2+/dlzQW5kmgeYnrxGFIWxjniMjqmznADOI5FgkkzWme3SRrBu",
+	"gtuXuZTsEUyNUkxb67slnFHQzuVCpBnDfjs4iv2eJw9CaOyiEVhMvwcBORkcKW0dGfd4GUtAVfGqtmZv",
+	"47hvUvGlq70aINcbifKJI9Zmayp2AJ7tG6XqvS4Q7tb81vhaFt1mnt4B6JktERNqGeYfPmfvex1IiyUp",
+	"g6CJQl1XkLOPghc0zkz0Sxp+xkk88yTMFTL8Ypkn7YZtE/WMAhQ2TsEzSXa1teeWTxR6vn9WW7jY+V7D",
+	"8LY+vrBDD8U1ufXkN8ELEdst+E4+yZl1bChvxAm8OeiKuqTJmqHbH6ofccWgV88ZQiKESucN86wopypa",
+	"iUsNeGcKLnenou5LFXljK6tv5maosxwbhjHFdL1kkFf5CTKPfJAvO8lc0uT/f/a+dbltZEnzVSoQG9HS",
+	"DESRulgWHSdOeHy6z3i2b2F71xF72EMUiSKJFVjFQYGitV5F9K95gHmIfrB+konKzCoUSIB3mZS7/3Rb",
+	"xK1uec/88tsPfLhKeYd79trXio6YOTQiHfxxPdOFb+B5CMZpDd4/QN4U7TKl+JTbgK2sQbx4VeSU2FWo",
+	"1pO3FnmgFlt8XHQe+LCgm2nH2uczBSjHF1CNdxGMvu9pfYn4XuRuisepzcIJYZx58ChfQC56rrtnq8Va",
+	"DACLM8buhJhokN4gzI8v5ILtkH+2i/8cK8FWOXLXI8t35YV4kgBLKW6y9sjsmH5UNbCrcOGYfYiT4ng9",
+	"aTaXLe/+yorXcn5npKu6F1mbcSbFzCaKhmwqY8gaMz9ig9iVAh2TqooEtHBZ/Vl1vRmasX5XHtt9whW9",
+	"2fD4iJsXTOjBqhI0dmJL6dzzuOWnaxah0WT+MGVoF19HGdoHficwVZFjsuIXK0OjA3MGu6WfPbtAoJQK",
+	"bjEHlAYg/kDcQJXZVIKOQs1wSXtosP/l3Pml2lgotMe+L7//+ptdwyjsSJUhheuQSQUuL0gD7XMJ+agQ",
+	"CbgX2RfhTEU2Y2FxsBMsjRsnWhsecgrNDyjkzScF4pG9sSIqHi1478KOXOBOmyaowgvfOVCSQ+a7VMWo",
+	"cb7W83cNzvyn5Vd/9xfkKXSw7XJFUdXWdfH4axuP35z9U25GAUxTZGdstmh1uZFY5MuPOMwMRcgHkAGU",
+	"5POMmf934G/xg8Z6NM01i9VMtuc8lfNdIzFJ0PaO5DK2FUlVBUnHaLfCs88Zw2QD03RurkdYvPP35H4O",
+	"l7XH+3dPT8RSzJ69/oYqWTaV2lIEityiWWtIdYNU4YF5DUDykup4jpFCpZg9b4yhcuTzcqPA57vy9J/e",
+	"n7SI4edvZp3uck25hJvNS8Tfg/Cs0TnwQNuOHbY3+RGqHuBKweE+PauaPPe659dl15PrF0oZuWEJ1gQQ",
+	"PDFz0EGc+MlnxlS13dj5nZAE9v+a2XTrhdrlRLM4U5MJtS7qSI8XuRxtwzUpvZIqOSh8xqWYmdcXDeo4",
+	"lWwYA3iQyESPRAydoNlYYTIKz/FvqOjOla312TRm5lLJQhZhBrM5CrorPo34VOee4eknEYPFWZmNpnFU",
+	"Mz8jbrN4G37na85C28TvP18YffgQ3LupBGUKMg493EOjtH+RaFyBHrNDkkqIweGMG5pliQQH78OqsDM7",
+	"iTKBgN6QoFoQEwEh4NiKrJeiy8/pqhyWdzitXQXvSkSdZ5PNEtl024j28ygSWHCH//D5K2YZxs/bQ/G9",
+	"ANHr8TBEHrF56li/EaMQxsJhi2rQHyVpnAnZRgNIZQwqIpH+x6Lr8FDC1R6LOmez+3y0ofg0I/iqk7jn",
+	"FhlzuTcQquUFOg6hCoP68lnaaDyfPX9344f5hlYPmqEDADR88jCiNo/hJ+de1OW49atFxGaRxrXFLtUY",
+	"JGAATKDxAzow8HeZPuArMRxe6NCa54keJEbdJsgV21rQaNIWHQUAWtrFU57ro2gdhu4RhGVKBgMBRaMV",
+	"o9zUUiB3Slj2y7ATGxevmPCmir+Zzfdk8H6FXIsqTQBQU2k4T0MFjdX2hez6zlvCer62aXp90WrAr06E",
+	"o+cVCW8E3w9DNKPt14JnVBQlItVsqwWGR+LagdwCbh1RM/5lchip29Fys4k6IlknRSa0sZeKQlZQdexm",
+	"2Lb68HeiC+dL0SAF/tv2W/SD+0DE8CL0K/A0/QtgPnQk1vk5MGuz9Q32usyLuS7iRAw1Ad8MNVxQM+Sc",
+	"HiD2TIEb52FvjVre03KuQm0C4Kti+nGCnZRgGeoQmziUwld0ZCV4HDKfekqlgsu1UF8P2h6m3xeTuorx",
+	"VvvKVYz3VZYJ9MB5wAJiMBBgzpLa5wB1CqFZLv/nYyqnvjBkh+2jPICD/lTnahy4S8Brb3ut+Gbw4uqs",
+	"2b/gZ1fiunf2Mm7dnt3wy/61uB1c9Jq3xSO0T1rkOVZmo0ugm8RC5pB0HUz0pPidNkx8ykUmoQ/ONu2e",
+	"/KcAQcFMGi30nVqp4FFe3UmFuMMhG6n81MOAPJC2oek6jXm+Z9TztsaXFyZy2hmjHs5GCsoP0VylkiB3",
+	"bIDr2rRv0i8HVAhdMHnsHD0m6E3ogmdUFVhzON+p0G1A+ks0S5VRAxiIanCYWy8a5FkVCOJF8TZns0zJ",
+	"IbB5IzXSmVF4rY3sQQZFjkDRuebM6FJPvDvxEDGed6S77E233E2vTUo8jsWMWhejjrHM2y89iZD1OJUc",
+	"xUmcxG1n6Fcwo4idlLMbKHcBXOYTNOm7ueq6YUbs5E4YuTlW5C6EjK/TsCOrH+i6GdG30gSQFQeY03ov",
+	"rJQ9LfrnJUOpMhF3Qf0WWRfDCxb0ae4mI/4SWUzOaPlQ/K50knuQZm7JGNd35Bwx35SqqyaQeGuPZh89",
+	"xqgomInA7HpTsE9iQPaweCDFusAmvJauPSGboUM1Z2Oja2Tab35I8JJS2QaMNDuzVdiBj0LW8I6TOezX",
+	"04VWhlYxgPO/qBfMbfLpU7c2TJN7kSGnPmi4eo70UNKdXd20WquF8ILYhLUN2sFdq309uOTN/m1PtOKb",
+	"q4sX/ZeDJm/1LvqX8ZW4Hrxo3rReXtxe8qvedf9FfCNeDm7L15++haK/A0fYQRFf5Tcz3b6F4qKQXG1e",
+	"IDLOXgHg31PH/t0U0TnoHqoH3ACgCIyYtQGKaMmqkYkcKhGirO8LjqiYUy0c0ebQ9Lj6NVkU8OVCuuMi",
+	"kniNRZbcixi47cFDNigySl5+xBj+44ZuKLDw1cPcI/SP82lIhA2y3FGzsRA544U2Y45z0R0aFTyjKLve",
+	"VnkyFmqadyQkfegGe5svS0xtL1REe4gfQwS7p0wVaPFAOiV5ZgHdu2hMPQI3dYTaSNvp+SNMZBrzB2cE",
+	"mAMfgm/bd2SbG0ccolkJlH82nJ7UnWZpZJtamwl0JBZLT0SmlWybf/GhaLB/UfkIQEH1SM0kI8oC5T/6",
+	"/dffzou1Pf/sC+PHc6tEIdQ30qSxD1DNntelMbT+uRO8T+QwFZ2g/blTtn07Qfv3X38LOwGps52g3Qk+",
+	"Jmnc51ncCdj/Z587wb88mPOEtz4+PhqNqxNYzI+fZPrQCfC3D7iv9qeONN9+Y9Vd/LzZIfjK6zT9adAJ",
+	"zLchW0d3gvY/fv/1t18eH9HpvuTZN0YngmelmwGo6l13y98SnSeyn390a2mm05HFFfI8wSy9X8HToHFg",
+	"blHwEzPvXW6srwqFXiNLNGfYGGXWoc9zNlY6Z1csFmLSYK9ZCtDp5W7phmiKlufUSMTInDYTUk2HI6e+",
+	"a/QeSkEtnoHkUpG7ng9wGt5KnRvGDUlQUsxK1qv1DM64ZmMeC2u+UXjHKJgxuRWnWliTImqwtwPyGXDN",
+	"jLFV5GbYQWL8BJyXtrkm9nBaiNC0fboqiqjJn1skq8N0PtolWrBZT6zftDAiPBbiBoD1h5Bd46W1wU1A",
+	"VTosY5ZhPmmjI+f9pjHrCfMmfYeADJieVYD5k8bAPATgwybuelEtPxbumVLmZrvHhmwXTEj/o0WEDEuk",
+	"/BfNmWDzpVKOMYUsMkIgM+pVVw26GZfD6gxjGvHhc4w1XcfW7+3PftN1fQcdJydCTUDlhHyp3RufdvsA",
+	"619Si3nRlr9gR+ge9sbG01TNujRPkTmP9ziR7g2aml4ro423DT9m/ZHo32kQTcNMIJ68fUnc7YHXN3FV",
+	"NWEAPqygHfxNTFL1wFqNK0MQk0zF0z6GoxZ9rTHca/SrxzDo8zSFGoLSegKqPeGM0A34p2QjNc2edoHd",
+	"kMIFR7n5IIpS7JkA0sH8EyWkZ5I/LvExP4YBKUDdnhjx+8RYTQAiHBRXIBcdYbgWNrree/24vnnyfp6u",
+	"vkTyemFMOUYU+Piuiw6H6qo6cJJUHn9QwoJ2MMrzSfv8vHVx02g2mo1W+2XzZfOc7jlfx6XRuGs19uBM",
+	"ObxrZlm4Y9PjIuYPzAKQkZ/vBXqKUWTAtdkTR1kg4JiNVmOBHnc1zXUSizX9Ph4erlRnkGFp24RsVURg",
+	"W+Pt6ABKE114gD6Yd+5KzXvq2feBD9+L6hBZmmJvPohdfPuBD6015TX8P7gnxPeBfKNhwH9cH4iZ9vnn",
+	"O/HwuOGRnfP7u8BUzoenc2pjzoeg6a9yc5pd3sZ5/IEP95R7aMwtCXMAs2u9JMTDnZAPfAgq8UHB7769",
+	"FzL3LJeG2W4t8siDt8P6AyxnnmVgadv4IiuW0xpo94KKKlyy4nBohFGuFHIWfJ0aGBMtyWSjlHNIndOU",
+	"RLRsSKaR+QKcu4Pqk9ZCrU0BrM7c2+CQ64VDfuSgeaSee9JhA+A8x6z3EBfaF2m/Bw/nZnS9v5Qzo7+d",
+	"2VT5P4i7uXSBSDvJWSwmgsizIHQsHKj0Ob/y2rB2ZFUNwZqtldhzb4tqDtF3Kntjj9FXjKXwcW6qRwil",
+	"4KwOIGvvpD91ibJvNdcobD+j9w9DEpj6r6TQgA2Vj0SSsSTWoUOcxp/Qh9qmyEp3kMihyCYZpOVAjzS6",
+	"g/EJz7AbhTImVSHIX3ts1e8rCqJ8xNEZDp3TqOeOlw2hIdRh6PkBSwa5dIGcWZKmLFZ7y1gtIgob09Bh",
+	"s0fz5J7Xp48WDYcqWmbVN90qPblf4KVWs/z2yo03p9963X4p0lRdhyYb2seDvL23aeFYB+1g3qHjbruD",
+	"N9+1jixB1Z3c1TmqBZs4ZJqqGadtDCH9kHO9FvbHSFj19SiovqT0UqsmGctnBDx2mhdNoK1nTmN1ppfh",
+	"yU5Kcb7TBqPoqC02GAuvzWxH8kxA+A+qCtxL4F5CB/Q/ZdSuZAxRQkzaYycR1Ch0+2o8TvJcxPOJgweM",
+	"ka0R16oSDcgjP3pJY4fTryxHTWQ5kLBttKSWHa3Led7MLc5aGllrw4L9PwMAG4uTdffvh0TmIp7bvwqW",
+	"VKQYOLAImP9Rev5/wPqxgn8ho5zrEvMlXf/1iT/AN5/c9HcbfHgJ99YenbKZ4NDSoC3G64pmemWPgqbO",
+	"cpqs+1d+oxwjEjHPxnMeNBgB/HckCSsqgiakK/NVv8ZjBAXQUI+ceGlxrK+mxrDzMBdRgHoJcPNuCxrr",
+	"Fp4FOylO0zyAfwEW6zjEX5FPDAUyPI4R7n9taVWeyj4KgCtsKvORbs1Q6XK1xXXh2URPa5nVWlM4usPJ",
+	"o5WSiEjXfegoBRCcsy0qDfbj/6nMLa11Cn2nMpcsCyC+CSj/8+tcOGo2bkLm9vQDDGRnivtTHdyxVGdu",
+	"Q2oojfS7PSJDkdgfrEkZSzQvL8gSfnWakyN1LIY+gzjlFo0OnlKLe0eBGAQkAERDyju2KFCgNeVqkvQR",
+	"X6YoXWdJTInO6QOLqEt+1GA/2eRl8jR4iFKUkzxQWUdeXEGyoGYnHBDrBslwmon4lD4jEfAAXdqEsmDe",
+	"hK/G3D5QxhgUEESwuhAgzgSHa8IWFhD+zUjNzDQ7Ug1yIamGRwuZl3TOkNaClBsso2UuxmymomZyOXSe",
+	"XYvTJSWO39KxgPD6YdsOzKERBJlIz1qNK6OV0KK6tNCzly+v5gog1Z3zD8Axcfc2LJ7nxsWH5bVZyxdx",
+	"sdmcbUGuS7ytnSmetBg2hfa1pJ9BYwHzr1vDyC+LxgLWuTzH+Zd1Itgg36+0RO9EXySTWl0LD++MY+nw",
+	"cdr6tPMFrYEduZjo912qZmv2vHfCZbG8cwBvqVOlfhQzYTFdMPw8SFIow+aZYH017iXSll/8E5fxP71i",
+	"2jANnrIo58OIFYTKxlOdM56myLFWxbjqQlo46xUQLD8ZPgwzw6GJT7yfW7sXiizrcFjgYlcLDVEXo/L7",
+	"x3DMP30v5DAfBe3r1sUiqGW4ZCAQ0E+g7iaf6rrv49Vg3bNvVuM9PrL864vLYDhEptK0fi2KOwzh7msd",
+	"bAnMXSLjui9DF5KaD15cv6j84OoEsu/g6AbHDp0zzVUX5YVjyVie44ok4rkLKLEseE552+bKIJYZ4U3f",
+	"WJ9mACKnczEJ2kEiEyOZRTwUnomNMBXmVfhlwte2fw4VT0GxwjIplKPDjE9GXZtjBq/ZRIy4/jR2QtIq",
+	"eCCukPGGgVSxP9BFqm4HfChk3u4nbfq5PUYwY1eJ0lVZMoTTCb/aAbfCwKzudGKn6crg70WGtwSAvguy",
+	"HmkTi7ypXHtpanIYTCfxWjtkBCoFVXeKtBoWsjrICrR78PjqgJh/hQicD55ubkY9pXEB/C8yBAHZH1aF",
+	"I5FqbI0RtjyDQ8aaoPnj4WER0Wz0irK7OuZYZXknoPQuq7+bHwHY2qvqzTMuNYcKJ3bi3t8K3cvpYEYh",
+	"lIWhYXbqI/IYO6Imzyy3g3etFQi0eZlJwFlvGg8FeJT/Y6pyTsD4Fk5lIba5du4prpM5Ewc2Ipbw30qe",
+	"uMDUNuFXsO3WobCMF+2pJuJNscr7SlYzL8NUNYqkrr4dRxHvo700vIlxOMk7qtdlrfr8M1lJj8gQUoF7",
+	"M2eWAIYRWNqE+Grb+gNpqZnUNkIZMvGpLyaARE6kajvxDFWR8qZmkmXCnNZkVb63BZ72WkJsgN6KU9qO",
+	"4LbO8y4drquaDpRm5QhqdR/+vr/BROmMsHK+3wpxVPLrVdpYiCn8Vwi5/aVorAE4Vj9nYiCyNvhu/vJj",
+	"5MOqoS+pyEB2UoTyjH+ktr3aFvW/Km5LtK13R0Q0ZN75SMiQOfhzqfLNPePVh6EK6R+nFhU+sTpjAKZY",
+	"sgaEnI7N2trFMku+uUWAA1gLEnjwo5KCDuwvu3G4Szyzy2//UeU/qDgBnMt9lYIt4W+7607mZV80EA97",
+	"UUNK8/KZ8Ktz7N8xFtlQxEyPoPA8fWgDNyVgDwaZ8wCjorTDIKbWIqr3f0U/D5lRrwtlh3HdkWAJYBay",
+	"xULsTXNQqfAp92aM+s9GKhUWTtwfL4zuDKb3zzB2uB2cx4lmcCe4gjvy3Xdv2M3l7YuQAdwsz3FcmcBu",
+	"QZymhE5oy89DcimBX7aBaFhkcKwBDr7Q/Se0yBEFJMMm8gOm+YXFx7ZKXdkeBjAuPQo8jWtlE5b1G+y7",
+	"ZZlvwzJ/OuYGWTEWMAW3+vK+Vbtd1bQRl0Mrgr9BN5ogM0lMdtbbair+UDnjzsr5+7cfqBrIaGMAbQRJ",
+	"OdHbwdkP1NxZZSz6qyWAv0SnDRYZBR+IxTcNzA9gEYYdGS1o/FGI5QO+KwJe4R1Ej7GBtmCWIALPLDGb",
+	"+BVBmGqWigFgQFkUKt2RtCMNfMlU01uMQI7QW9sTbCr7sPKgEnCWiiFPGViVDkArhk8WN0JVg/1eg/1A",
+	"rNXqtR0JgL4ZqrbmUYsWDe8iQNJlfMvObg2WlaQw4m4x4ijcjZGFHQkWaY/HADqzEiomXLRejVH7kkWT",
+	"TBRgspbY6huk9cUz4ZVLHZBlRgoNDyrt4kYr2NE1uGevX41t3drSz+f57zbqDdcXx8mgaXDbGNLJ4GyM",
+	"Cl0xo80M7HOk3s0zCr644lrdyVI+WIec7UQFCMsIoPz7f/5X0VjxFaWaYIWC4M6LSGZhn2dZIjSLSKON",
+	"GotWpGc6Ioa21X6hThUgw9z3sBT9Df4JpXbeNRSL9c5B0pCp86Xh7phEuJWquYFiiSP8ctxy864y65un",
+	"u3BiXHi3IF3sMuESOfV0IjItYkwuKZjZen7AYo23bae1P+UQce3WZT3rlLjPM5giZWlloJxa3cMD1oRE",
+	"tws0EGQnkByiUZkhpQvUuVPr4f+r7quJ+AtP04jxop0IJd0UGZN7KxQ1C/UtznCF88Zoqg45FOnfKG25",
+	"Bj1cg3KFQY55l6blTObepDb0CzOvboViBHoQOu8P/mWO9Fbunw8PE/FMIsKIVo35mO1+AnWvy4ODMc9h",
+	"7SrCDY/h5sk75t6ri7pgaymYaxOfLCXivoDa3rc++53jlXBUVwctkQQPGbX0XG/faGM2IXLeV+GCq6+F",
+	"eZgYLWKY2MhFhP13GlER7/zGi3ZC0QoakpgiMg+Ok/M7x0+NOrKZVxr7abhjc9DYoKVLNEZuBpccInNI",
+	"JLRK1nkDteObpAy+npvok1QurseLWhW8qDzn7XjQZR0PqmY7u66ot441uYRHmUGIB6GUrKuk+AZS354o",
+	"wkn60XnRIrpSTXoPnp8zaDFHBM17hMwBxB8WqoRTLDx9h70XgkV///YDg3xy/5uRa2s0MKS7uW4UsquL",
+	"WxblSnXHXD508bW6GuYKri3TmlYwldeDNRWP77nO4Rtr4qQZOlhfrfGVoK0CWzC097jpux/c71QKGuVX",
+	"FKuqIRfA0H2m3grycdkW2eafv//nfzFsLxWiwTIbJalgfnqizXuCBEZUBNAQdbUQiWQRpRBGYYWbY3/O",
+	"3g1cCWZAx+xI2Ft72kwME51DucdgqgXWN00nUNuwvnJuV+vo3JNmZE/qILApu8+bpoGQqVjl1bKwOdUE",
+	"PGUAJlITIbvWj4mV4yyCrN7oNOzITagYpvS10rGLTFBY2lHc+nRbrM/BnXk4lqdNyDuntT573nGD9yLX",
+	"jnCccI1sUiAY1u0S/GvhtutzifWKPeF59FVGchywIyA8CRAQVN5IuzKPeRdCz+US2i0lw7igwDa4s9WR",
+	"UJjlm6P38O9FMO/koX+3sFQHp+3X+s5lUbp2NOgWfxqpjPCqz5W+ffWaJLTX+ifxipOXyupDpElU067Z",
+	"jK9eCttetNiFhsd8g9yvd8USHZxYcSxkiAGg0RMKZCpjeJ50SpENn06PheZgXb9Sklsfqt0twsGJCoby",
+	"pIYoOE9rPbBvUQVUWWwkiCRNMR+JBzaD5o5xPO9q2TGu/B7Gs07FNrp9n6RQ2gzCL5Q+4nAvwGyX09ao",
+	"sHfN2t0ygBaV5m4TbvHu7V82z27E1dXZy97N1dmLwWXMmy/7F3HzmpqPIUVQyUnQvmwZMpsSjIbN8sum",
+	"0hgTQTsYc8mH2FLLps7paR8xS4Es9F3QDoaKwaOscd5omJOwvDj2suWKY1V2B1O2Q9hPnaw5RavDznCM",
+	"D14r62VKI/05UCL4+6uKOn8k0BqXyIyO46iQmBbWJqIj6G6hgxgtrVktolMUYipQG12+Hh+L2NawxlOk",
+	"deHStBfEehXHTKQWmeOZh8UlnCddR6a0prVEujZBvS3Pdv1o9WpJbV64vwrR13HM+HyZgUdF+1B+xUSf",
+	"f8ZFf9xPS33vGG2n7piH9+XQswvIeg8Q0qXjdXCm9G4qj6Fsbb5Go+gwDO2JqOQM4mCLqKvV2KliUjIh",
+	"1uI/rh7LnZsdTOFSOvzmFUjr84QvfZxdJdJeOEJN4RFyL+rPbgjnhAQXi8ZJlinEwL1otk6NSEK1COp4",
+	"Ty6azVMHDLz+kWKv4TsL3UxihT5dhtU9lJ4BqerUoHoqU6E1gPz20f9k9umpzqjqQfXQPk5pndq6gUa6",
+	"9rn+aW7YT3OyDyQg34m+yuKi2zrtETV0f0rBuccGpGZZnnvvUdT4D9921CW8lhuOfn1pPDv2FC3ZFDkf",
+	"ni7R5Y6uZeiRJGkdRWfQ+lrVDVuEGg7k8LbquoRqka/Ig95TK8/i3P3ZxfOQXTyf0FuMZajPP2mJYlSh",
+	"h4jjaqux3UYIbdMBSsM23VzgwbHgcZpIwSZca4EpyJGSXeqCETHNHzQoOh3ZE31lXgJVWdQTEJFoiQEA",
+	"9fIsS4wqRJ2tzAtnnDRqi+xc9ABlHCGaj6ywnXKvzAr92/uffmQAHy4yW9w24Vl+Wl38Xtve8ysNArs1",
+	"g4oHrEjn8sGswQC9+/UQ03S7PUVdQeUq9VjSn+eKLy5cLOD/FO+DXUEVxh5v/5nL0jPFWafc1w1bmR5l",
+	"7ufPPHNpJ5DDVOzSXnhqInvqU60C+C2AqLu2gMQW2ERkWkGhNaVJhUz6aMtb4iO/hbGsE23D3JGt4HiX",
+	"u3V76tP/NE+sE2gzq/5sqjCh6W37H5THEiDgbWBReM3ZsQTWraLLay9Gt3E8jogZngOZXWBWUKJJCWZD",
+	"J7IvFmNk/hDyJIcGe2Usyo1x2neJqcFZWR1Qc7Rz+KjarNwSwpKxx0eQAI8Ik5aYVMql0CuYlLmH+JPX",
+	"shQUFsg4s3kuiSSNiRw+Ez7VIoauy4ZltNlIzdiYywe/LzoZL/2UJ0bpkWrGTqJYTPJRdBoyOLAIHQT5",
+	"CWlsWKEaAEDFGB2SnxJz2rFS1H3BM48I+TblOmfjRE5zTFtNJOOajaf9Eepq5i9330UzbDabthitr8w0",
+	"T6J8lKnpcDSZ5ku6fa7gxN/Dgj+zvsuWhA21TPJR0G5dhIE5FsBgavG2cbuqwvIXt6W2yJjXil8o1Y0T",
+	"wypBahedkIv9wLmZsQMO+tVFGMwSGasZtA+F7qGPuzEls2+reRKQ08HZUUpnrLIP+x77Ce+bD51/Nv97",
+	"PAfGsbn5abboZ/PnoS3Q74oWjy7xnYwi4KVlnlegsY1EGrNsKjX1hiwYb2K5KSNbbr6no8+NNoFanGph",
+	"lu2PU8eWaBarmdwk9mjXaNssQfPwniyWKbTbS3HHKsl7UyulRHjb5sUfDeV9L3Lt6Owbv0jcVzIoRIle",
+	"lzvw+CgN8Ktoi1HJ+HiBBqXKLR3uhf5wvb9SAtwwu/04SMxlt++VxowlVa9lfxwpav1rBAGdS6tEQ6tK",
+	"gBRVOXsQObaoYkYjfWU068i2Sud5FOLRN08oKbRt0IR4wtQjt8t1Vw0iLPLCgXkBhWwqmZrmHYmw8XJr",
+	"LRdnvI7DwR8Dz3D4oKDTWBDBPsGew3W+iNLk1nZKfEjGorYvEY1LSZ+JWL+IOR11Y6GTs75aadjbymHQ",
+	"h1FXq/s0Xp3vy7TUPQdPbDKCROqcy75YNQa6bZfBHLVRhI7MlWnXi32Tt+tkXJB5ZY7zogsJbSZyEOmR",
+	"AJA/32aj1tkT1R8Bkin+DWO67bXim8GLq7Nm/4KfXYnr3tnLuHV7dsMv+9fidnDRa15ZKFU9SiZda5rB",
+	"O2JnU3jJop6lUTob7vJZa0e3EfCcNUw0OM6Ht9Esh3xGRtpYEH5clRT734h/G7KY57zHtQgJpH4qYwd4",
+	"iCGwVA1DBvITY2kDwfNphpuykOXwg/no7r2Uk24B0HvfIgAqM0xDHf+RJrlw7TxTNcRZShqKodJeM24N",
+	"rsXZddzsn131X4qzW359eXY5aA0uBjf8Rb9lXoq++qB9dW29H0G79RgGdoZmS227qkKs2C9D4YoW5gjg",
+	"6kAnTqPmdYHzdMf8U9BuNZvNMDA6SLc3Te+6vYfcvLj14ubm5qL1gi7Fqj8dm9nYyzaTCq7ei6xnr5AG",
+	"0+cT3kvSJE+Exkv4uavm7fxV+B067oFGXYwrnAtTdfM8BQ/MyxdXzSaMOykUzIqrZuu64GPy3omMCW/G",
+	"n4sHyteMPMJHEp13YQ3xgWvz4wSwUzGKSbl9dPU6xHhYd6Sy5P8ZrV2bCd5ewFeaj064EYZ/EHpwz81G",
+	"i9q6rcWm4DxXgodBt93s3oj3PSXmzBBc3b2YJT7HeR2bBTtifqOnPbdC+pz8exhuWRtJLHT9LZUUYNlB",
+	"22NIml30aQsZ6waLDG+AnNVByvM2wOtjgVvkC2/zt+1kHHZk5JygEHPPAatkmvfVWETsBLJGtQ4dIJJD",
+	"VzAjBO01ZPoumUygYCQq6Q1Rg6Gyg/wSXOH5SGQEataRRnF2aLA1SGhrlO+tj3SGO9MTb7xNORa0s82i",
+	"h65P+vqPvCX9xeseulq1zMWnHHfkrIDDcyIqSOI2u7rqSLijXRzJhnNrd6Q5lm32uRPgjnWC9tVV2Ckp",
+	"lJ2g3VlLpewEYccqix3SFjuFHx/eQywIbuU5/LSgeV6h5gn30GmHG+m807PeWe4E7eajOYols2AeqbdC",
+	"gcNVMwfc4wRIw4ZsMUokEqALncSC9VOlsQX6/kDoZvZzHh8lsL/jC+6V+afVus+WpkdXcVDDOc3qQrSP",
+	"klJZ1OdJJhueLh9BVprPTqGrCMfUxu3YKqviqu6bOQdEqEkm7hM1BVa1jE+yg7FJj2P8ySd355M3FXyS",
+	"UmorueTNMXFJ//TC3b10KuCKPcf0pV245Bdmi3ZO87n9z4Q1rnDQrq1VUjWUGjDnGtmnNmk9NMW/wXtj",
+	"/nT+Fv8PjzVD3yiulTxeVbLOZ/wnd9yQO1477giHpJGJe3VXoz9eHxNntOcb7lzHB+k9BZTQCdqtsFM4",
+	"H5G9on8R7l2kDP+WsxbchIQCFwrlO9hRZ8VsOgtX/6WVVj/A9PzYs4uo7cyg7ZsYNT9XsqSw7lFHhawp",
+	"jMhh/hkhlnZkyRV6Equ+Ju7aGMeny7nz4RTYn+wW/Mmed2XPLxx7tqexMckSlSX5Q5eaJVay6hfHxKrh",
+	"eMNt2PNBTdDUV2nctbMxlr75kJj5P7WazWek2IK9b/dJs1g9P+6pk6Hk6R60W3xRkd8LmQh7YJkdSTwT",
+	"P2CVWJ7kUFG08Df1QaW7zYu8P/s8F0OV4R1qmhk762EivD+TWMg8yR/gw+XCG7hrqidC6uIHMRiIfh41",
+	"2M/8IVU8Ri4sVc5ylcZtREmDhqW5x5JdcOf8s78Kj3Y7Cj28I4+L1b+n8/Inp9+fmwI3vRGLNLkXWQ2D",
+	"P7CXolVi8I4W11XGb1HB9qjWH//g7KLXapn7F+pFWhdzT96JB3h0wh/GQub+cMyc0L0s8jw1anlxzVI+",
+	"Ku7Q4wcvF1wALtkQpX/R8gS4AS/4bGBhJtWVLy20H5BhwDOY4FfUTHY1zxM9SPZgUBAf+dICEerVHYc4",
+	"elE4o6yKOuH3wWZ+asFGgmd5TxDQjWHwKZ/YCpYqp8q22XE21WOd9Dj7vYOmgNEqPnX629Hme+2Ul4Tr",
+	"uzoxiRb54JlJmCpvpJQd0vPKUqJBn392pPB4DnkqZ8OMU7fWzQaHkz48sgG0SUwybRhUOkAMCJgZ1LjN",
+	"FIJ6tlkmIN1DV4FS2idmaprGbCjyEBT8CNaGEmmiBvtRASSCSDWWq8BDHZnkHpICPGL0flfmF/380/sP",
+	"7Pdff8MFjyCPF5iobrDvlUt7cxr0iEOJnprmbCQy0WZaCBaZF2TC37OowS6aV4CzQFhkRsoJysnHbrKK",
+	"xXPgJ7eOa8cZTyThHPhIJ35aUzVkovn8GzOSgwJv+uM0BDdUhgL9PYMcp2Y5w3NVuuW6HOzvxSKsX8W/",
+	"/uSeIiG2eW0TYnGRvDdfNZfWLruc2T7terGimy1YXYdIpE5YjafpE3nRvKrkHVX0sp+SCcNtgCUYKelx",
+	"HOBQ21dSOGlSx9mLg/2IM04FNluYq8eDmmx8qNCXgTlxWfiEZyPF7qRDWEIo4FjwuMHe5tqyLihLkAUb",
+	"fKD0LXhbBoBP6m4eLL3gRFLl3ULC1lQFjdW9wHVapSN+HD28opHabnm534W0SkOjwjj/MI/5p++FHOYj",
+	"yuscJ9L+3QKAUmMyBe3g3//x753Op2bzrNP51Bp0Op9uBr/88/8IFjttL6peV1Vtgc241QAd4nZV9nEm",
+	"P/A7UWz5/BdW6jNbqzGkKdC5PDD82Hv+QEe5VLjB0uRe6NCYi4Yj5LBKuqg6SnKQ+LGyqEmReUAKra16",
+	"wPggh04zGqvlneHUYK+xtC7JOzIzLMkYLq6WSfMkhu9AtzaonuP+w7QZTAqB9U52w8yxxt4EuUJV5BX5",
+	"xmB6sbIltSlgAcA3QOQTLkBHRuLTJOWJjIjCMQgzrqNSQyLYFpgw+dzi9USq5FCbgXCJDjsv+H66qX5h",
+	"Z+iofZ8qQhikiZwC7AThPPzDiDFILy/taNC+xHTqqrKNDer4SnPZF+APvm4DKFN84J1jsnuRcXQQLU95",
+	"eoF2Dgd4a2Ply7OglaXwJTqC1EBJ1KypwhFNCur6nmhwsLMIFiIyPEAAHgkCI71y3ApD20nOxvzBSHYj",
+	"rrE+tyO1IiaGMpKKJ+fkAeKB5NpWiWNnWmu3OJZG6T0FLuP2Ih6mVCfhD1EjfycyKVKCjF6f5P/mzWPb",
+	"2l2fvnckUxjOjjS6WL67lEqd+HrulLrkBLNcpKku9Cl0l5aIZcQ1eUuNZHRyGyrtd6ATt7qHp5W1aeJf",
+	"3Ymop4j1KTROMgF4N+SHXK8OdPPBvhMTlVXarP+qZszoPB7LzFzv7qFSANr0NJbsrnCp/ME6vejkguq7",
+	"q+w23xD9aZbkD3AGe4JnIjPb8xh+NkcMi62qzDWvyCsIg2mWBu3gHI4ljWj+gZ8TQb5/831oWAPg6TwX",
+	"If1janR5nhixaV6CLVZZnvEkNc9RblFh/iGk4aKn/yOuFIF0mxOaqTQVGWnMvKemaCs4OIxYSQEuQjAl",
+	"vE8gmvviJ/5N9cgiMTwPoLnQP0BC2u0TaQWgohev/baomFx8N/inbIvZDE4zYCcjhhn+wKAFo7b9RkZc",
+	"xqmwJpLAyUGPsSSFBqRMzaT3fXtaKtbO9kJUWYEnq6a5TmLRYB9taFNDPlhizJg7IXXogniwZ9Agkqf+",
+	"Xr13UcigKjQjWKqGtMnZA/l1EMxhMhFo/WgwinSINDxRKX2OcgH85cUgXs3JWIS38x5FeLvFJz/QPDNh",
+	"SBvKg52dWa5L9F6GdYmPvzz+dwAAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
