@@ -19,6 +19,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers"
 	"github.com/flowapi/flowapi/internal/handlers/admin"
+	"github.com/flowapi/flowapi/internal/handlers/approve"
 	"github.com/flowapi/flowapi/internal/handlers/events"
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
@@ -170,6 +171,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	a.Handler, err = handlers.New(handlers.Config{
 		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
+		Approval: &approve.Page{Executions: executionRepo},
 		API: operations{
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},

@@ -117,7 +117,7 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 }
 
 // endOf is how a suspension ends when its execution does so for another reason than its timeout.
-var endOf = map[Outcome]string{OutcomeCancelled: closedCancelled, OutcomeExpired: "expired:" + reasonDeadline, OutcomeSkipped: "skipped"}
+var endOf = map[Outcome]string{OutcomeCancelled: closedCancelled, OutcomeExpired: closedExpired + reasonDeadline, OutcomeSkipped: "skipped"}
 
 // reasonOf is why a lease ended when its execution ended with an outcome.
 var reasonOf = map[Outcome]string{OutcomeFailed: "failed", OutcomeExpired: "timeout", OutcomeCancelled: "cancelled"}

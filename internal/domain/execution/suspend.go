@@ -99,6 +99,8 @@ const (
 	closedResumed   = "resumed"
 	closedCancelled = "cancelled"
 	closedSatisfied = "already_satisfied"
+	closedExpired   = "expired:"   // and why
+	timedOut        = "timed_out_" // and what became of it
 )
 
 type suspendedData struct {
@@ -207,10 +209,10 @@ func (e Execution) TimeOut(actor string, now time.Time) (c Change, escalated boo
 	c = Change{Execution: e}
 	behavior := e.Suspension.Behavior
 	failure := &Failure{Reason: "suspension_timeout:" + string(behavior), Category: CategoryTimeout}
-	closing := "timed_out_" + string(behavior)
+	closing := timedOut + string(behavior)
 	switch behavior {
 	case OnTimeoutResume, OnTimeoutResumeTold:
-		c.wake("timed_out_auto_resume", 0, now)
+		c.wake(timedOut+"auto_resume", 0, now)
 		c.tellResumed("timeout")
 	case OnTimeoutEscalate:
 		c.escalate(now)
