@@ -22,12 +22,14 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/streams"
 	"github.com/flowapi/flowapi/internal/handlers/workers"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	"github.com/flowapi/flowapi/internal/repo/token"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
@@ -43,6 +45,8 @@ type Config struct {
 	Clock       *store.Clock // the machine's without it
 	Fatal       func(error)  // told of an error after which the process must end
 	Retention   Retention
+	Streams     int // of one kind that may be open at a time, requests that wait for frames among them; 0 is 10,000
+	Connections int // to the database; see store.Config
 }
 
 // Retention says how much of the past is kept. The zero value has the defaults.
@@ -63,6 +67,7 @@ type App struct {
 	hub      *hub.Hub
 	loops    *reconcile.Supervisor
 	tails    []*sse.Tail
+	streams  *streams.Handlers
 	draining atomic.Bool
 	// generation of the event log, which changes only while no server runs.
 	generation string
@@ -73,6 +78,7 @@ type operations struct {
 	*flowOperations
 	*executionOperations
 	*workerOperations
+	*streamOperations
 	*eventOperations
 	*adminOperations
 }
@@ -81,6 +87,7 @@ type (
 	flowOperations      = flows.Handlers
 	executionOperations = executions.Handlers
 	workerOperations    = workers.Handlers
+	streamOperations    = streams.Handlers
 	eventOperations     = events.Handlers
 	adminOperations     = admin.Handlers
 )
@@ -97,8 +104,9 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	m := newMetrics()
 	a.store, err = store.Open(ctx, store.Config{
 		URL: cfg.DatabaseURL, Clock: cfg.Clock, Hub: a.hub, Fatal: cfg.Fatal, Observe: m.commit,
-		OnError: func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
-		Alarm:   func(loop string, at time.Time) { a.loops.Arm(loop, at) },
+		Connections: cfg.Connections,
+		OnError:     func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
+		Alarm:       func(loop string, at time.Time) { a.loops.Arm(loop, at) },
 	})
 	if err != nil {
 		return nil, err
@@ -120,6 +128,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	a.tokens, a.Anonymous = tokens, tokens.Anonymous
 	workerRepo := workerrepo.New(a.store)
 	executionRepo := executionrepo.New(a.store)
+	streamRepo := streamrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
 	executionRepo.Attach(flowRepo)
@@ -129,9 +138,10 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, workerRepo, waitRepo, flowRepo)...)
+	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo)...)
 
-	streams := &events.Handlers{
+	a.streams = streams.New(streamRepo, a.mostStreams(), func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") })
+	feeds := &events.Handlers{
 		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
 		Leases: a.tail(events.Leases(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
 	}
@@ -148,8 +158,9 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
 			&workers.Handlers{Workers: workerRepo},
-			streams,
-			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
+			a.streams,
+			feeds,
+			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: a.limits(), Features: features},
 		},
 	})
 	return a, err
@@ -159,7 +170,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 func (a *App) tail(source sse.Source) *sse.Tail {
 	t := sse.NewTail(source, a.watch, sse.Options{
 		Generation: func() string { return a.generation },
-		MaxStreams: maxStreams,
+		MaxStreams: a.mostStreams(),
 		OnError:    func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
 	})
 	a.tails = append(a.tails, t)
@@ -193,12 +204,14 @@ func (a *App) Drain() {
 	for _, t := range a.tails {
 		t.Close()
 	}
+	a.streams.Close()
 	a.hub.Close()
 }
 
 // Close commits what is queued and closes the database. It is called when Run and the last request have ended.
 func (a *App) Close() error {
 	a.Drain()
+	a.streams.Wait()
 	a.tokens.Close()
 	return a.store.Close()
 }

@@ -7,6 +7,7 @@ const (
 	TopicExecution  Topic = "execution"
 	TopicCompletion Topic = "completion"
 	TopicLease      Topic = "lease"
+	TopicStream     Topic = "stream"
 	TopicOperator   Topic = "operator"
 	TopicWorker     Topic = "worker"
 	TopicLane       Topic = "lane"
@@ -15,7 +16,7 @@ const (
 
 // Topics returns every topic.
 func Topics() []Topic {
-	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicStream, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
 }
 
 // The types.
@@ -53,6 +54,7 @@ const (
 	LeaseExpired            Type = "lease.expired"
 	LeaseReclaimed          Type = "lease.reclaimed"
 	LeaseRevoked            Type = "lease.revoked"
+	StreamClosed            Type = "stream.closed"
 	OperatorCancelled       Type = "operator.cancelled"
 	OperatorLeaseRevoked    Type = "operator.lease_revoked"
 	OperatorPriorityChanged Type = "operator.priority_changed"
@@ -107,6 +109,7 @@ var catalogue = [...]Entry{
 	{LeaseExpired, TopicLease, "the lease ran out; the work may be taken over", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason"},
 	{LeaseReclaimed, TopicLease, "another worker took the work over, as a new attempt", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, previous_attempt_index, expires_at"},
 	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, delayed, waiting_children, cancelled, operator, timeout)"},
+	{StreamClosed, TopicStream, "the stream of an attempt takes no more frames; told of those that have any", "attempt_index, reason (attempt_success, attempt_failure, attempt_cancelled, lease_expired, lease_revoked, expired), frame_count"},
 	{OperatorCancelled, TopicOperator, "an operator cancelled it", "reason, grace_ms?"},
 	{OperatorLeaseRevoked, TopicOperator, "an operator took the lease away", "lease_id, lease_epoch, worker_id, worker_instance_id, reason?"},
 	{OperatorPriorityChanged, TopicOperator, "an operator changed its priority", "old_priority, new_priority"},

@@ -39,6 +39,7 @@ const (
 	CodeReclaimCapExceeded    Code = "reclaim_cap_exceeded"
 	CodeCapabilityMismatch    Code = "capability_mismatch"
 	CodeNotSuspended          Code = "not_suspended"
+	CodeStreamClosed          Code = "stream_closed"
 	CodeWorkerNotRegistered   Code = "worker_not_registered"
 	CodeWorkerReassigned      Code = "worker_reassigned"
 	CodeWorkerDraining        Code = "worker_draining"
@@ -126,6 +127,7 @@ var catalogue = [...]Entry{
 	{Code: CodeReclaimCapExceeded, Status: 409, Retryable: false, Title: "The execution was taken over as often as its policy allows", About: "The next claim of its lane ends it as failed; replay it then, or cancel it."},
 	{Code: CodeCapabilityMismatch, Status: 409, Retryable: true, Title: "The worker lacks capabilities that the execution requires", About: "`missing` lists them. Another worker may have it."},
 	{Code: CodeNotSuspended, Status: 409, Retryable: false, Title: "The execution is not suspended", About: "Only what is suspended, or waits for its children, can be resumed. `public_state` says where it is."},
+	{Code: CodeStreamClosed, Status: 409, Retryable: false, Title: "The stream takes no more frames", About: "Nobody is working on the execution: `public_state` says where it is, and `closed_reason` why the stream was closed, if it was."},
 	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
 	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
 	{Code: CodeWorkerDraining, Status: 409, Retryable: false, Title: "The worker is draining", About: "It gets no more work. End what it holds, and stop it."},

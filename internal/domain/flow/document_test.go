@@ -41,4 +41,3 @@ func value(tb interface{ Fatalf(string, ...any) }, doc json.RawMessage) any {
 	}
 	return v
 }
-

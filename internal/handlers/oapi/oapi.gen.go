@@ -286,6 +286,45 @@ func (e ClaimKind) Valid() bool {
 	}
 }
 
+// Defines values for CloseReason.
+const (
+	CloseReasonAttemptCancelled     CloseReason = "attempt_cancelled"
+	CloseReasonAttemptFailure       CloseReason = "attempt_failure"
+	CloseReasonAttemptSuccess       CloseReason = "attempt_success"
+	CloseReasonDependencyImpossible CloseReason = "dependency_impossible"
+	CloseReasonExpired              CloseReason = "expired"
+	CloseReasonLeaseExpired         CloseReason = "lease_expired"
+	CloseReasonLeaseRevoked         CloseReason = "lease_revoked"
+	CloseReasonReclaimed            CloseReason = "reclaimed"
+	CloseReasonSuspensionTimeout    CloseReason = "suspension_timeout"
+)
+
+// Valid indicates whether the value is a known member of the CloseReason enum.
+func (e CloseReason) Valid() bool {
+	switch e {
+	case CloseReasonAttemptCancelled:
+		return true
+	case CloseReasonAttemptFailure:
+		return true
+	case CloseReasonAttemptSuccess:
+		return true
+	case CloseReasonDependencyImpossible:
+		return true
+	case CloseReasonExpired:
+		return true
+	case CloseReasonLeaseExpired:
+		return true
+	case CloseReasonLeaseRevoked:
+		return true
+	case CloseReasonReclaimed:
+		return true
+	case CloseReasonSuspensionTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Database.
 const (
 	DatabasePostgres Database = "postgres"
@@ -388,6 +427,69 @@ func (e FlowStatus) Valid() bool {
 	case FlowStatusRunning:
 		return true
 	case FlowStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameEncoding.
+const (
+	FrameEncodingBase64 FrameEncoding = "base64"
+	FrameEncodingUTF8   FrameEncoding = "utf8"
+)
+
+// Valid indicates whether the value is a known member of the FrameEncoding enum.
+func (e FrameEncoding) Valid() bool {
+	switch e {
+	case FrameEncodingBase64:
+		return true
+	case FrameEncodingUTF8:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameKind.
+const (
+	FrameKindBlob   FrameKind = "blob"
+	FrameKindEvent  FrameKind = "event"
+	FrameKindStderr FrameKind = "stderr"
+	FrameKindStdout FrameKind = "stdout"
+)
+
+// Valid indicates whether the value is a known member of the FrameKind enum.
+func (e FrameKind) Valid() bool {
+	switch e {
+	case FrameKindBlob:
+		return true
+	case FrameKindEvent:
+		return true
+	case FrameKindStderr:
+		return true
+	case FrameKindStdout:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameMode.
+const (
+	FrameModeBestEffort FrameMode = "best_effort"
+	FrameModeDurable    FrameMode = "durable"
+	FrameModeSummary    FrameMode = "summary"
+)
+
+// Valid indicates whether the value is a known member of the FrameMode enum.
+func (e FrameMode) Valid() bool {
+	switch e {
+	case FrameModeBestEffort:
+		return true
+	case FrameModeDurable:
+		return true
+	case FrameModeSummary:
 		return true
 	default:
 		return false
@@ -832,6 +934,36 @@ type AppendFlowEvent struct {
 	Type string `json:"type"`
 }
 
+// AppendFrames One of `handle` and `fence` is required.
+type AppendFrames struct {
+	// Fence Instead of the handle.
+	Fence  *SentFence `json:"fence,omitempty"`
+	Frames []NewFrame `json:"frames"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+}
+
+// AppendedFrame defines model for AppendedFrame.
+type AppendedFrame struct {
+	// Duplicate True when its `frame_key` was there already, with this id.
+	Duplicate *bool  `json:"duplicate,omitempty"`
+	ID        string `json:"id"`
+}
+
+// AppendedFrames defines model for AppendedFrames.
+type AppendedFrames struct {
+	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	Directives Directives `json:"directives"`
+
+	// FrameCount Frames that the stream has ever had.
+	FrameCount int64           `json:"frame_count"`
+	Frames     []AppendedFrame `json:"frames"`
+
+	// SummaryVersion Of the summary, when the request had a part of it.
+	SummaryVersion *int64 `json:"summary_version,omitempty"`
+}
+
 // Attempt defines model for Attempt.
 type Attempt struct {
 	AttemptIndex int32       `json:"attempt_index"`
@@ -880,6 +1012,15 @@ type Backoff struct {
 
 // BackoffType defines model for Backoff.Type.
 type BackoffType string
+
+// BestEffort How a frame of the mode `best_effort` is kept: the newest frames of twice `ttl_ms` at the average rate of the stream, at least
+// `maxlen_floor` and at most `maxlen_ceiling`, and none longer than twice `ttl_ms`.
+type BestEffort struct {
+	EmaAlpha      *float64 `json:"ema_alpha,omitempty"`
+	MaxlenCeiling *int64   `json:"maxlen_ceiling,omitempty"`
+	MaxlenFloor   *int64   `json:"maxlen_floor,omitempty"`
+	TTLMs         *int64   `json:"ttl_ms,omitempty"`
+}
 
 // BlockingReason defines model for BlockingReason.
 type BlockingReason string
@@ -1044,6 +1185,9 @@ type ClearableID = wire.Field[uuid.UUID]
 
 // ClearableString Left out it keeps its value, null clears it.
 type ClearableString = wire.Field[string]
+
+// CloseReason defines model for CloseReason.
+type CloseReason string
 
 // CompleteExecution One of `handle` and `fence` is required.
 type CompleteExecution struct {
@@ -1755,6 +1899,34 @@ type FlowWait struct {
 	WaitID openapi_types.UUID `json:"wait_id"`
 }
 
+// Frame defines model for Frame.
+type Frame struct {
+	// At RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	At            Time    `json:"at"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// Encoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+	Encoding  FrameEncoding `json:"encoding"`
+	FrameType string        `json:"frame_type"`
+	ID        string        `json:"id"`
+	Kind      FrameKind     `json:"kind"`
+
+	// Mode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+	// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+	Mode    FrameMode `json:"mode"`
+	Payload string    `json:"payload"`
+}
+
+// FrameEncoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+type FrameEncoding string
+
+// FrameKind defines model for FrameKind.
+type FrameKind string
+
+// FrameMode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+type FrameMode string
+
 // Gate One condition of a claim.
 type Gate struct {
 	// Evidence Any JSON value. Numbers keep all their digits, and objects the order of their members.
@@ -1983,13 +2155,29 @@ type Limits struct {
 	CapabilitiesMax      int64 `json:"capabilities_max"`
 	ClaimsMax            int64 `json:"claims_max"`
 	ExternalEventTTLMs   int64 `json:"external_event_ttl_ms"`
+	FramePayloadBytes    int64 `json:"frame_payload_bytes"`
+
+	// FramesBurst Of one attempt, at once.
+	FramesBurst int64 `json:"frames_burst"`
+
+	// FramesMax Of one append.
+	FramesMax int64 `json:"frames_max"`
+
+	// FramesPerSecond Of one attempt, sustained.
+	FramesPerSecond      int64 `json:"frames_per_second"`
 	IdempotencyTTLMs     int64 `json:"idempotency_ttl_ms"`
 	JSONDepthMax         int64 `json:"json_depth_max"`
 	LeaseTTLMsMax        int64 `json:"lease_ttl_ms_max"`
 	LeaseTTLMsMin        int64 `json:"lease_ttl_ms_min"`
 	ListLimitMax         int64 `json:"list_limit_max"`
 	PreferWaitSecondsMax int64 `json:"prefer_wait_seconds_max"`
-	TimerHorizonMs       int64 `json:"timer_horizon_ms"`
+	StreamPageMax        int64 `json:"stream_page_max"`
+
+	// StreamsMax Streams of frames that one server follows, waiting tails included.
+	StreamsMax     int64 `json:"streams_max"`
+	SummaryBytes   int64 `json:"summary_bytes"`
+	TailBlockMsMax int64 `json:"tail_block_ms_max"`
+	TimerHorizonMs int64 `json:"timer_horizon_ms"`
 }
 
 // MatchedWait defines model for MatchedWait.
@@ -2013,6 +2201,31 @@ type Meta struct {
 //
 // Example: default
 type NamespaceName = string
+
+// NewFrame defines model for NewFrame.
+type NewFrame struct {
+	// BestEffort How a frame of the mode `best_effort` is kept: the newest frames of twice `ttl_ms` at the average rate of the stream, at least
+	// `maxlen_floor` and at most `maxlen_ceiling`, and none longer than twice `ttl_ms`.
+	BestEffort    *BestEffort `json:"best_effort,omitempty"`
+	CorrelationID *string     `json:"correlation_id,omitempty"`
+
+	// Encoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+	Encoding *FrameEncoding `json:"encoding,omitempty"`
+
+	// FrameKey Unique in the stream, as long as the frame is kept: makes appending it again harmless.
+	FrameKey *string `json:"frame_key,omitempty"`
+
+	// FrameType A name of your own; that of the kind without it.
+	FrameType *string    `json:"frame_type,omitempty"`
+	Kind      *FrameKind `json:"kind,omitempty"`
+
+	// Mode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+	// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+	Mode *FrameMode `json:"mode,omitempty"`
+
+	// Payload At most 65,536 bytes, decoded.
+	Payload string `json:"payload"`
+}
 
 // NullableTime As Time, or null.
 type NullableTime = wire.Time
@@ -2465,11 +2678,41 @@ type StepStatus string
 // StopBulk defines model for StopBulk.
 type StopBulk = map[string]interface{}
 
+// Stream defines model for Stream.
+type Stream struct {
+	// AttemptIndex Null before the first attempt.
+	AttemptIndex *int32 `json:"attempt_index"`
+
+	// ClosedAt As Time, or null.
+	ClosedAt     *NullableTime `json:"closed_at"`
+	ClosedReason *CloseReason  `json:"closed_reason"`
+	Frames       []Frame       `json:"frames"`
+	NextCursor   *string       `json:"next_cursor"`
+}
+
 // StreamPolicy defines model for StreamPolicy.
 type StreamPolicy struct {
-	DurabilityMode  *string `json:"durability_mode,omitempty"`
-	RetentionMaxlen *int64  `json:"retention_maxlen,omitempty"`
-	RetentionTTLMs  *int64  `json:"retention_ttl_ms,omitempty"`
+	DurabilityMode *string `json:"durability_mode,omitempty"`
+
+	// RetentionMaxlen How many durable frames an attempt keeps, exactly; without it about 10,000.
+	RetentionMaxlen *int64 `json:"retention_maxlen,omitempty"`
+
+	// RetentionTTLMs How long the frames of an attempt are kept after its stream has closed.
+	RetentionTTLMs *int64 `json:"retention_ttl_ms,omitempty"`
+}
+
+// Summary defines model for Summary.
+type Summary struct {
+	// Document Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Document Document `json:"document"`
+
+	// FirstAppliedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	FirstAppliedAt Time `json:"first_applied_at"`
+
+	// LastUpdatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	LastUpdatedAt Time   `json:"last_updated_at"`
+	PatchKind     string `json:"patch_kind"`
+	Version       int64  `json:"version"`
 }
 
 // SuspensionPolicy defines model for SuspensionPolicy.
@@ -2638,6 +2881,9 @@ type WorkerName = string
 
 // After defines model for After.
 type After = int64
+
+// AttemptParam defines model for AttemptParam.
+type AttemptParam = string
 
 // Cursor defines model for Cursor.
 type Cursor = string
@@ -3076,6 +3322,66 @@ type ListAttemptsParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ReadStreamParams defines parameters for ReadStream.
+type ReadStreamParams struct {
+	// From Where to begin: `start`, `end`, a frame's id `<ms>-<seq>`, or `<ms>`.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Where to end: as `from`.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// After Follow strictly after this frame, `<ms>-<seq>`, or `<attempt>/<ms>-<seq>`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Limit How many frames at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// LastEventID Resume strictly after this frame, `<attempt>/<ms>-<seq>`. Browsers send it by themselves; it wins over `after`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// TailStreamParams defines parameters for TailStream.
+type TailStreamParams struct {
+	// After A frame's id, `<ms>-<seq>`, or `<ms>`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// BlockMs How long to wait.
+	BlockMs *int `form:"block_ms,omitempty" json:"block_ms,omitempty"`
+
+	// Limit How many frames at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Visibility Whether best-effort frames are among them.
+	Visibility *string `form:"visibility,omitempty" json:"visibility,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Prefer `wait=N`: wait up to N seconds (at most 55) for something to answer with.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReadSummaryParams defines parameters for ReadSummary.
+type ReadSummaryParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // CancelHeldExecutionParams defines parameters for CancelHeldExecution.
 type CancelHeldExecutionParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
@@ -3153,6 +3459,18 @@ type ExplainExecutionParams struct {
 
 // FailExecutionParams defines parameters for FailExecution.
 type FailExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AppendFramesParams defines parameters for AppendFrames.
+type AppendFramesParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -4111,6 +4429,9 @@ type DelayExecutionJSONRequestBody = DelayExecution
 // FailExecutionJSONRequestBody defines body for FailExecution for application/json ContentType.
 type FailExecutionJSONRequestBody = FailExecution
 
+// AppendFramesJSONRequestBody defines body for AppendFrames for application/json ContentType.
+type AppendFramesJSONRequestBody = AppendFrames
+
 // OperatorCancelExecutionJSONRequestBody defines body for OperatorCancelExecution for application/json ContentType.
 type OperatorCancelExecutionJSONRequestBody = OperatorCancel
 
@@ -4447,6 +4768,15 @@ type ServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListAttemptsParams)
+	// ReadStream Read a stream, or follow it
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+	ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams)
+	// TailStream Wait for what comes next in a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+	TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams)
+	// ReadSummary Read the summary of a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+	ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams)
 	// CancelHeldExecution Cancel what one holds
 	// (POST /v1/executions/{execution_id}/cancel)
 	CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams)
@@ -4468,6 +4798,9 @@ type ServerInterface interface {
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams)
+	// AppendFrames Append frames
+	// (POST /v1/executions/{execution_id}/frames)
+	AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams)
 	// OperatorCancelExecution Cancel an execution
 	// (POST /v1/executions/{execution_id}/operator-cancel)
 	OperatorCancelExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorCancelExecutionParams)
@@ -4759,6 +5092,24 @@ func (_ Unimplemented) ListAttempts(w http.ResponseWriter, r *http.Request, exec
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ReadStream Read a stream, or follow it
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+func (_ Unimplemented) ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TailStream Wait for what comes next in a stream
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+func (_ Unimplemented) TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReadSummary Read the summary of a stream
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+func (_ Unimplemented) ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelHeldExecution Cancel what one holds
 // (POST /v1/executions/{execution_id}/cancel)
 func (_ Unimplemented) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
@@ -4798,6 +5149,12 @@ func (_ Unimplemented) ExplainExecution(w http.ResponseWriter, r *http.Request, 
 // FailExecution Report a failure
 // (POST /v1/executions/{execution_id}/fail)
 func (_ Unimplemented) FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AppendFrames Append frames
+// (POST /v1/executions/{execution_id}/frames)
+func (_ Unimplemented) AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6883,6 +7240,377 @@ func (siw *ServerInterfaceWrapper) ListAttempts(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// ReadStream operation middleware
+func (siw *ServerInterfaceWrapper) ReadStream(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReadStreamParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReadStream(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TailStream operation middleware
+func (siw *ServerInterfaceWrapper) TailStream(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TailStreamParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "block_ms" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "block_ms", r.URL.Query(), &params.BlockMs, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "block_ms"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "block_ms", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "visibility" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "visibility", r.URL.Query(), &params.Visibility, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "visibility"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "visibility", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TailStream(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReadSummary operation middleware
+func (siw *ServerInterfaceWrapper) ReadSummary(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReadSummaryParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReadSummary(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelHeldExecution operation middleware
 func (siw *ServerInterfaceWrapper) CancelHeldExecution(w http.ResponseWriter, r *http.Request) {
 
@@ -7455,6 +8183,88 @@ func (siw *ServerInterfaceWrapper) FailExecution(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FailExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AppendFrames operation middleware
+func (siw *ServerInterfaceWrapper) AppendFrames(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AppendFramesParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AppendFrames(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -13363,6 +14173,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/executions/{execution_id}/cancel", wrapper.CancelHeldExecution)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/frames", wrapper.AppendFrames)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/stream", wrapper.ReadStream)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/stream/tail", wrapper.TailStream)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/summary", wrapper.ReadSummary)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CompleteExecutions)
 	})
 	r.Group(func(r chi.Router) {
@@ -14701,6 +15523,225 @@ func (response ListAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListA
 	return err
 }
 
+type ReadStreamRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      ReadStreamParams
+}
+
+type ReadStreamResponseObject interface {
+	VisitReadStreamResponse(w http.ResponseWriter) error
+}
+
+type ReadStream200ResponseHeaders struct {
+	Link *string
+}
+
+type ReadStream200JSONResponse struct {
+	Body    Stream
+	Headers ReadStream200ResponseHeaders
+}
+
+func (response ReadStream200JSONResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadStream200TextEventStreamResponse struct {
+	Body          io.Reader
+	Headers       ReadStream200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ReadStream200TextEventStreamResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ReadStream204Response struct {
+}
+
+func (response ReadStream204Response) VisitReadStreamResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ReadStreamdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReadStreamdefaultApplicationProblemPlusJSONResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TailStreamRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      TailStreamParams
+}
+
+type TailStreamResponseObject interface {
+	VisitTailStreamResponse(w http.ResponseWriter) error
+}
+
+type TailStream200ResponseHeaders struct {
+	PreferenceApplied *string
+}
+
+type TailStream200JSONResponse struct {
+	Body    Stream
+	Headers TailStream200ResponseHeaders
+}
+
+func (response TailStream200JSONResponse) VisitTailStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TailStreamdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response TailStreamdefaultApplicationProblemPlusJSONResponse) VisitTailStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadSummaryRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      ReadSummaryParams
+}
+
+type ReadSummaryResponseObject interface {
+	VisitReadSummaryResponse(w http.ResponseWriter) error
+}
+
+type ReadSummary200JSONResponse Summary
+
+func (response ReadSummary200JSONResponse) VisitReadSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadSummarydefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReadSummarydefaultApplicationProblemPlusJSONResponse) VisitReadSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelHeldExecutionRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      CancelHeldExecutionParams
@@ -15041,6 +16082,64 @@ type FailExecutiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FailExecutiondefaultApplicationProblemPlusJSONResponse) VisitFailExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendFramesRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      AppendFramesParams
+	Body        *AppendFramesJSONRequestBody
+}
+
+type AppendFramesResponseObject interface {
+	VisitAppendFramesResponse(w http.ResponseWriter) error
+}
+
+type AppendFrames200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AppendFrames200JSONResponse struct {
+	Body    AppendedFrames
+	Headers AppendFrames200ResponseHeaders
+}
+
+func (response AppendFrames200JSONResponse) VisitAppendFramesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendFramesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AppendFramesdefaultApplicationProblemPlusJSONResponse) VisitAppendFramesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -18489,6 +19588,15 @@ type StrictServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(ctx context.Context, request ListAttemptsRequestObject) (ListAttemptsResponseObject, error)
+	// ReadStream Read a stream, or follow it
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+	ReadStream(ctx context.Context, request ReadStreamRequestObject) (ReadStreamResponseObject, error)
+	// TailStream Wait for what comes next in a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+	TailStream(ctx context.Context, request TailStreamRequestObject) (TailStreamResponseObject, error)
+	// ReadSummary Read the summary of a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+	ReadSummary(ctx context.Context, request ReadSummaryRequestObject) (ReadSummaryResponseObject, error)
 	// CancelHeldExecution Cancel what one holds
 	// (POST /v1/executions/{execution_id}/cancel)
 	CancelHeldExecution(ctx context.Context, request CancelHeldExecutionRequestObject) (CancelHeldExecutionResponseObject, error)
@@ -18510,6 +19618,9 @@ type StrictServerInterface interface {
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(ctx context.Context, request FailExecutionRequestObject) (FailExecutionResponseObject, error)
+	// AppendFrames Append frames
+	// (POST /v1/executions/{execution_id}/frames)
+	AppendFrames(ctx context.Context, request AppendFramesRequestObject) (AppendFramesResponseObject, error)
 	// OperatorCancelExecution Cancel an execution
 	// (POST /v1/executions/{execution_id}/operator-cancel)
 	OperatorCancelExecution(ctx context.Context, request OperatorCancelExecutionRequestObject) (OperatorCancelExecutionResponseObject, error)
@@ -19265,6 +20376,90 @@ func (sh *strictHandler) ListAttempts(w http.ResponseWriter, r *http.Request, ex
 	}
 }
 
+// ReadStream operation middleware
+func (sh *strictHandler) ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams) {
+	var request ReadStreamRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadStream(ctx, request.(ReadStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadStream")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReadStreamResponseObject); ok {
+		if err := validResponse.VisitReadStreamResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TailStream operation middleware
+func (sh *strictHandler) TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams) {
+	var request TailStreamRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TailStream(ctx, request.(TailStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TailStream")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TailStreamResponseObject); ok {
+		if err := validResponse.VisitTailStreamResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReadSummary operation middleware
+func (sh *strictHandler) ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams) {
+	var request ReadSummaryRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadSummary(ctx, request.(ReadSummaryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadSummary")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReadSummaryResponseObject); ok {
+		if err := validResponse.VisitReadSummaryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelHeldExecution operation middleware
 func (sh *strictHandler) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
 	var request CancelHeldExecutionRequestObject
@@ -19488,6 +20683,40 @@ func (sh *strictHandler) FailExecution(w http.ResponseWriter, r *http.Request, e
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FailExecutionResponseObject); ok {
 		if err := validResponse.VisitFailExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AppendFrames operation middleware
+func (sh *strictHandler) AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams) {
+	var request AppendFramesRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body AppendFramesJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AppendFrames(ctx, request.(AppendFramesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AppendFrames")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AppendFramesResponseObject); ok {
+		if err := validResponse.VisitAppendFramesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -21385,510 +22614,562 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P3rktu2ti+Kvwr+WrvKl0XJUl/sWF2pWY5jJ15xHC+7s7P2irxEiIQkpilAk4Ba1vS/d80Pp/b5vh5i",
-	"vsL5fh4lT3IKYwAgSJESqe72JZmVD3FTvAADwLiP3/jQicRiKTjjSnaGHzrsPV0sUwb//maVXvybmOh/",
-	"ytViQbNNZ9h5Qn4TE6LmVJFsxWUn6FzSdMX0TTRSieCdYSeiPGJpJ9BXRNYZdpS4YHwYJZ2gE2WMKhaP",
-	"qeoMO0f9o4fdwaB7NDjvPx4e94f9fq/f7/9nJ+jEgrPO8Oi0H3QYj80DfJWmQWdKk5TFneGvevAx6ww7",
-	"NM0YjTdjxbJFwqn+dMwUTdLOsPNCkTmVBF5CqCR6vilTLO51gg57z6KVHvU4iTvDTn/w+KvT6Jh1H02O",
-	"+t1H8cmg+xV9eNw9ZUfR4+mjySDqH3Wu3tkhjCOx4qozHASdaZIqlmkqpFQPvAOTVXTWGf7aUYwuepwu",
-	"2HCZUjUV2aLz7iro/CYm/mdP+t0BHfS7jybHrPvV5PSoezIdxF+xh/Rk0n/YCTrLLBFZojaWDhmjEugt",
-	"V0uWSRazuBN0pKJKDyBbcZ7wmR6FUDTtDAdH/f7VVdB5CquTsvh5KtbFxT2fM0K5XLOMKEHcMuYrvFJi",
-	"PE14Iued4ZSmkgVmsccZ++uKSaXXpfBDSnFTfKjaDEuRJtHG7ZgxTfXnKuZFJhsy6J30BvCz+VLlHnrk",
-	"9tBV0IkEV5lIU5YhoaPkQcZSRiVrsROjVZYxrsZSsWVn2El4ovTOiWfMrn9hj9YPCLfNKmN2AWdCr0vn",
-	"DQ5JT7ATdGYZXc7HGbtMJBCuH3RKexM2if7XY71JjvNNoqlzkXB9dz7NBVtMWAYH2h2cd0FHrJRUlMd6",
-	"i+hvmE3Svwo6eqfKJY30LorZlK5SPWEuYn/CYs1ZNpZM6lGOL5heRTpjXA2jZGguDxc04d6KZWORJbNE",
-	"Ly1ctVM8Cjp6lVZLSxizhz90LlmGt3T06vf1murfVtLtmRQ2vaIzmKE7aZ1hx521q6CzWsZUNVigNU0M",
-	"m4GTYlnFM8smSryQE8dAkCXKVRQxcxDdqZmkIrpI+GzseFInyC+63c41xws6k1U8Y2qcxBIXqniMkD6O",
-	"h9Vs3pN889Zv8qPHw9PH5U1OlWKLpRonPGbvYaHtL7ifzABiRuM04czjyjFL6Wa84krPMGfU3nafpmIN",
-	"5xD/bM5xgw7sL3zMbHA5Z8AsfHYLQxxnLEppsvD2avWGXtJNKmisVyhb6QWYCTJZJWlMeg96vZ7eNuaW",
-	"MeORwJPS+U0vVs65PnQyprLNOP97QqMLMZ3qfyJJFrIzPO3rI7ZZ6hFMk/cs1m9f0Pdj/XSixe2R3nA5",
-	"hx/09V9iljEJGzun84JJSWeOqMvIbtigs1xN0iQaWwngdkkn6Px1JRQ1o8z3VsaWeoQ5pfRJTTIt2eiS",
-	"TpI0UTC4Xzsz0YH79Vz9270jLBXNmvBTGN74kqE40FPDLWeHbf/2hHntYWFpMktgnBv3PBdqTJfLNIno",
-	"JNU3pcmURZsoZePlHPZwx3s18DE5T5bu+RXX1zTRdtDTvmEsVioSwG/g7EupV3YfOwJm686a1SIKLOcN",
-	"W4pM7RTP5laf1cRJxiKVXDKzwMxnXP/kQ//kQ//kQ//kQ3v5kF0Qp8zrPfEclMdtm+EJ0ecJ1R+jYN6M",
-	"xWBZzKdX4R9WqfB4Fnbd6jaJmjOSsVkiVbYhGZuuJIuJvrhawsm/+kimwBei2LtddB2t/mGtVq+38FvY",
-	"CMVtrDfHDi0+midpXKSL2aENN2HR11ASRU3XtHRvdNzvPmInJ92vJo9Oug+nxzHtfxUdxf1TWAepV1hP",
-	"k0WCa2Z7DId7ZdwdIGU6cEElQN0F5XTm3AiwGj4xFJUX2wJq90L0h8cDtxAiu4Ap2yHYNXkJ0rO4HiBR",
-	"i+4lzaitlF+qeWc4OCpK3uodLtKYSVWje2yfV+td8Y6dTHjESpsY/F2XeohqnonVbL5cAbFz9jw8OQo6",
-	"64THYg3S92G/3+9f6fn+tGQZrTcsi4oe5UTA/SLz6XGIbqdPgr4wFdlYLwbLDtL09m78Jjqdeck/1bov",
-	"VK0ze+kjKHX9olLnncId6tuSgXNrPE0y6fZe80NRpdHhtZSNuVhX6nPZinOj7LXQ53JCVmhzoGAeqsoh",
-	"s3mDnuAq1c04iUGF++LVtkqu8MdUrAYHKVZeSOAamlW/VrP6BTdyY2+pflqSqcgIJe7gtXWb/lOk/VOk",
-	"/VOk/ZlEmmM0u50RPndZsgx34T8l3B/adeDtu2tIuNMtCaetOh4nVqgZ8iwoX9FUv81yd/9dR1vvEnys",
-	"7Wyh7URYxY6zLPcNoeAkmO5MFACd7xc89GV1D5xQLGNxhbytYGGaIfDVe83K4owmWnkYF0xh9n6ZZEzW",
-	"Gf5uClrmwEujRL8spVKN54xmasKo2ntK0uSScSblWKkUhMOxNqTrNmU+yb0WPxLBc4YARexVLpU+94Wf",
-	"uwOk75zR2ETVn6SGDcVMRlmyNEkw2oZfMDUXsUR+hF5AKVZZxMicyoAITk76pz29C6I5W1DYryjypMr0",
-	"PtafenZOZ9Wvt6clIAknWmIxiUktkMPTGXZGnUejTicXU52hylZs9+dexGyxFIpx9Qak3fanQ/2SkKzn",
-	"jBMu1FwbEGsqSSw4IxMW0ZVkJFFkTmMyYYzbH6YiY5WTnQiRMsrh8y8TflE9W87eK7KkMxYQKkk4WvX7",
-	"x9Hvf/8H/IOdkYylX486+q5RJzwjdCIZV8QQnvF4H51fisjlqhS//sucZQxew9k6X8MEqN2Gtq8zNmUZ",
-	"4xF7slymCYsriKtP+9evDHn1N5fuIaDyXHCxytje6bzRuseTqclKKn7kLfoDCdU/k/U8ieZECaKyDaEz",
-	"mvDiuxcJTxarBaaJ4HcSrtiMZXgWljSjC6bscaj+5DdslnCixxepdGO+rOaJJOyScXVG+iSRMN+JvlOz",
-	"Gj0KEAx/XbFsY4SQFinwBX+EmqnDWU+4eqjF384hB52nq0yKrHqbhXoHjSO4IyRiimtAZ/4OrhoVPlEk",
-	"HH3/kvGZmneGR/2Tr2BY9sIgqDrq1j567tLJigP8iacbstbcZMJSwWcSlg2oaB+tG1/B/VxJvNUKftkx",
-	"rBffVtPMvfuOJEnsRrCkal47gPpzs39AWvFrTyKtGtZRx1pa7cdRRxP9xl3kyL94HUo4bh1tfmAVvPpH",
-	"esEkoSRjS6ZAf8EtnUhiNDAyp9kiZRJV5aMTMherTLpBo6DLh+19sKu/WLffT0/L232pNflMv/O/fv3/",
-	"df/3u7u/ku7/fncf/n3vL/+jenrTH6mK5tUU1oKR3A1ByIUBERkJf3mAf92rELmLlVREqiRNyZxesvoZ",
-	"Trv40ZqpPTypHukrwdm+0bpRRVRbDpCZapJXz8hx/0Tz4hSEZyKJMQ52DVR/86DRGt3mnM52niPgzVJv",
-	"GXd6JVnPhWRE0RkJI5pkvOdpSiFMCfYXKJZ15809ouisbuiD/tHJfp75b2JSdwR/E5NdJ9Dk317vAL6k",
-	"nL3WArB6CFrxvSOJ/mLNKEyYq34M/yNj086w8y8P8kztB/irfKC//kq/B4ci1TO9YFX0eMPkasHqBXCP",
-	"fJOJtWSZJJLxWG/ByUZv1YVk6SWTZ/rKOuGSiEuWkRCeD2v3ph5LFwbTffFt3QIfH1VSNFmgyVWcwPdi",
-	"TRaUb0ii2EJqvW4hpKrbXym8xP+uNRCGp31wJKF+AG4mpy0MKrWFV9bM+B4nWa2d2psC43KANGc88HgY",
-	"klir6TRNjVKxqCWeFit0mXTdhztN94N7wm0Kd+XfgUA3NnaiH8SBkwWjHHU36e/z0pLwG5gNKtD1WvMQ",
-	"vD5ktdRC/xUxcW9y1+wWcnp6D6YohTbNtOEC8VWItK4TNa9dEvPhWmn3MKhUwa03Y5f1tl9UnTnaguVj",
-	"BVRYR2nnRbmOjvxmdYAWmq1q9U8T8m/HXd+sanVOqdjyjtZ7tVJBU3LBNgFZ8eSvK6b3Kvj+fIWvyHXd",
-	"aA7ju28VW+LY9Cj3SVEgVUSzLGFGNio6Qyv2gm2GICjDHvmRbsiEgapGXX3KMoUSFxxcFV3LAhTYY1mS",
-	"Hms25ytg/zV892EQHJ0+vBpuEx744wt8zyDf2TTL6AbdbRtwL1hf2jmdVSqfepkUnd2RuDhpcsFI6Bxy",
-	"YY98K5QkNNP2VaasrbVDVl6Awlm/ZOUjuU93OBfLJGqoAKk501qPfkKeuUUCtVMybQIrLFOJxGJBZdPF",
-	"06/bu3wwF3/1aPdv43f/ejcw/7h3/3/sXkRP0NYv4mbJ2pFis2Q3SAk9vL2EACt6mxKjUU//q999PO51",
-	"PcKUru+lk6cs19IJPat1XAl9h7s1vtzreCj7wTE4qWiGZFTqKv9VEs3t8XIjXGYiYlIyiebGnsF6ztAb",
-	"GTUkmcql4DIvNvzpB+NpV4yDBmjSZ/U0HkAYsVSh+BtWJ1Z91N72wFYx6i82G2f+BHj2K6wKzbrRRuMo",
-	"YTx3cO4/7eYO1KrPmWcebDlc4btPU5osZBuKwJ3wFAYri7UAjWePH66bPHyAxbk5CGJM7yuheQT8fDsE",
-	"AWPircoYmloeTRR7rx4Ad+pK93vuBE/iITk5GnG4Y4hKgYnPjXhMFR2SD6NOEo8gX2/UoWrUGY5q4xGj",
-	"TjDKdVm41ZgW8AtwdLiqP4SXNkvmrrhP61+MDwh+bBKZg4esdjfSmtsI0yLhDbawEu7SExt1hh9GEB+E",
-	"370I4ahzdTXi+r+dXuStLfCEIIXBI4DyALRXprVs8FizRM1ZRmQS680ikL1AaoDzIj5FCrQ86za0t++8",
-	"byWhND/4/jOVu5+zddHR6m1zG6bZtbPhnkKM5eAjUYxX7HrW3XdV8OW2ZrZeXuueJaiom7zBRciTiHZw",
-	"4Y+8GtYZfNjWtnlZ++jqJ/I1J6i5vXZDWyvpy9vLembtt7ErG967jQuF8lc58MCe57xKGcy2b7+4QVt2",
-	"d4N7AjJoPp+j5UdNu17YdNdbtuOsV37lx2GnVJqakd1rb4tL2q2FeaT2jOpv37xadZ1zp0fc+ux9KhJC",
-	"ac/t6+wvKWetaZKa0pedNIH6mOb0MLdX0kJ/7zOTnK+E+lHEybQyIeLcd4xan6g0/lLjQRVT8Irm0bDw",
-	"4En51Tmt17Ip094u/2m+tvbZL009ep2JScoWOyi6xDv+tcquRZwfiETAzWNXJOiywyci3pAH2toZEuPb",
-	"JmjJkBT8R5oUg07QYVkmNBl+/ZA/vPMBcIvo10Mac8LBR9aBTwEaUOI8L50Hl4MHWoDKPMUR88dO48G0",
-	"Hx1NHtNjDPepbAN5tTbH1OYwnhwdBR2VKLBdcfNjnH6SMXqBGx9yT2mkcm+WJZ58kNOoa2jUeGuZJfoW",
-	"iFLpAvgFEmsZV2SdCT4jd988f0oen5w+ulfaYC4pbtdGwZtsrlLXZQ7tesZLa8LiFsBJ+BjGjEFkaH5S",
-	"3QOV5zSDXyGlS9ELxm9HJJ3TWVsfEubt5nmzLkW0kD/bjASOpVYGBjCICIkRiXEkGCfltWyS3CXanoG7",
-	"tNndSjfe1nwruAcqSYFfzfm1l6Z7a7oKjuiN+9JnT6gXeFa4UD59bE5e/gVkP8sl42CCgdsQZhRj/jZN",
-	"X2diyTJMczbMd+ld+gC+s30D/VZEq4V+9ZXlwVsx6WgllVj0QkJ5TChEBPT+3ohVRsQaDrwfozsqJggW",
-	"Ax34Li+e8e5f7/7a677L/6wMblz5vvpf8dd37i4x+Y1FMIMnppZk+KFEilKBUzGMfHzU2Q4dBzlwhiHL",
-	"LjKaD5/rW6/8Uoc9mQGrNNXS8zxZMGuZG1SGRr6l5+b+K1sCxZYCE7e2wuTb81tqvVOs5Hg/cbgZpw2U",
-	"bL/M1l7Z0p0Pdc/k8Sq/cKgdmVwNRYMleWlLgcAbkSfKf9geUFXC/Ic9W7FIu9KmsSMNCrGyylCUv3wF",
-	"0nibKd8fW/SuXc0dpySnjGaKfLWAwgbjU3Bj0P9aySUMwg3GYrPYv/Nx4d8+ph3omdlqqedjRs1ib1w5",
-	"/d24ZMUJdnFU948Gi59ztTwQ6uVFN9impeXGjxdfsoPEb+1GteQ1ODt1FXDGyeZdyVfTUdF7Hgvz8rvz",
-	"61Dgt/0ah9Szg/7nht/ZMSc8UQlNrbafb76OrSSsfNs3eTnkTplVlDbP3uNSJjQld82Xyf/7/5DFKlXJ",
-	"Mk1YRv6LmNrJwGbPkQV9f4+IjECFJblryy9Bmy/JRFeZ6aXSDaAMZzuzyGbXHQ9OjwH0opBl16/ig2bI",
-	"49v+zm+JcikO5u2GnuViFCw3rRzPw/7NDShfoMInjrzXx2KFFZju/YN+Td4iXy0m+N5cKTFv7LB8iwDD",
-	"wV1avIqltu+qjvPWWf3GlJ2+caKrdForq1D9i3gMbf1v+Te5WjCkf+mnqmsymSGQln+RLpeZuNy6HNE0",
-	"1R8tXVZCpGMDmlN6YJ6kccZ46TJWmZcuQuXw1geXmlVWEyEVEYWa3IXJ417SlWTxeLIZe7Av+UVTOO1f",
-	"gjiygeutZCkw0Bffyoq6HPjJWF9a699AIoiVFXtS9HZmigWd992Z6OprXXmRLLtiicys65woWnTA+NKL",
-	"J5F1RDuRavGHDbP0qr2rJ5lePM/1wCL7QgdShe5iPUAVPxUBm5qkK/oSr1TuAgNwn6sSfTB+l4DVgvU/",
-	"QacQQlBDglb43bNz8uBy8CDP2g8DEonFJOEshkxXcp/y+H4P80D9TwzKnN/VMu9yzziD32ia9iG0z5o+",
-	"5fAOGmw8rMFtmfMX7HS3b2fVlwvb9/jP4F7UXa4M+vetJGQuEm7/OvjM7bbgazLNKjetwYgvGY7RrriS",
-	"n2plDv6Vg4uvOIp+PX2zrYT48bVFBGuWMZIKccFiQlXgUPkEZ5IkPEpXMWbgNrAHr2O0ouOlkWru87cK",
-	"9bwISd/IkM1B6/d+F+/0QOsbnNAcm+NAy9iqFVUW8P7TqMedn0WEN9+9HyRLWaQ0g5wzDhUwbEY5JLZS",
-	"MmVrkjIph5jOnUhiNiVJeJ6fvxALxuFXOF96QwVECdFoK5UkiKtPMmfJLZhHWkem3GTGqZoTUNoXQQ6u",
-	"iIetcLS8rVwnoN4a43brvNfvi73+DNB7WNxo09aRyL5jx7iLBmWOhSSVWC6BJAgHUmNkYzaIhRxp4U3M",
-	"gW52pl3C61/jvYXd74mNk/7jBlntWwTAd3/P0iLeYAsV4ycOrstwTnmcMvRohlPGIxYSU0qamJr04uTh",
-	"nr3VFIyr53DjVdDBT+x75Hu8azehGpPmtVui3FoqtKSoiIJNWCQWzObDE9NmoedZVqDNCJ7qU1p4m/nD",
-	"OB1qdpsPxrEVExcXjFudPWMABU4zSMulkUo3PfLEGPhHpw9tyRYs2knQf/yQTDaKSaLEjEGy5l0pMsjg",
-	"/02Afuhy9+8FRJtyhC2WahOMuFYcxUqZXwOynieKEUiEhbcbTBwSzWlGI62NnhGWSkZOjo5ImHCITRaw",
-	"ksIepKBW6UhfDR4f7daEoD70QPUH0py32VgBVLNhmmLQbJcfvMMTvlxhd57qE9s8ULFdEppiRYeAfeDV",
-	"+CKCEoPSHCmNHJtsyAXbaHGINbXF0+TRHrBxlr/ior37TQree0PXPxocLk9535uI/oO+MffSe3AzTdTA",
-	"OpOs4xbBrp0ZUsWHHP2rRAuM0W0F2VIyRKVDvls+ePceYMcYBJ4yJ3nBpWI0BuaubwkL1n/Tlxcrjeqt",
-	"E7eQFsjHY7jH+3xqXz08KTvUBv1qlxp9X3QfFj1nuwt+cy+t/wpUXUpcmF4wrIYGjRDOkISCTZKa0uRt",
-	"n2IhktLU8qoLsRxQ5nNGQjcEAzKTsqkiYqVKAckKa7pgsI5GcjR63+93R6P3g+lo9P7R9N2/7o9B5gSo",
-	"PVA/GO7gBGnG5LzgRjf+IPQRxrlnvU53M2UxW14hd73RlkeZUWF7+aU2e7hxfmeZMGYwhbdVk4jRTCvU",
-	"VTVoL81a6sW+YGwpoRAWEjgCojVxEunHsSgjaKmrFzn8OslY73nC0vhX/XTv559ffPuuIIGThe1hAjVl",
-	"w84sUfPVpBeJBSRJ0WXi/g/SmdP0ATLmTD7Q79fzbSTR9W1ikai/sUx4Mt5Q6i2O/7rU8g7H6eCofDgO",
-	"pJ0Rkp8X4UzO0x/QXND8OktiVhUBKrlVc9h1k6wltam/TLW2a7jsXKQxywJiFWO9fXBE1dw/h+RvprJV",
-	"mizlxWmrdrSLCJvPJQKEelkDN9K0Tt5XRoHf7ZhU0UIthTixtEwVklxFZkDSIHVxe0cdptC3dP3DR212",
-	"a5sMS7/TSiUcXm1EoRkR5XXzAapKua67yF7+TVt9WbGZyPb6Uszbn9rbr+FOsRi+EPwYl2Jih4d9SyQz",
-	"o9tNMzh+t8KHz0g4pUkaksSzBpBVhY71UWKSVXacsaanZWpCbs34juf0/hjupNYcut0ZBXdrc8FapLSP",
-	"a77P+21Dvlcl8PGG8ZNC3kOdyehBmIeVLu5DMiIKuOitA4c1BW1KkAkj1PjpiJhWqb9bG7XqlU84SeJy",
-	"ImeDNzncPERGLr8WN4YDtiLgd3NiTisYCdcEj1fLsespEwYYfUhkDuK0ZcadVkVPq4bwBHNUTTzD5mC3",
-	"DLBa107uSa14x/XDsjkUfVPnVzM/fO6B98NXbjL9Mov9PplppSSRhNEsTVjWI09TuliyWG+5Pvn97/8g",
-	"j/v9fvl01OTObuPO7x7uv+v7cczmrNdA0rfzLln07D25/dtGLKxjA77XVmdlhQebqS4lTnstzdX7fv3s",
-	"DggOFWDom+SkHSgBSmj19ccTDNvt+HsBp95/2kDWt2QSiFnfXhm7OX58GJuqQLhvS8qbOeFF6Py2Y4AU",
-	"5f0WMAR7wW3oRbhVRrnEiHS1jdsoOF8onziU2cAuqj+OECVrzWfaRRgsTlJ5U2o5BZkBBiWFShIiPgvi",
-	"luunELg83FMHsu12beBzLWDjV8OZJzm24xkJ74NBwC5Ztlnrn3vk3CvHsiWIu9zFD092DPvuaHT////r",
-	"k+5/YrnKu/yfvXH33f17lVPIxH7F/Y2+p7wvTNkaPF+/PT4TV8OBnoOrBvO6vvVfJtQ1bH98lTuTNTmG",
-	"jY9d84NaTruyB3b3kanw8LBp8r7awnCQ9fbASBZlTAVaBcxYJGY8wZYIk03vejs9QJSnGkhM+OoZeq4T",
-	"jrDfKYVv7s3CgfcelOnqngwKJy8oIL7isB0Zy3lH+WpWbh5UP15iQ61tfibAEStL59XUTpZnXs5TNOry",
-	"bWw9+0Spxqw4/O8Ek2S1xKxc4MAA+QGqRsMMRHx/Q+fLzddyNSzSqqjX8qm/dxd8SxWdmB1gQ4Pyr2kC",
-	"WW9LIdUsK4TM8kl9y1K6ueVgRgA/CHOzdZ+Y28t+kvramk/mQflDR16qpOW3LE0uWfbMAAgfUigciSxj",
-	"2BbMHJSWdhBoh7WOK8l4DDF8tG+AuyFW+y9m1nq7JYpABQcFtvHzzy++PcBrU+tAM1TSX/H7aADcYyND",
-	"6wBPDaLiHoDnW5RKCK1bWqNKxlII31fk+qFIzy6hSP9CFnMshgTz+QICPbICIjUtY7HmATHWeirWPfKj",
-	"kCrdYC5dIctmq94F3tMJOu5FeUfLVKy3OVwxtuyJ9FKagqNxhQ29If/29qdXpmkDeQVlZBKC4gD7ruYs",
-	"yUiczBIlDacD8hnszywGn6q5zcuFLAtff6DlvLDmyXvfagLlLc5anNjKOND+TJdmaS5bG+tZ3nFxKwG5",
-	"1HmRCzV2l4BzQ684290R67xiBvXEPNKzKfziStG8a7YSzbuUiZUqvTOlnI1t7rh33as902MzgBCTgkmV",
-	"bzXHPbeqQKr6LGmNLU5ik1ax9bLmihX0GqvpSaRHZLH1EwmscirSVKxZTKaZWDTUrdqCQbQPhrUoeqri",
-	"0N9lYi2tiwZPYsJtU695wmcSEzkjsVgkSjUuaym0aGlvL2V7mh8gotcdmaN4YUuSUmJS/fgMhH8TsjmB",
-	"sv1LRuuU3LyEdk9pO1RTqC17B8WPwTOw1Rawm6pkEBygm6jgx5NYwf0XphBvazEyRhbYekDfckZmArJ9",
-	"9QEiidf/LJG58Np2+5XgAaqA56TSmoxpzioJe08XCWfxmWmt9175bWWa7AAmmRorUf09rSBKZdvLmTcj",
-	"3lKWLBYshkRmRJSxPbFSMTukUqcK3cAQvH6txWx7qWeMa65beWyezimfMQOznMQSFg2yTaHJYiqkghRt",
-	"bfVLJTJm6pZokna17l3hr9s+0mzNpKrrv7j26Nl3DQozhlTkrOGy4cLsXzTXgOaCLa/zxbLXOKexG4ub",
-	"eeVy+YZjKR5f7lFewUW2ujPvCdsUq+qvEfIpNC1u6JF86j90VW6S3s7R1t6pV9NWfcu5vkpTg/xkKp8z",
-	"qXLs+QNqDUst2/d4RX1vVLvsijKJWhjqNwh5tD9bAoMDe7Il9roUm1ZyV+UivFCyMhth70fzwN6WGScF",
-	"dpnRdhtOMSCUpHTC0ko91CYlbP9Q1Ta/ETbWHh/zAVkNWw3398QR8P5n9vbGiRGFjxZSI3amQ5y1z4Hw",
-	"u/jvCYngfdcr07+JgCygBrXZB7VZGk7H22vNY2Jiu4/WqeTWBz3ZgJ3kuaIj0DpQRXt2TmcNZfw1McrG",
-	"l8xajrvbcFHF/ife2iqQbKqknaBpTsUq5d/X+007R1NNljd5xdZVXt12YceWpr2tNARbqkbOLSqYgDvU",
-	"dTvNECvwe8VVS99qUhW3X+kIVDPIorQrik3v0PtgbUWxXFJpCopRxTEuhZgK0HAFtWanzve0pEVtOzKo",
-	"vGAxdBXExq75/egoW883TcJQddAX19AudiAo2ByS+NBaSrcvrWVbeGNx2LsJLLhi7yvMXivIPxMpeXCW",
-	"ys5javgEvHwPmVZcVZWwuet1xcENuPXWZ2eZWC3Hk021ILJYGq0tL/vWwA7bvmzn1L1igRqvgpeZvvuY",
-	"+RUEezXJ2uNTdxTc23dO50acPPUZGR8JqNGNwDm2S6gXhytkB2sA5YO3Q8JWT2mZUk6rLX2QZEjGDxXe",
-	"r9Ze3xlVrPl6f2dhbEpLfR0qrxYLmm32b+8SkFmJqjld8lfa2VUT2Qu3vmERS6pghyer6dSiUpdsfwE4",
-	"/2uaKCN1E3Vm7NULtlROEKNTANoBgx8JEWJktfPSj8PuwqdptFg/4v2/0ETtTZhyH84/E+SzryKg5oYf",
-	"vS7zGpVXf/ySzi+0skyv1QEZ69cAJmoxMH8TbfEASEFOGFcBSfg0o+Moo3IekCXLFpTDdZUsmFipgDhE",
-	"ZQPjtRZZvAOFfTuLdWvZzPB+WqlILCpx3+0nQwskJgtmAZnTGH32znTwYYNwW+htHq8QqsuCD+dNT3Kc",
-	"6Hf1IzT9J7aY6wHZQYcBHAQHpsSKnLQNmI1diFIxbUU6DV24thtuCaD3hnEmo73GBXaGX1NJYhNj2FOZ",
-	"awccFCBm3Gj2Qjo8N4C0OQ5ViwOpEtMZwgmnFg8vRMzSBt3s4bnLJMaEi703m+N3OFvb57KvMlp29buu",
-	"uv85q+yWrLcKMvw7kpiWGDIweoWQjKzngqwph4QoySAEUZEN7rwoVSUrJlW3UQLVIS0Y2jc1aJFCWi75",
-	"qk3uzClQnkXlIYAqqAMkUsuCk8qtYL66pzirMlYCvW8nG83mWTpFlk/TFNi+yYTCMC2AK1YrEQYRzvlQ",
-	"qlqwR4zos6B1XanoxqRh2diIljDYg3nCcqEH2O4gNHZ9t1mMEPqbboUHt8rKtvJ8Ms323Dh3R1wODxnm",
-	"lWnbpS6uZRaMVFOPx3tCPyyesVZYqrfcuUQT34vg2fq5mlxFjOFJzbOgQFgrPbJynrOMLudjPzDQJDOo",
-	"HULzjkhcHmzcvRzmHDWh0o/m1r3BNi7idktcU/xX2vCSNZ5VdSFfvX85Ufve99HiO/oorZZN1uMN3nlI",
-	"YaBtidek+Sfc2TIGtFrGLbnNWtv0DcaDtv++WJFx/haZqDncVdutYseUGKDXOIcmJuqhCVMhYQqhnxIb",
-	"KByOAjMMCkLR7YOt0EwewzFxpkIsxiP8HszhLaHzKUIwSw8e1v+0A3i1ZuZYy32RkSLAqynIWs+T1JZd",
-	"gqB2a9Eor6FFg6hrB3e84OGuKE/dgt1+LuNHcXH7Mrdi221yUZurWHu2WGNG0zr2sGM5bmIlbFvyT7YQ",
-	"P+YawDaE+5Run/wSMDM0DdZGeo/8pA+fSSuiXK5Zpi0547apKM+qwOnfn3FcopNYKVA7TeyxSUzu0Cib",
-	"xX/3P+lw3+vI+8bJ8xqV0pKRxrFWJJSwXM24SXfUfNxCwLLUw2ZDMCpBQPptQxM3VT6QCttNA9ouQRmK",
-	"38y5jvhvnZ5TnJdtMPD7//lvYvDqye//9/9FTPcguG4x6wPDhHLxYzjSdoO6HPre9qv2oO+9DgF7nIy2",
-	"5/p2qGyepHFZT94rtA4pAS/G3Hb1wl6DYm78dFjPpdiSLBLoBX1QdmP7uo29t7UFH/OLILZftuJQQbQ3",
-	"gsqWb8ytjXVu/ZCvc8uLyiEcoGCL7AIIm0+sonhkdQsLWqWs5+lbZjg5VYOKbW4o4WndrptYKYhanma9",
-	"flzPM9jypgQ7HONPKdx/MWbVLneG5lXGo+Fr0oaFNZE7HMXNXuBtmqin7mYvA6uta0fwsfGD7+3pz8/N",
-	"jfoEJg0Cpr5BepDX1j4YeITxploYvR1T1fJ9Z8TqdqDZvVdrYjRPzy+BplwmcZMIsc/0Zg1EuR6XBYub",
-	"J7x2ewkSC0InGOk9wwIn1/8nkWTBVI1HSlVngsB+b87wGq12cWeVs6pQ11iwfKGCnKxm9nVL98qAoVgt",
-	"YTnHTEvD40oFp/ogalsjXiQy9xxgxifmvZaSTE2TsSr94Tt4sJq/J7M5LA3smSISIgZiKPKAG4AibQ/m",
-	"ATNu26Vu51bVL3SNLqprDrYy6ahNGylJlmL+8R5EDfiy64TykTpX4NjzDhD10cGH/f7+bg1tkSOrAU5a",
-	"9MDbgjusAT0pzLOW+uVeB3mDYPxX7dF5k3ep+DIX7kY7YRy4fnuRa/Yu4vcuWWmbjy0zAU4Io8ZEFMJP",
-	"FVBFAaF4BRnejF5q9aZHXpgyrDxavLsFwdZO+Z7RTE0Y3Q9ssj0x+2htGsnBOSHXbOLjtebZk1fxYsZF",
-	"ZRbhT2vT5ypH9jgjNIrYUtvblMckwUdvD8PiBZ+I9xbTu6p3Zh0YianVjgVnbt9AFvSSZg6xb0nVvAAy",
-	"stdDdQBG9K1CHTSRnEBDKzmR0s0tnwLiTE0Tsc6w8+u7w9d4mYnFUtUUYDSozahJwG+BfNDKmNAWdGNI",
-	"hUSl1XHV5iYJ3gtEO8iGMUpObsrgoHIt2B6kSt7g9o7faUhvUBM6m+WBNBhipSiGt9yEHZ6zg09liL/g",
-	"kmXKd+u10SuqfH7X6ZfTgL00iIMd7k5r4DJ78e2ncbO1zTOu8KldzzfmnFYwoqq99JJWdV8OY7ZU8zAg",
-	"IcIujKkyOehqnonVbL5cqRDTc0jCSZpIJR3QWGNgIWyLb3Bk9u4RGNKOxsBeT0Q3MFtSQA0CGInEKo0h",
-	"ySsAHA4CiXCtG0nX1pvvTmRxxGwfXNyOaaLXA2nYMC69L+nE86aYtYH0e2jd1r6wuL2/pGHwR+/ZPPTj",
-	"NuReouZ31liHfsqHjQxtBdatyHLkrDtWNyFs4Hh+KjnjjPFKm+mvK7Zi5nhxP4AD7t+E98jrLOFKD4s8",
-	"efv0xQuIcb2ni6UeZydKWqBS/0q6/7sGPjvfDJ52QMHUgEJOvY0rFQKHUXttmNlD8n6v6f6qgFkRPLKu",
-	"dtvU0r00pop1jaewRPPWzfDO8TU32wNvt8nRGEqkLTDILeVdm5QwOU+WzSr+frK3O7Z289i/JfdjHjEr",
-	"OiLLI9+BCbzXJ1PGJ2gFIgzn80Z4qIX/+TRMVH/9DbsUUU296k7I6SemGayFyG6S/NqsJicfUqEsp17f",
-	"QDivNZWu7gZCMr3WSmleg+Nkq0+DSiImUxZtopS9npdgpbMV56ao1TF9uZIQDPErsqpFQLJIqkr1J1RF",
-	"8zGs8Ni0KG5A+ImIN+PJKr0YQ9f2Nk/FxrJp/+QlyyatnvL9yvhgiykWHm7xGDTMbfEAM7XHY6y63eHJ",
-	"rsp5z/t3tXrwNyn4GKyMFiP1u2Qf/FjSNJ9fG1rjVO/aFt9aZmzKMnCWjCWLBI/bjFRrDdl4LrLkb4I3",
-	"JWbpxJd3avWu3z5BWxMOto5mYXNV0LViheopUjHbur1Yuc8qDkjtgdvab1V8zy9Q3+JSbXy0B2cf5GqC",
-	"fUXlOBlC75ZU6WWiV93anNsWvdcmYKffx97n6v9TMWuUkfxSoDebUbXK2sJ2pU467NQu8K5d7UrqaVDd",
-	"DsfeHxQo6NHLJ4MbpzfNqiV6ZW3beosOUPwgBaTQojC32WzNfgvDrbaTUKUxV3AHVClD+geoD9cqxxdn",
-	"4vw0gQjWTXpud3fBL3ZVrzA7Gz2O7tOpyKIGyA0vmSIUU/zANzCnEuspTQETVFuiU/VmOm9/chdtYxqW",
-	"078LKYhVZzbPNis0jptSA8u2FXGcMK1Zu7YHmI5nsHiJjRuSJZUS8VVyJAO5gi1vXm0aHFTpzD8BLAeG",
-	"aq/fVavORq0mh0EEwTKjlqdnBvjhtk1u3iS0Pjfiq4cnjXq43D7Ohpv4AXkkvvpTmPsxzq3V/Af9frMK",
-	"/5JDwzPYVlysOXPOBM+rAO6A2GIRGqPO4hNeiosaP95rrSMdUIxerkdu2YflBmrZ3cj/KQz+lMKgYkOs",
-	"JLMRuZtB+mnQ+6QMobjt/UnUnIRa83x4EgYkNOiIoUl5gleb9YWMKTByfPHymwFGhTdUH+JmeCpVFQYp",
-	"yjs/BhGQaSb+xrgf0DJp+z3yi8Gqt90xYVOifIStDMpvTKC3ZufG2roXmoEXDk7OZrcDm6ngMxKWOpKH",
-	"BKuUbquNe3EYP7ClgtDumVddVm43WjEgXx/fX6FjYHXGzRCuSyg8iCizjfLtSDwoCzoIyjhSDZqRCb9R",
-	"BJD2PnFDX5DJjNNUjpcsG7Ni39N8Njcyn3ps8EPXfBegtco2DVf3jb43X9pMrBTiK4OupPm83F8eCM+8",
-	"8R8B2ZAxumg4jLdwcz4O9CqDuG34AvdA/hILt9TsDUb7t49vMe+bynAstayt5cJ4essISaYvLrn75vlT",
-	"8vjk9NG9HvmGySSGai+ZV6QmikQ0yxILMkMj5UyViEo2JKHtNqTFDHu/ZJFisf43jdSKpvpfqDjEYTDi",
-	"4TQTC31NCbgHW0bBTU630yJeX3Hg2plI4e3oVARRFQbk97//Y8S3wRRFXOGGeAsx7TOy1oIE0LDpQpKY",
-	"RXrG2DfW94Cgz2NcE77O25GUZZuWWVSyPbAwDKroKvoi02hu4BJtc5Z1JrD8qlHUzOyJZ/r9Vd4xG+mr",
-	"Saimal5iGLuAVWowiQoN/e5A0x+Q1okiKx5jo5xqsEaL/1qLLYc8bEE3RK6iiLGYpFSxLCArbnZYfc90",
-	"VC8duz19/NhjtSf9frUbXdWNSO+yPats+1ttHT06Y6YmSpk39fZ3AcZGVy4F05ZAOrh6t7SF9QnwOPgE",
-	"rrJVC/umAgQ7ZjXg6bVteTA6YnXJiYg3eMLmgCXPAMZ2zmhcU77kmF2ZfJpdPXzcH5CEQ8NMRvS7A8JS",
-	"iXWq1h+KadoZXTBVuefKkWFgJOarbmY1tHL9M2oAsw0KopgSi7t/Rpg+20YoJxKr+0F70wdjTaV5qAoe",
-	"tj3s1cJIkyaV4cuoujVDA4zAAqgJiLaFE2M1CQKWeq9EpTvqsKqH0lD2lC28zlatjTVXrD+O6UZW0itX",
-	"4h+eNlDfs402QKus8W3+hZgBN/VpC0ZwM++7qqNw1ermk96B8d009KuN+AYSUQ/lOdxaFSaTncKX84Wp",
-	"3TnmZdtc0uE5NBy+wz1pcrMFkDggkNsUfMKbp4dlXtGyOEsuTZNPgwxAFSOI/O47EHL4C7BVERyDKoah",
-	"YRbnCBljcIxljNclhLiGItVzsGlJ+l9aaV7WeB1LvYW2pga/E1DzUd+litDlMi02FN4bt82RUgcP64tf",
-	"9qj3b9gskYplB/XhvU4dYko5a5framsHdyHEBp00uWScSdmoxLGpG/vAOscddYo4/a1S6/Loq47NGwaO",
-	"748OH3/bGPBXlXPlbP2Hm2nwiSIvQE0W12Q3H1oKemi67DVLSLdeUk5B3aOfvWFgAjeKDpVtKwieUkm+",
-	"e3ZOZoCMm6geMehmea2w6TYv1lwSmjG/HHUnRvHOEjNTDVuDN9zq0WaQwf5j20jBNvBcUdZ8DXQo/5tb",
-	"2MD2kwlPSvkmTYJzRVDghoNoCgzsPdIQE9h7wuIBtw01bcP/Nvxg0mbL5EDA1UtejSHfEPPX+06hTKrp",
-	"MwUU4IYP1SABt9nQ1di/7d7QetWaofZ6D3zBkL3eLJqg9no8vRK8F07YHmFgEypbBhv18II8ocaCd98V",
-	"mc28uedgrkhoEiaNTgJlY2FZRPyZkLBK6zxuwZlKS5zTpXadN80VyqoX3DCOxiG9VT5Vi5TDGqMgzXyH",
-	"5h9Diffcn/tyK+r9n35ktr0L7A0KIMx6+7h9oCrGIleLFmZpeST66THmG7RJxWvTVKtmzJ+mXQl++6On",
-	"9Pgh9HZH8RfXTM3xDjiBKkuqDuCERhdiOt2bDGNuc1kU+nUlo/gGMhpcZGps2uC5jxS5TboxkWktjc3c",
-	"zqAVzN3JSuXdyYAROd/gPT+dCOAHC768dr3JcgeXvnl/C6Ttcj2/CM6kRwYdmmaMxpuxpCqR06TGefkG",
-	"7ncughbb0sbkx62qYZtv5htADdsmnUgL1LpM2BoicwbzMOjYVoMGMZFXE82DnPbeJpbga86hmqH9d52r",
-	"ufrF28kq7VYlkQLN/HHKLqu7hO2P3UFNVKaXVkQ0NXlBrV9T2y6/ud+4ag1zGd6Onb3gUjEau5aRrj3k",
-	"rhZgN9Doazef2udNa/L0bTUAe1dJffXaSxZrsTP9HLO2HfvdszVDOqezlqO5pOmqrMoN+kcn++iGz1UO",
-	"Q9FMfbNKL1qOBPGu9ueQphdPImfTtYrzJqlJetj3ged4586EQMObsHNLaO8LGyf/VVeV/wRow56XsoSb",
-	"WKfu+EtjCOkmXLtIjfS/qkdd1+rt+kZzahrpiU/wZgfwAGIC8xotdXaulLn9Dd6trco0mSXANTfNRvAs",
-	"f8CNIrWF9ePlvEElZqkO/yaALq7RGNt1W20IeXBu7neAB2X2WCJGFRjGNtW3l7JiZEFps5TmXb1rLXZZ",
-	"tQNAseUdSWx1Mrlgm4CsePLXFUPkKwn+qd5e57mfq/hfo9H7fr87Gr0fTEej94+mNVmLPkbadlQ/Sy4Z",
-	"t5idehCmPSdGFaB8U2AlZKHvxYJyOgNlCXsD1KhLXumGD4fNbP+UXBMzmX1temW8VWLZiJ1XLJeXLtxO",
-	"GMSrjJottRCl7th5i/GtstaqzEfGQQ1c0Pcp25s1XrSxjY3VzMwy32kSf/ds9xtpHruVVt2S2EiQ8a03",
-	"vs2TvSdsTi8Ti4JXquLcvahVBDB6T3FaJrSxXXtuVZ49AJ3QFKNezzmns7eswiXaPCKwVfw6k3Vf2tlz",
-	"aJ/qtlWCRicshbavnC5Yj/zANpKkQlyQNLlgJFSMLnr6p3BIUrFmWTeikpGUaa4oAxInM81LKY8x51hG",
-	"ImMSu84TSmKhSMJlErMzTBw9OToa8TDhlzRN4rGiMyjZ6UF2+YK+9yfjrfd2Qv+enJ6yLPNYIRecWe4n",
-	"5fXSnM4L6Hr7kRfz9rlAoIQTCh3eexW59dY4bpZPUCieapu35lvi+Ysqt1+lSHvz/Ck5Pj5+3CNPoA2Z",
-	"CfVz8vP5U9wJiyRNE4MlcmbzyyUkmK8kI5pMYjqVTKFfXj8eraB1gv9kU0SDT4ZgUKxIaWnzGA2oyHlr",
-	"it4oJ+Z+oKGiF+yM9C3yg2mZC51RDyyD28++8/JYh7i9c8gFoHg3akxu1CwEMiOMlXMrA779IrhKcSQu",
-	"WAWs2SFdwprmCpWjlimVarySB7V1rkVt2Q3luszYNHlfrZpP2CzBHnDG7YRdAQJ92jMWiRlPJEA1YrFQ",
-	"Vb6AuDhoMplIm7TOMz3zLhg/yI3kngwsYg18t4ifaghU6pdVTOXyl60w7Xd1++wm8ABxw34qPMCfJXMN",
-	"ddrBVzTvZXP7mYefR1MQr7nOHizKqpUoJk1UdsYS0xEPP4wgL2rUGY4QH2zUCUYdquDCUf/oYXcw6B4d",
-	"nfcfD4/7w37/P0edKyhP9B8soojBG5RYJhH8GLNlKjY9m10Pv0Yiy5jx6if4joyl3UHvpOr1C8pXNIVf",
-	"tH5R+pXyDbxTTEed4a+///0f765CLUqLN6VpxU1TjJQFhCqyEFIRNc+YVo8vtVYdM7bUOtEGI4WgACfS",
-	"6MATGiPEmkvXCFFX0izx397+9IoYpdarsVKoKDvIqQ8lOnSGlgoWsXRYIi0081wmEcBVFcgKR/xWOoTo",
-	"nXQIAsmtp/dcK62nVdINkEBkT231xR8mAURcsixL4gZgJ084sYFEk5kjtYmARbg2ACXSmGWBa8ar9cI8",
-	"KFWRmbNNaFfEsbtOo0U/mYwmWlsZH4TY3r4t23ZVyH4oPq0pzG2fozbfalApsi3bdqt+mSmnad0u9Wbx",
-	"nCsRl30x6GtjDUtRypOronxJiSvtnne1W/YmVDez+T+V7uapInsAFHEd8nO+nieKEVgNTCpBdziJ5jSj",
-	"kTL9uHOkxckq0YyirfNeNvLfXwUdyaJVlqjNW01Yk8rDaFZVJv2EgL6PHCyRpuChR36B3q5cEEiZMDex",
-	"94lUMoC4HvRQE5gqmwqxnNDogoDgnGoycMZiSbhJSoQVhpnjMNyg50otO1dXUAc+FRXRhhVAKkGcAd10",
-	"njtKM2/NgBNOvj8/fw0/a82jN+Ij/oTcv6+fun8fgYyWCUNGrRfP+vewIlFMgVOLNR+iKe+iGWQhsDQE",
-	"7XzMqtaGHv4r0ErNBfzuWiOAfnbB2FJCEEeaAv61gWmIoYtmKtkaIIjIE07u33dzsoP9TUywBgV6nYCg",
-	"oUSfclMJnnc8AXhckqjAoDOB3TniFFufAEmstJqLNZSQM6565NklyzYWp2udJYrpoeuxaDVLjwOXFjJR",
-	"VUa5xFjsGbaDCdApshRpisuC4CtamNN4xN2TqZjBavzLv/wLeSr4JUYWpL50nwBoKTjLJKcXbBxRyXoA",
-	"AopXrV+u1hUXkHiVUdwM+gH/N/3Qwi/nYdg0JhwvZNgbcUJexPjUzz+/+FaeVW8x0+TNdoDHbcNJAjkn",
-	"G7GC0iB0+qEDyHiKYPJJTOhM705q3IpH/T68Qn/dbgipRGZ63YUvLBSU6mKa85BoBqeHe5/cv/+NiBMm",
-	"e/fvkycO42Ii4o3jQ5SETwWH5883SxZCMM4p5SFdLtME08wevO+u1+uulpbdVZYyHomYxSFSKoxWWUq6",
-	"cUgkAyonUo9YLy2hEo8Y+ZlfcLHOaYwudLwGuA05qII0mXhTaGZDnpDXP709N53D3eMZgxQ9q4WDd00z",
-	"EIRt0N+n3LQF1kcI6PXhKiQ0TS6YIRDAUsj79+FthekaFJt/1VZAqA8rg/1/8v49vOn0/fszEmoahLgm",
-	"wHT0L8iOJnqFlB5EaF8lH4xW/f5xpB9CGsdUzpmEq5r0MBvQCxfavAq/e3ZO3MMh2FVGo7QORdwm5KTf",
-	"J+GCpnpxWDyGIQMBXNzBUTY8Iyf9AQlXnK7UXB+uSO9TuHxMwqnIJkkcMw6oOZmQ0lS56BsGxw7rbayE",
-	"GKc0mzH44RQ+tuJytUSkifGCxQkda56tbzg6IiEMBO02DEDAD49J6Bduh2fkVE/GupxhGCLLVks1zlgk",
-	"MrzjmISTldyYScr5SkGtdyzWMPAVp5c0AYEfnuEBhcWDXXTSf1yEUEv4eJoms7lpaQWD9X9fJHJBVTQP",
-	"e0QLdbcCsMVBxK9N8Z9bkAnbCB6jqWx22lOxWMKW1ayPKX0mn1fxD4iYUBLaIiEcFOUkfHZOZ3oXIPNF",
-	"vQIRXQGP78W0C/DgIbkrMqDLX+w7vg7vkTldLpnmeqYFlv0NXOhC6euQ8HoyOMo/ns/93plnowQm6RXO",
-	"C4uJgUsxVXv6tJlJv8jJ2P2Bbe7f1weJwjoM0T8+nbII82r1n4Z8mk4XbKnAp390QuZilckzQrVgYgpb",
-	"k8+YkjnjNHJWv0effjz8+/njSyeS9HqEryHncQhy+etXIbnrpIb1dpye3sv72RMpFsy1vjBj11Q6s6/S",
-	"Rmb3CVIp1FrCNMlA+Nrva8louc+HESqeo86QgL8lICNfBdXXf//7P67CgHC21qx8mmRSkRVPmZREUi1j",
-	"1Jxl60Saco+IZtmGhC8TfjEkyH1+//s/kOGckYylX+MXRh0UcKH3udBhyZjKVsZjM2yHHY6SBVW9OZWw",
-	"8u4CtPv2WBrYH8CKJxsSPsfgUte9Cz1Qf3FWytehgd6BvQajM/Z2aEAbJ0yrFBKJDzPPgcpJLEAYKFRB",
-	"yd2T/sk9M/w3IkWhGGLqbwiCSgYkRB0ptEqSpwsFJLTGfAisN9ZyBmS7Ay8FfSAgISjA7i6apk6hyWHQ",
-	"yJPXL/RVZPLa7vqbcXM8gIztv4Xk7pzRVM3vBSR8sGAqSyIZkruvM9h0bCXhBycezMNO1nzQYuYqJHcR",
-	"TU3RVMxWwDX0D/JeMOLhA7FknC6THgo5fIO9tqGLFB4HHRSLGuCTsYCB5LqeAPrd65FXgrN8uUGfp7gZ",
-	"0I2XJhHjmFWGYZbOkyWN5qx71Ot3gs4qS42CL4cPHqzX6x6Fn3simz0wz8oHL188ffbq7TN4JgfS6phg",
-	"pQeXP+xcDrC9LEyoM+wc9/q9YwMWBTbOg8vBA1itB0uL3JPrIJ3hr9XWZ37LA7d7/x2Ap66C5k98jxBV",
-	"V++CzlLIing6igeribKYLEQG6G2cSIGR9phuJKEzESAGlOGCk421TghfaWXJZCeAEDT8SgsrseYV8Kf6",
-	"rGHhWA7DYgHXXKbPGQlN+mkIwJAW/RGW2UnIF3Fn2EHKBi0J60mOH9gGqGQU2G9EvDHeUj0YbCyR622/",
-	"meRJz2XsEmXR9i+BFB33r4y5SRsh/mjjE5GIl0JvSP3QUb9/rSH5AEWD474HQORB/wxyYJ++D9szOLpq",
-	"N4MY7ecKdD0oC2SQGYGWALTHnIBFjpBqMKgtqVr3WfNMvprK3G8GYNyn1Q87ClvsQfRUrBYLmm0ALUgP",
-	"FJWvHEgaswVmomPLk3/tPLE1HO+7Wjnogq7ZGT48PT1+qC9mWh5A8jDeqD+TcwbgXxhzY1W99jxRHBh8",
-	"Q4hbGsUOsmq01NNySvTIW4j9ovnC9Ykkcq5PKth9ICieav48RKXe6u9GJFedL21dn+MY2x6yp+jaasC1",
-	"oKuJOYXX2ffGq/drMR8gj5oNzvuPh/3+sN/v9fv9/yw6F4daGylH90vPHveHJ+5ZI2Ry55nnyPWal9jY",
-	"fWdKx6cX/35UjD2br2IoPa8RysPlnf7g8Ven0Um/26eDfvcRPWbdx5PTo+7xdBB/xR7Sk0n/EdCu4JTU",
-	"r218bvNgd8XRNbiPWvDCPiidVq397TugcM9NHEo9RjOM6hO4ddiCz0jkhjBy0HzzPI0zY+3gOYWud1hK",
-	"DQ450FFR2wZBiBEcOddPaBumR15wwxY05zPQ5MZYMKottNKbaumuN8XQcBB4ClVp5y1iTtNFI2uLG+Bd",
-	"mNLwKWVuw6NXPFWNj8NTb5ZXRe+9CcGW2NSg3egPZ07XYDlVDCa/4/e//+MQrtOOorFH0u1wBu5FUCWh",
-	"TwOcjptXDYLOS6855k6uZe+7Cc711JwvnOYNqw8PPtiVu0Kuo1WXCpVfa9xcrImwdcXOBwo1ulB+rbZ8",
-	"xCegWhR0hxMScqHGU7HicaXagDzGMorScTmpjmfhBoBRgXjsda5Pdqw93k32/TKjZqx3JEniANwAxR2b",
-	"6NsMZrA5sl4WW5Gb+Edob2LcRxFfZoOhl+LzMlq/h+iTtiNXS6IECRf0fVgIwWHiA4Sm7ooM/iHvOfw0",
-	"yYgfkyZYuL4ZaqPW1hmCmg0FRXTGesQlZulXGS8GvLWYK0IAAh1o5mDnqUsxQdV9mQkx1UN0hV7G/gb3",
-	"sYFXgThDj/wCYZnQJNgah4g5DPfglKZSmKAExB09ImAkAwNu2nTJVhxopk0umh+vbY+k8z2OuBYUZ3D4",
-	"Jd3kAHSuJy/oByOOzVqeRBFbqiFR7L16AAFQQyhYnoHvfE0kSROOTVTCH579r6/vQBnInTAgf10JZYo+",
-	"wYn74j+InDOtsTz7j2dPfz5/8dOr8YtvA/LDi1ffIj3cnO+Ax+n7J6++ffksIE/Oz5/9+Pp8/OLVt8/+",
-	"IyAvnz15+2z87PVPT793f/zH6xdvnr0dPzkPyOsn/+vlT0++JXdNKOleQF68ev3z+dv8SoH5gQPfGk7e",
-	"Zqrkg7B6z3yY3uspTfsPE67p9dSrYnbPrx2wd9OEr6BvKHY5x5b6xdxPk/AJ7V4HhSwUT2Wpyj6xP3cH",
-	"LXSKEmkbaWotDUrLA38t9ZtzNZgWSL5TUZg5tLUxfhufX9+VoRJRs3M1I562t0NPPHo8PH1s9USLZ1gC",
-	"Cujnv6QOfMPriV5h3Fbrntv3Hbv7CuACAx8uoPN4MogfTR+edPvREe2esNNJ96t48Fgrk9Epezw9mvRP",
-	"OofvElcmkROs0FoILznMRPOn7WKLf3qq7jHrPpoc9buP4pNB9yv68Lh7yo6ix9NHk0HU1xo01LzhYyYV",
-	"FLhTp+pAlOoi+rWKOsY7AYJnpXfMTBCYJOk96PVAAbIhUeYaZtkGV3lXl3K/mwLqDfjv8mL7QR+yGnPg",
-	"LEc9Bz6FfwK8lHEjFMumc6hrzbKp+XC+v4tti/q1MB3AWN7Zdj3+7RbBcADIgZlqsGFhbONLVzxfKpe3",
-	"hbr2kOw6rxW17h2t7hpmYVoFlmvZc6psVannzQfrCLldXI6D8WAQXemg1i1TqrSyiJUViqbu7BsqDqAP",
-	"sUUw8fBGOsfTfjSIT4+6Dydfse5JNJh2H9NHj7pH8Qn7avJwOqD9484W6Ej/+ifdy4btPPnPefSay9n0",
-	"5+9++F+DE8mPZfTkt69+/P5//lv228V6uuCROhero6/oj9+APr1cAUyNAw3tTDMm550q4N96bqVloo+q",
-	"9+u7dsLGoMU4JacgLDq+kvL1nSZM5c6Ia13m6zvASO5YBebrO23Ic2fEC/rO13f6d0bc03m+vjPILzi9",
-	"5+s7dWS6M+JGJfr6zoeRPjeQsF/kTKPO1Z0RRz3p6zsf9B8dn5Zly6XS4gceyfz8BMg/wEwy20fIZnxi",
-	"SJ4LP3oKOrFdUBLCrUYNu2mnwXbEfd9b8ifsA0CGOvM3g1oGi4KmBIlF73Odh4F86z6Z7kB9sc/DrXjn",
-	"jThSwMTSm8Sz5jFVVjZxoxgPmPOjGMXLtu/4fGzdn8HCHQT9fp8kHDIbvLxHyNRMFFuY/Byt54QutZIS",
-	"o/cEWAtsfbrEqpnSGKzaPMwdxph4OuKQQ2gSLkUWb3XjOyMUE/3gkE4yRi8kputCqiqNfOcS0Z/QNmnK",
-	"fDuKShLa0dgSDD0H92EI5lTaVOapGzSrrmMs5UGnYofbpnrloUIxb1YrLoy5c9VCoG0T8TYMqOsSxySc",
-	"5M28tJ6XMmPQ5I28Os+0XkKOsL0q5BeAVwSSDEBnIYOe32xsuHX4i+3hOqfxYNqPjiaP6XGxDZktx7GQ",
-	"1if9x3meCHTSAseLlz4kxYLBcYGEIy7WuWsvz6iBeXVxXocsZFxeye2aJ2AXS2brhXYe8c8yJm/nSkQG",
-	"DK4MCNFEIgwePnr06GiwWyhA0nl9VP6FT7eEk/U8ieYEJLc0qZAsDqBXcaTSDaFa+pEQ/hf6qY55EoxI",
-	"YybBFQgpjgERJq9mxMtuugCfQke+1pggPmsywzEjGUGZbV7dkMwEESbjppiEt4ayinAhMsw01oe+B35H",
-	"ydRYCResLIwPkEnNdMAfqLJkoTU5kRklxtVvpGJ2ZsotZ8x4Vtks4RK9iXUpB89wAdrydaNmNM442H/j",
-	"uVgmkQOt23/7Zsma3/08Fevmd79Z8eY3O27Q/JEXhjee01nzhwruxpuRFBRNeAyZDHOX0L58jJgqWjB3",
-	"nemaG9UWpmarH31TgaTvPTmpDTg7z8VRXhicCxnNnzJqvVknk+njo+nx6aNHk+OTmD6kxxF7fPQ47rM+",
-	"O3l0/DCXEm6ovRxaRq/NoZSK6EoynIclWtm6dz6RAphNhavuepQ8raOkJZ4V9IYS8GfPIhDrXadZl5PJ",
-	"hRSYk9PGQhTYTYMEmDlWEB2aAXODZuS146IUzWdk6KmYebLTMN9icNTgGH+ajJqCWH6AtV210vkt5JN2",
-	"pZ4YPjEkYRI7UQbXTOw2hD9CiN/qLRaQUJ+I0KMNJp5D1ErvAaw2Cl9SqbpAqO6Lb01RhJGI9wgiz8uy",
-	"AmCDfVydGen5dd+NysG45GWcLAG7DUP1JZkficVCjw76gIw4hhAHp8RCO5mZDQlI8rAYxSN4RHzRjTlG",
-	"mHNktrkR1GfuVSmdzVxRlpqzEc9ggfA9QhCZijW+yD4y2bBwq3uVVGIph5jgHqXC9L/FVQ2cY8e829LS",
-	"AhuNOA5+XzJjgOU/Soix1hLHpiCwMkqHv926zkGNXvPi239qHvs0jxp9YjevA+oiNOYN5I48F2kq1l8g",
-	"lyz0o92bVox1ZwhojInDkVhMEm7LS+9THt8/I1KzGJqSUNFZ6NdSLlYSi7uglOvQHONdzpyKhgrllA9t",
-	"aVCs7YbkG9up28RLIELXVBnIO4PqVdj9cbCgsUJT1X69EPRpnEvvow+3P9HNaHaR8Lhu1BBo8Ufbqite",
-	"E45VsDN2D9iIkETa8MDd0Cmj4T1Ta84RgLhqMi7vsRnxiyhQjQa31pLT1mVTSLaxUl9LeINKWTU2F+af",
-	"qhZDtB0s2w/OOQcajgvvP2Bgn219wLWS5R2n2m8veIGtT500X+kk85hupRgLcsfY55RH/0KRiHLAQTAR",
-	"RH3eeMSC/NSFXi4IqOf2ykKGTpe+h7IP6gy1hQDPK+9KXqZ9wTbhiBuUWW0tILBrsIWlUAWkgBWcLrrX",
-	"85oa6DujlC6WWOjcJ7///R/kcb/f35FwS+6GJo8lDAglmF6kh/7XvA345l6Atei2Rw9ipYRBfsXmHJjk",
-	"Qv3Ke8GI1ye4BWQLaTggIYDUjcVKjcV0nOmJhvWlA8+8dm+fLmSzI3+nSUZObd6N158q7zp26iEaTpP3",
-	"GD8tZejk6N35y6oAbBGqdTuhZ0+Cze4UkpZZ/F7bwMYBoz1qu33jTz90IEI+aPGMKS3o3FyKPid+U8I6",
-	"XlmIKfRPvjp9VAwpuC5PeVDBveHBRKvKX1i4+aCI71mOGYBFxBCDKkSdRzzHO9odkiKYbfwXqsQiib4G",
-	"qAWLFZGmCDXBTbUUxcHQFP0rVNmXIaqBHsaIK1uVagYe5OA0HlikHhvA6pXD1wD4UVzZJuHr4inaa+/Y",
-	"bZnPsE5hQ7oUFLV9rXuaGOc3yHh90/TXD3WMV85pFneGAxjd7nuOWoVKy5S/jeKuPI6xHbsuSU8/fq31",
-	"kAu2IaPOOaOLUcfG0dYsTQki71TEr7dYysFB7KOjYhBb0dkdCSPaHkhV+NpMravorKun1n5d2gSw3by/",
-	"wBg2Huf6yPVOQVMVvN4taUx7mc9H0GAYA53qDsEUpYyWQOjJzpHtnfMYPVREspRFyub/md/M45E2AjIu",
-	"hyTEHPsQwYPQxQyF/JcMYVt4rNl9iKnK+W1GJuj7Al9LL75mTRNl6lTAAumRJwrSPgCdyGCI5QIHxl0o",
-	"FjrPneHawtISCjpfILaJ2dJam5xlWuMP0NtuYvAGDADEKZW285FM+Cz18KPOtpwA1PMBpFQZJCRA5qAp",
-	"YOugfHXQGwAj6KNvOOnHDRSLEdvVPnXbq+5Tavq2852puej4rep8yaLoDLDmrYI8dOrxO6+lXEeuliyT",
-	"0OSpMXfLm/bdRoLVb2Li1TOACxZRO/rNgUf04N5imn0V53WdV7D+i2bM6Elup9wOoz3qHx1Gi7x4eQDF",
-	"y5Nj1v1qcnrUPcmLlx92bola+mj/JiYkW215fb7g6mU4PYFDGYAUMmSOWrPXu6OhBNtOyN0rvh58wIW9",
-	"qg1nhAbyz4CA5Wr+oN+v9oU6hR+jnpuW5c0zZllbe2tXP4iG7jUX5S1jgKE6pRl4gdIL2HhJGw9fe8fe",
-	"v4lJs/jlrUS0ihvigVRi2V67+ahTqFODfvEBeKWiG/ynNrQd2m6OO4Q3UInmbsvdKm2bwU8oiVuISzPY",
-	"eiCsj3W+lFh6B+t2GBzqVrWcbVv2QlxBq34YVcTIIziuE44/QCAUkddUXldiFLYciq06tX7FW4Ri8RsC",
-	"FUTTX6jKMaG12OV4sql2TZTjo7aznAna1rQurexG5qKP1w4V5evitY47PjkNOlr5hzrMwdFVkE9taxpQ",
-	"l9cZHp8+ah9aeopfr6ubQn38JlyesHBfYmxo+ySJSDH1mdXwQH8uEW9skpdxYAVkslEMLEj9jzMEY/79",
-	"7/94YG4IySwxQO/aCgSUJ+hhY6NN6PWcUMkentgePOVKYZP0JUvYLdsxoQZeyueZWPyEBG6AjgLwG844",
-	"z215hx6/J0+jHiHl0LwN4FQXCY8d4j4K0kNzHyqyHbbasxRB2es+lRQ/1AACpiQhktkc3QuMZmnCsh55",
-	"WhlPrEtOsYGkylHUN8+/PeUBDnI3T/LMS2y1INQHRlYPdpJwClOrqD79Q4epbPsIJIDlMrfmU/zgJ3zX",
-	"W2WtzKlrBIanrwRnAE5+aNpgcWGPsUJ39zOvhPpRxMk0uZE1hXTshoHHGxTE7tWf0qIr7qYHJuxdrxJ/",
-	"syFhocTDoCuhxa/1XExr3J8fvH9jpolUT+yAviT80+0aGJdOYDl5ohKagrod18Jr5DgvJRyVcrnIMmOX",
-	"iVjJMgaNQTc1cCjWj4pXWyF7GOEDvRpYbAFWaqtSGgDIbBFpsEUk85UCkSphZQrkOKonR3+bFgUECzcx",
-	"AzKym0THWyQy9x9GlKNrosiag7I/Lc4e8U+eFOdz3DvSjevPy3xNlKS1DfUJ5lJncj3TFkbR7KCSOKDz",
-	"wMbLfJgR26pq6CPVmbYjHr6IiSl6SYNYu4+ImSO+lQpowosstn1ByE9Gr5LQp901fejaV9cJLYcjWBJa",
-	"JsnPK4oPAxIWWEp+wZTN6Qv5sgOwEUyw2g6EgX3P0vjzSN07HC3hGiG8pxVEuCmr4g3U4t+IwxKHiQmo",
-	"Wg+CbX0zKCk7WAZIyC+ZY2AwPhI8JnOaTrH1ESJ5JpyotcDGeXjsoQm0trYh0W21xKuGmUApzATL2YR1",
-	"gSSYYjZLLhknSpxB0NxK4BE3dftF4O0677457sXTC4cbulGRu5Cpgw5K9AkrLIzRI15SPeZ7jh1Egk/T",
-	"JFIhuesQKiwnvOfl+qK+AhOHTtDe3z6PMbqFxWuqh8OEhuSIhvbJ2Eje4LxpsPh2wSxdn/abYisIWHYz",
-	"bAWOAoVK0uzSx+u6dd5iXO9fvkKimYDWCAz+QK/YDdD3eIUG1FdZ1zGVJqdNrlKVl8ca1QMxPWy7K2wk",
-	"jRrKiG+pKGS/hvL5KSBloKImDmgcbYBAJcpzwteT3flH0dTIHaRF2jYug7I9vT9yhu310aRoppIpjVTe",
-	"9ao76J30+j1Fs97sb23qBbaWTj/7Jbh6b1Ips5hFNe69eqCiiqKCNqyTK/Ze3bBz9ql563UdVaUCnGvB",
-	"4N5QccvWHCtcGK9t+A4iScCJ6Uz2bsoBDIq7a6WMHe6UIBcGMezP6ZKAQqov3r4wa4pR3aJ3AhqVQ8sf",
-	"l7ymkoWR7IgsligyE5AyHRT6YBuH1bBY7QiKf17tOOK23NE2MzBZxnlC8hmh+E2XdbSkUts3KVMSvw6t",
-	"VbHKssb/UdFV+hDtotAmmNwNxSXLsiRm4b2Pr3sADT8Pv0deT/gQQfYPE/SN2eG3xal/hoL19arowCVi",
-	"Or1tg4S9d8DPlVIVm4AIHidmRNaTMNSqqIfms2AqIDLhEQMdNUDeL+diDecNs1IxuSoWPRK6oIBJ6rBv",
-	"s44K1684JwcX64Ak0xHX75MX2FPY+gOCrf4hqZBYw8BkYDqQIRSxSdowqAGJGrqPmgIH35MabhvE2HnX",
-	"FaZuQtfD3HTgFVMieF55IU0JSP7EfoeI+aq+nrFZIhXDs9+uWYdZ3caWxhNTApl/0tJCMkje2Y1GUfAa",
-	"3AwyxROZ6w+2lHGr5w2O7cwiRmZsCakJPez6kEKpGubdVKJCuGUpjNmEHguZMif9x9upMlD7/ALv9lNp",
-	"aJZhgrtUG2y5C/rbuxtp4VGoeTsMrm5GFTNItpdJbKH1t7sAZCvO4XNX+IzWRueIYTdP9Ig7naCz0MzD",
-	"5DYl8CqMtBVfvt2gwLj2xlORjbH43Jacl5pflIOFg2G/3zsFEHw3LC3x81H9QhNF4GlA6ezZUfrIelVh",
-	"yPzNxbm822p2AAMEv1/OxF8o03QIv1z37l6nhR6/TCkvlD5s508aBi2DnNNOAe3pRpT5t3RD1vNNUTqZ",
-	"MkrThuLPq89Pod71C1bnv8EunAbeA/EaSqIXgHQTFhvFGIrtjDueMC1MqSRYsnJGQgNOGhLF0lT2SLhk",
-	"2YJygCXExE4XvAy9vr6IHhH3SIiMAGBPAN0ElO7ImBI4vjuSGEZxu8r7x1XPNQk/D+08oorNBBx+AE1I",
-	"9GPB9YOVkeCcYW0r4Dg2Z4PPC7S5jcrDhvKm3HIlOKiT1i7B99m017JNqHb3pdpFKpdWVLuldm6NP0d3",
-	"q4NRdvb2wdpOsTpyKVauOxbspSRFIQ5Nsk76VzuUnVvokTUoIU3fVI+sJeMxHjuQKDs6Ze06j3Xts/B6",
-	"yvAgjI36uUODruqkteL6WkUrrZzg+3tp7eqalT+E89IMNV6lDDu3okQ0WnErZrzKGDo/qrRSKE+YsEiL",
-	"ZWNV55jfnyOKBU4l7zNz+wGNUqrUHyIkXExMMw5fqkC/g9NgvEUJP8vt+kLGGiBDa3sxJqDcIYLDDEDm",
-	"tS5YMEFsS605S01F6YijehWAShv6khOQ6SRDXxR6ZPLEOADAw+HYZrfVuXJBblLaB5iZvIHag7GOeIJu",
-	"qLOcAN4jsWCSTFbKtS/Sz0MvCVZByR7BRCjNoo12WwLgA11czkWmGDaiwFHs9zNVQOclfpmuA7u6F5CT",
-	"wZHWzZFNjxeJBLiBSkXW7m0c93VKIUwZRANIZys/PnJ82m5NzQ7Aj32txLyfCoS7MS81vpbFN5mVdwCs",
-	"XMtS4lqG+cVn6H1nwmaJJGV0IEzStXMNcvZR8Hkmysa6pOVnnCTTivS4Qj5fIvMU3bBtWp5Vd8LGCXc2",
-	"pa62KNPxiULr409q+RYbQBt8ytbHF3booQX/N57qJnghPrsBT8lHObOexVQZXwLfDTqeoG06Ovn1LjYr",
-	"Bk0szrBWONTmXJjnQHnlglpcGiQo22xid+LpvsSQ167k8HpOhTo7sWHQUkSrBYMsyo+QZ1SFhbCTzCVN",
-	"/tk5ne1T3uGeG234YraY3jQsnf55/dC5J+DLEIyrGiBswILI+8hx9l7Z8CyvKQU/yzNILBWq9eSDRR6o",
-	"xRY4El0FPl5eO+1Y+nwmr1b/CKrxdQSj72lqLhHfMuWm+Hlqs7BDCCUebsBHkIueo+6L1WIt4pMF4CEX",
-	"jC0lSG8Q5p9fgAX7hL62xP8S6772uW2bHcs3RULcSjjlsMb0dkyvRA0eIfzwOfsQl/n2utXcLVvM/Qcr",
-	"VVP0QktXccmyIaGEs7VNCw3IiseQI6YvYufEvQIdU6jydLNgV7VZdXUZmrF+uwoLy+5K3GwwfE71C5bm",
-	"waqCM3LXFs6553HJ7zUsOTOT+dMUnR39MYrOzukFw8REiqmJH63ozGyYLqyW/OLZBcKiVHCLEoIQoFtj",
-	"63J9KrMVBx3FdIk02kOP/Ozc+YVKWCirx4YIv//9H5aGYTDiIsMTLgPCRd4FPaIcsk8hEnDJso/CmfLc",
-	"xdziIHexEG6RSKl5yD1ABTcBbrocs/cRYzGL3Y0VMfBwy3sXjPgWd2qbjgovfOMgSD5ldktVRBrnaz1/",
-	"p+DMv11+9Z1PkNvQwQ7LDEVVW9ZF309t9L09+zeZGDkMTZ6L0Y5odZmQWNJLP+MwM5QcfwIZYFJ6vmDm",
-	"/xz8LX7QWM5XSpJYrPmw5Kkst1PDlEDbVI3y2NYfVZUffY52Kzz7JSOWtDBNS3P9DEt1vksuS4CFExpd",
-	"3P4h5mz9xetvqJJlKy7tiUCRm3cxDEyVoKnnwLwGOPLcVO18jieUs/WXjShUjHwetwp8vilO//b9SduI",
-	"ff5i1ukupyZzsN28WPwShGeNzoEb2kLZ26a9n6HqAa4UHO7ts6rll17l/KToenKN9Ez+bVAAMQG8Tswc",
-	"dIAmfvKZNlVtm2J6wbhBwX5CbHL1VqVyIkmcieXS9PQYcY8XuYxszTVNeqWp2zDhM8rZWr8+79xETYGG",
-	"NoCnCU/knMXQIpUsBCajUIV/Q/22Erayp23MzKWSBSTEfGW9FeSYvZ/TlVSe4emnDIPFWZmNJnFUaz8j",
-	"rl28Db/zR85Ca+P3L5dBf/oQ3JsVB2UKMg49lEOttH+UaFyOFXONJJUAg8MZ1WeWJBwcvJt9YWdyN8yY",
-	"FKssYpCgmh8mA3uAY8uzXvL2F/f25bC8wWldV/Duxc/5YrJZQptuG5r1/CwSWHCF//T5K5oMiy/bQ/GS",
-	"gej1eBjijNg8dbmSS5NXnZkyYYthEM2TNM4YH6IBlLd9R7KMHfpJsN9jUedsdp8PW4pPPYI/dBJ3iciY",
-	"y91CqBYJ9HkIVRjUx8/SRuO5++W7G8/LnV42kqADADR842FEbR7DT869KItx67NtfGaWxrXFLtWII2AA",
-	"LFmkWIwODLzOU9PCHMPhuQ4tqUrkNNHqtgFYsT23tCZtsVAAjmWYP+W5PvKeOugeQRCmZDplUCJaMcq2",
-	"loJxpwRFvwy5a+PiFRNuq/jr2bw0Bu8fkGuZShOAzxQS9tNMQMehm8JxfeORsJ6vtU2vzxsL+NWJsPW8",
-	"kuBWYP0wRD3aqBYqo6IoEU/NoVpg8Jm4diC3gFpH1Jp+nBxGU6h6o3iMb02vuettslIlrW1w17xeGHIM",
-	"GtcLGzW8ulDYFQkj6OFNVQfnc6qtDm6PFInUr3Fzmr6M1ruFRDRCLGZZcsli8OB/cptqjZ0l+Vaftj+v",
-	"bWUhRa95UtNE5kf1XL/zuif1hrBOz+nsLatu0pKmiGkKZXB6o9nWhV6jlE++ZUt9WxSS9k+8WR98uGCb",
-	"tp3YyN3Cuga2IlvR2b1SrpKis/EF2+yVR3qVDzHlzunshqw4GmPnBToDL/7n3lLtnM5Ar/2kZUTPLhlX",
-	"nrXR08stmQq9QiH05GJiyDpLlFckRJ6VOqzP6SUz7mln9s1mLA6IEgI5C75OTEkY0STjvYL1ZhAnBUfc",
-	"gRFnMMAyMIYreuJE8N3GVLUN1GKTy61N/pmXHwGBC9KhRQmSY9Y3kEZyU0f7LVOEtjzXN6e8a/2xa52O",
-	"f3g06hyzg5WOdqJIzJbMHM/8oKMLlrtCfIIuQgQazeGrR7zKG9sQko586XDSehM9F9lTu43+wFlpv5Sm",
-	"+hkmpQHg6VRkGEuoboJ+rWQPxTJO0y4Ir8+sL/kbczoR1wcSBuB450EWANtQYplE6L4VWcZMbkaCpx18",
-	"qaGBnAsRWx5eYtL8vYCNJBdsCcQe8aMTMherTJK7FALC02S2ylh8z3yG64HFtkkfFi/oN+GrQW4jtDIB",
-	"rO0QqAtaQ8Yo/Kb/h4+ge3ku1nqaIy6minFjgUvG1ZmPfRAYWpgDpe+hoH+g4qGnItZ8d2Ta0uJeDZZ8",
-	"csmyZ2ZbgM71abP68yVFd2fG0u6gd9IJOpaoMOxlKjbdr746GRQR/cSFO8awTdy9PZsu0wpsfps2jVjG",
-	"Ubs5T1bgj49zLOi6meJOi2FRHKyiVxEAefv6X48np0fd4zxvXz+sd1/hgenORP+rdy18Tx6J3rCIJcva",
-	"5H7cvGsqMeryWWbZmZXPzxro9GKlZBL7WXfPU7FuCCnn1LpgiydP4S11VvIrttYnH7tHE6ydSvWxA9Td",
-	"SCwmCTdIHuQ+5fH9MyI106ApCRWdhSQ/qNgJkKYpcqx9vajrnEc46z0o9D9pPgwzw6Gx9zRSEOZKgGex",
-	"rA6GHn4cSybBLLpgRUR3D8j9dHC0nTMS7BgIaHmazSqqVrLu+/hrY+h7TY23+Mjur2+TQXOITKRpPS3y",
-	"O8po/NehA5isWvwlPK77MhT51HzQB8j3P7jfq/Actm4TreGTtilfKTFGeeFYMmYtjo1c83h1Na6vv2zD",
-	"TpS42p2dAL8FWFQL4ysVW5rW6FoIxjPm4bPu6QA+EzQFxQqjSihHZxldzsc5VGt/C5N3pxhx5V92QtUw",
-	"u1zE/kC3T/WwQ2eMq2GUDM3l4QJzBS2Rs7HIkhnszo6PLTsIOpq6q6XXsx2DWJcsw1s6kNyGjRvgbGKI",
-	"xse4r/NXB53VMm60Qlqg5n0FDm9RrlnI/v7kU2wE8Imbk08N868QgWV/ZXs35W0aF8D/Qn0gQr/JlBGp",
-	"2taYY0UxbDLSB80fNw8JzZkNz4zJP0Jw41HH2PxWf0fEYz+5a8QBJ5siJvZd9/5B4F5uNmYYQFdfNMzu",
-	"ee6HUNsRNc4HZQfvKhdMTuQuk4ASBCfX9hLgQJu883slPFFbNdzcIYl00nviExsRO/hvJU/cYmpt+BUs",
-	"u+ucsoMX3VCg7GlO5ZvyYOiXof/iqD9odjuOIr4J9CZ4E6Gwk6+pXhe16gcfjJV0ZXDZTdveklkC/abA",
-	"0jYJVRY1D46WWHNps8UDwt5HbAmJvuao2kK3mTD+gSTTj5CM6d2a7AsC2LxOr+KiRXIUTumwA3ew87+w",
-	"uU5qAB405Uwm0010r/mWYbtSzy3kAI73iCNvbwTVNham7P0FHMxf53UrWgKErzM2ZdkQfDdfvwphWxjI",
-	"ab9HkPKliHE+vzKoOJJQRRZCmhxCQ5oRx9ewOGfeCrquuexiLlR79MvqzVCVSI9TC3OfWJ0xgD0ifPbE",
-	"+GqhaWuJpUne3iLAATTKuJu+EpyZDfvuehzuGPfs7ttfCfWjiJNpciMcDvMDdvC36+tO+mUfNY4Da1Fz",
-	"lMry2aSHKiyPWbBsxmIi5zRNxTrdDIGbYpWbtI2CiALsFxNeNZU7YvIbi1RAtHqdKzuEyhEHSwCOrC3Y",
-	"AWx2rVLhU7LYgmg9Fymz2br+eGF0XZjev8LYC6264U5wBY/4m+dPyaPjxw8DIoVxMutxZQyL8aiZEjqh",
-	"LT8PjEsJ/LI9zGUzBkd4ANR7YEHtxybtrZ38gGl+ZPFxqFJXtIchlU7OO57GdXM9wl87spSrnMq7ozTI",
-	"irGAKXjQl29atbspkE1N3DvoRmPGTGLLa+ttNWkgqJxRZ+V89+zchIi1NgYtQaEldfhi2v3RYCeJjIR/",
-	"sQfg6/Bej4RawYfD4psG+gJYhMGIh1safwiYS0VXBLzC24geYwNtQZMA+6EZZhNj74gCwuYM+xfLETcr",
-	"0sOXrKR5ixbIIXprJ4ysOALggkpAScpmNCXYfQkzpIDpZf6NUGdov9cjPxrWavXaEQcAmwxVW/0ojbRW",
-	"y7B9eDLjYEPu4Ft2dg1YVpLCiMf5iMPgeowsGHGwSCc0HkNQw7VO1G9RyUIv10qNxXScaXqEwbb1qo3a",
-	"r0i4zJh7eGwPW339ccS+EF650wFZZKRQT1BpF/cGnWu6Bm/Y61djWw8O9PN5/rtWpdcR+zwZtBncIYZ0",
-	"Mu0uUKHLZ9TOwH5waAekj664VgNF8I11yNlCTy6UqWgnv/+f/85xC6DrEUWDLUoZdV5EYxba3kOh0WjD",
-	"3rYV6ZmOI671S6v9QvLShDGefw/zE/3uQd5vKBbrnYPFhqCau2P1w0GqZgvFEkf48bhl+6Kt5ubptQDX",
-	"TYNAG0Ci0L2wor0QmWxIzsya+QFzGh9arXpzyqHpJ9SQ9TTJeywzmDxlaW+g3CDJwQPWhES3C9Tnk7uQ",
-	"HCJRmTFKF6hz96yH/y8yEkv2NU3T0DSlt+YoeP5cWta+IHrQtCRDE+oZznCP80ZrqqEtgMDzz2PT/Zct",
-	"JShXGOQouzQtZ9L3JrWhX5h5wdvj9oYW6J3AeX/wL72lD3L/nG+W7AuJCGOtWUeJC8aH0HR0X3Awpgpo",
-	"VxFu8HuiNlWt9L0nR3XB1kIw1yY+2ZNo2o9qtT2yPvtrxythq+4PWuIR/JRRS8/1dkdqswk8mX8MF1yl",
-	"JvNCSYCyIRM2S2zkIoxWUolFL8zjnXe8aCcUxqMhiSki5YoJAEU2/FSrI+280nSpbTq3bT5pbNCeSzRG",
-	"Hk2PKUTm8JAYKlnnzVgmM94mZfBJaaKNTIRBSySfZrxoUMGLinM+jAcd1/GgarZzXYp6dKzJJfwsMwhx",
-	"IxSSdQVndyD17ZYinEY/epAjMFWqSW/B89OVelTmQNOJWOXxziBXJZxi4ek75C1jJPzu2TmBfHL/m6HJ",
-	"0WZkqo9ue90oICdHj0mohBgvKN+M8bXVOOT42y6taQ9TeTJtqHi8pFLBNxoWz+lz0Fyt8ZWggwJbMLS3",
-	"uOjX37jPRQoa5R8oVlVzXKbQ2P/L9FYYH5dFoNL//P3//LcBhwzQYFnPk7SEX2nyniCBERUBNERdLUTC",
-	"SWhSCMOgws1xc87eFq4EPaDP2ZFwY+gvGZslUkG5x3QlGUI0rJZQ29Cqq/vn6Z7UI7tVB4FN2f2yzzQc",
-	"ZFOscrYrbG5qAm4zABOKJeNj68e0kK8W63XE25ximNIf9Ry7yIQJS7sT1/zc5vT55M48HMvtJuQ9MLTu",
-	"ftlxg7dMSXdwnHANbVIgGNbDAiZA7raLKMd6xQnzPPoiM3K8R57YtmoqWTBT3mhWZcSLOXBaa///2Lv6",
-	"3bZxLf8qhLDAtljZkR0nady/itnZnc52p0VbbIEdz9i0RcdCZNJXlOL4FgHu09wHu09ywXMOKcof8Wdq",
-	"p7d/tbEtiSLP+fHwfPzOHAUCJcO4oMAuZATLI6Hwlj+dvIf/IBvzXh76jwtTdXTdfqNvXRalIrFbpK09",
-	"4K68KyXsaei3b17TDu2180+84uRH9+pjpEmspoH97ndhPplk6k7E3T5kHMR8i9yvj+UUHV1ZLf9r2a76",
-	"CTdkKmN4nnpqO9p7enoqOgfz+p2q3Ob8PW4Sjq5UMJQnPYiC83SlB/YtmoAqi80OIslSzEdixqZAehjH",
-	"866WPePKn2A8m1Rso9v3SQqlzSD8QukTDvcC90o1bY0Kezes3a22bKTS3F3CLd5vB+dR7Uq0WrVX/atW",
-	"7XJ4HvPo1aAZRxdIbkcaQSUnQfu8YdSskB5rcAAfmMNE0A7GXPIbSPNyqXO6GGBbUVALfRu0gxvF4FJW",
-	"P6vXjSQ8Xhx73nDFsSq7hVe2QzhMnayRovVhZxDjo9fKepnSqH8WalAfv6uo8xcirXGJzOg47pU7pqW1",
-	"6ZEIup+QIPYerVkto1MUYirJwVy+Hh9jUyGztccF6rpwadoL2/oyxEykFpnDzKMGqhdU16kpzelKJd1Y",
-	"od5W33bzaPX6ndrc8HAVom/imPH5MgNPiw5h/IqJPvuKk/5wGEJsT4x2M3fMxYdy6NkJZP0ZhHRJvI4O",
-	"Sh8LeQpla/M1GrcCDKFcIykolZxBHAyIvtaeLcxcV44QG+GPq8dycrPHUbiSDr99BdLmmPCtxdlVIh0E",
-	"EVYUHiF6acqiFhP2gjYu1hsnWaaQeLEZNV6aLQnNIqjjfdGMopd1trVIsTfwnHnPLosV+nQZVvdQegak",
-	"qkPid8gKmQqtgVOSOpCZdXoqGVV9qB46hJSuMlu3sEg3luv3c8N+Gsk+0gb5UQxUFmOp2ZRrRmsUY9PI",
-	"p9w4D8hKb6bluRPSo8V/fC56l/BaZaH//tJ49iSar5wpcn7z8hFb7uR45E8kSesk6OJX16puyRtvEMjx",
-	"ba2ijtciX5MHfSB+91LuflC7H5Pa/Qm9xViG+vyTlihGFXqMOK62mo1UGuuQaTUWQKVhmdgXMNj10oYW",
-	"2piC3FOyayxvVeSuER7PO7IvBsrcBKqy6uyNZJbfmgAAtJdn2NeIWnebG1L3vJLZuSSGtx0AT6ywnXKv",
-	"zAz9+un9b2yiEpljU3BoHM6z/OXy4veVnO/faRDYzRlUPGBFOpczMwdD9O6vppimn1sp6goqV1nNJf11",
-	"rvii6WIB/1/eD1YFTRgr3v4155VrSlmn3Nct+e1PMvfzA89c2gnkMJWrdBBMTWRf3a80AH8GEnU1EdJj",
-	"bedsIjKtoNCa0qRCJn225R35kd/CWDaJtmHuyE50vI+7dfvq/n/MFZsE2sysP5sqTOiE0P6d8lgCJLwN",
-	"LAuvkR2rYN1lennhxei2jseRMsN1sGeXnBWUaFKh2dCJHIjFGJk/hDzJodtFlYtya572fWJqICvrA2pO",
-	"d44fVZtWW0JYNfZwBBXwhDhpCaRSLoVeA1LmN4RPfu9DY7BAxpnNc0lsZzRy+Ex4oUUcsv4M4mBtNlJT",
-	"NuZy5jfLocPLIOWJMXqkmrIXvVhM8lHvZchAYJE6CPIT0thAoRoCQcUYHZL3iZF2rBR1T/COR8R8m3Kd",
-	"s3EiixzTVhPJuGbjYjBCW8385X7XjMIoimwx2gDaML/o5aNMFTejSZFD54qdkPgdTPi2K34CheaYMQAr",
-	"E7QbzTAwYgEAs5JvG5drWVi+ee1Bjt+Wd65unACrQqkdYOMgo1xuPfDdzNiBB73VDINpImM1habrl1EU",
-	"RQ/7gZJZt/WYBOp0dDhKScaWNuc5YAu/Q+PQ2Vfzz8MZAMf2x0+zRB/Mn8c+gf5XpsaAZEq6xHfbF9pg",
-	"aRXzSjY26N6eFVIzJevsjQe8iUVTRmc52zeeWForaLQN1WKhhZm2f506tkSzWE3lNrFHO0e7Zgmaiw90",
-	"Yik09OPGFduh99biKaWieLvmxZ+M5r0TuXZ69u9+kbhvZFCIEr0ut+DxURroV/EsRiXj4wUdlCq3engQ",
-	"/cP5/k4VcMvs9tNQMZfdflAdMyep1Vb2l5FCXyRsBCSX1ohOlc6RUlTlbCZybFHFjEX62ljWPWy4qLs8",
-	"74Uo+uYKJYW2DZqQT5gaM3a57qphD4u8cGBeQCErJFNF3pFIGy93tnLxjTdxOPhj4BkOHwx0Ggsy2Cca",
-	"Cs5W+SIqL7exU+JzMhYr+xLRuJT0QcT6RYx0rBoLSc7mZqWBt7XDoAejrbbq0fjtfF+mR91zcMU2I7AN",
-	"iNeNoexTvPNgTvpQhI7MtWnX1Lq1m8hY3GN/pEoitufp6Tej2lXcatRe8cvz2oVoDq6HV/3GIGpC+rZV",
-	"86U5zosuJDwzkYNIjwSQ/PlnNurXOlGDETCZ4t8wput+I74aXrZq0aDJay1x0a+9ihvXtSt+PrgQ18Nm",
-	"P2pZKlU9SiZdezSDe8TuTOEli3onjYpsuK9rjT3dRoA5GxzRQJyPf0azCPmMDmljQfxxy3ax/0P+25DF",
-	"POd9rkVIJPUF9EAelvSHLFU3IYP9E2NpQ8HzIsNFWchy+F/z0H0Vl0+SbknQe9cgAiozTKMdf0mTXLh2",
-	"nqm6wbeUNBSjpf0obgwvRO0ijga11uCVqF3zi/Pa+bAxbA6v+OWgYW6Kvvqg3bqw3o+g3XgIA/uGZklt",
-	"u6pKH11hCYO0FkYEcHagE6cx87qAPN0xvw/ajSiKwsDYIN1+kd52+7Pc3LhxeXV11Wxc0lexGhRj8zb2",
-	"a5tJBd/eiaxvvyELZsAnvJ+kSZ4IjV/h41rR9fy38Dl03AOLuhxXOBem6uZ5Ch6YV5etKIJxJ6WBueRb",
-	"s3Rd8DF590Rgwh/jx+UF1e/MfoSXJDrvwhziBRfmwwlwp2IUk3L76NuLEONh3ZHKkr8aq12bF7xuwlOi",
-	"B7e5EYd/EHp0z1G9QW3dNoIpkOel5GHQbTe7M9v7gRJzpkiu7m7MEh9x3sRmwk4Yb3TRdzOkz8i/h+GW",
-	"jZnEQtffUkkBJztoewxJs4s+bSFjXWc9gw2QszpMed4Gen0scOv5m7f523YyDjuy55ygEHPPgaukyAdq",
-	"LHrsBWSNah06QiTHrmBGCNZryPRtMplAwUivYjf06gyNHcRLcIXnI5ERqVlHGsPZscGuYELboHxvc6Yz",
-	"XJm++MlblFNhO9suevizXdHNL3lL9ovXPXS9aZmL+xxXpFbS4bktKkjiNmu1OhJ+0S5Fsu7c2h1pxLLN",
-	"vnYCXLFO0G61wk7FoOwE7c5GJmUnCDvWWOyQtdgp/fhwH4Ig+CnP4aMFy7OFlif8hqQdfkjyTtd6stwJ",
-	"2tGDEcXKsWCeqXeJAYezZgTcQwLUYaO2GCUSCeiFTmLBBqnS2AL9cCR0U/s4D0eJ7O/0gntV/LRWd+3R",
-	"9OhlCGqQ08wuRPsoKZX1BjzJZN2z5XuQlebDKXQV4ZjauBussmWo6p6Zc2CEmmTiLlEFQNVjOMmOBpMe",
-	"YvzAyf1x8moJTlJK7VKUvDollPSlF37dTwsB31g5piftg5LfGBbtO83n9j8TaFzjoN3YqqRqKDVkzjVy",
-	"SGvSemjK/4P3xvzp/C3+Hx40Q98orpU8XVNylc/4BzpuiY4XDh1BSOqZuFO3K+zHi1NCRivf8MtNfJDe",
-	"VaAJnaDdCDul8xHhFf2L8NtFzfB/UmvAj1BR4IvS+A72tFkxm87S1X9ro9UPMD0/eHYRtb0B2t6JUfNz",
-	"JSsG6wFtVMiawogc5p8RY2lHVlyhL2I10ISu9XH88nF0Pp4B+94uwQ943heeLx08W2msT7JEZUk+61Kz",
-	"xKVQfXlKUA3iDT/Dng9qgkd9lcZd+zbmpG8eJKb+R40oekaGLZz37TppFqvngJ5TCiWtgsvPNt1FCzYS",
-	"PMv7gqr7pcpZyic2bXeZJblrSoCNb22SE2Cfd9S4N83iU8f8TzbIvVcwFud3fTSWJvno4VjMD4TO91Mn",
-	"qM8oNEuDPvvqVOHhDIJztZuMU4u67QaHL338ck7oDZVk2gBUOsTCV3gzSOyfKmQya7NMQIxLL2PisldM",
-	"VZHG7EbkIZiEPZgbih726uw3BXWgItWYowsXdWSSe+WjcImxD11tQ+/D+0+f2T/+9nec8B4kLwGI6jp7",
-	"p1ysH4w3A7AjDnUJqsjZSGSizbQQrGdukAl/zXp11oxaUFxKBCxmrxOUiIgt9BSL5yq+rx1qxxlPJBV3",
-	"+uXdfix3OU+UefxPZiRHZRvzx2kU7kYZDfTXDAK7UTWtZV2OyaYI9t/lJGxeurj5yz1FFlB0YbOAcJK8",
-	"O7eiRwu2XKLQgFa9nNHtJmxVWyzUTpiNp2mO1YxaS7Fjmb4cJk/UoA1AgtklPcQBhNo9fdTtJquQvRTs",
-	"B3zjVCDD9FwRAhSi4UWl1QzgxGV5EJ6OFLuVjlYC+Q9jweM6e5trC12QiylLGJxRzBruBp3lwcW0Comk",
-	"yrvlDrsiFXqs7gTO0zob8cto9ppGalsE5X7rtWUWGlUD+MI85vfvhLzJR5TMMk6k/bsBrGy5yMyd/vz9",
-	"z07nPopqnc59Y9jp3F8N//iPfwsW24suml6tZb0QzbjVEL0AdlYOIZOf+a0ol3z+CWvtmZ3NGLIUSC6P",
-	"zLnyic9IlCvZqixN7oQOzaHRIEIOs6TLVOskhx0/VpYqomcukEJrax4wPsyBXl9jiaA7ONXZG6wnSPKO",
-	"pJb8ukzg1jyJ4TnQogZKBrh/MS0Gk0JgkrddMCPWSMicKzRFXpPvB14vVraOKIUCSHgGbPlUDNmRPXE/",
-	"SXkie6Th6Hkar9JSoyLYC5GIiNzk9UWq5I02A+ESHVJexOHltvaFfUOn7Yc0EcIgTWQBtbZU3Pq72cYg",
-	"p66yokH7HHPIluWqblG8UHmXQ7Ec4O224G/DCz46kD3IHkeCaDHl6Te0MxDgnQ8r3x6C1tb/VfQI8iEk",
-	"abOmsg48UlCr28QoWRqzHkxEz2AAdMwmNojXDq3Qn5/kbMxnZmc32zUWJXWkVgRiuEdSxcjcfoBF0Lm2",
-	"pXHYjs+eWxykUUyzJKPafYuHV1q1wx+jMPBWZFKkxJO5ucr/p/ceuxYs+fq9p5rCcPbU0cWapUe11G1f",
-	"z11TH5Fglos01aU9he7SirKMuCZvqdkZ3b4N5YV76Imb3ePrysY68YuTiNUasUVD7CQTUORPfsjNil+2",
-	"H+xHMVHZ0jPrL2rKjM3jQWbmGpbeKAVMFSfZ5vkTn1mnF0kumL777t3mGWJQZEk+AxnsC56JzCzPQ/jV",
-	"iBhmmC87rnmZ7UEYFFkatIMzEEsa0fwFHxJBvn/zfOwWz4FfWIT0n8LY8jwx26a5CfaVw1b61R7/dPxD",
-	"HqdFT/8XnCliJjUSmqk0FRlZzNiGGkZha4BjJQW4COEo4T0CKWwXH/Gr6tOJxGAe8JGgf4A2abdOZBWA",
-	"iV7e9ueyTGTx3uCfsn31MpBmIIxE4hb8gEHfKW1J1kdcxqmwRySBLweNVZIUuq4xNZXe8620LIuSCJaq",
-	"G5rvbEYuFiwmnUwEHkQ0nE90iOo0UQCqMqZ4nr9GFE9bsUiL9DrepUivs3jlZ3UrpA5ZJoyWQXmSO/JV",
-	"6yK8m2FdxMMfD/8MAAD//w==",
+	"7L3pkhu5ki74Kpjoa6alIykyF6nEtLI2laSqUtcitaTq6ttFNQNkgGRUBgGeAJgUWzevnR9jM//nIc4r",
+	"zP95lPMkY3AHEIiNjGBmaqlTdsxOKYMRWByAu8OXzz8EU7FcCc64ksHwQ8De0+UqZfDvb9bpxb+Kif6n",
+	"XC+XNNsGw+AJ+V1MiFpQRbI1l0EYXNJ0zfRLdKoSwYNhMKV8ytIg1E9EFgwDJS4YH06TIAymGaOKxWOq",
+	"gmFw3D9+eDQYHB0P3vYfD0/6w36/1+/3/zMIg1hwFgyPz/phwHhsPuDrNA2DGU1SFgfD3/TgYxYMA5pm",
+	"jMbbsWLZMuFUdx0zRZM0GAYvFFlQSaARQiXR802ZYnEvCAP2nk3XetTjJA6GQX/w+Kuz6Qk7ejQ57h89",
+	"ik8HR1/RhydHZ+x4+nj2aDKY9o+Dq3d2COOpWHMVDAdhMEtSxTJNhZTqgQcwWUXnwfC3QDG67HG6ZMNV",
+	"StVMZMvg3VUY/C4mfren/aMBHfSPHk1O2NFXk7Pjo9PZIP6KPaSnk/7DIAxWWSKyRG0tHTJGJdBbrlcs",
+	"kyxmcRAGUlGlB5CtOU/4XI9CKJoGw8Fxv391FQZPYXVSFn+bik1xcd8uGKFcblhGlCBuGfMVXisxniU8",
+	"kYtgOKOpZKFZ7HHG/rJmUul1KfyQUtwUH+o2w0qkyXTrdsyYprq7mnmRyZYMeqe9AfxseqrdQ4/cHroK",
+	"g6ngKhNpyjIk9DR5kLGUUck67MTpOssYV2Op2CoYBglPlN458ZzZ9S/s0eYB4bZZZ8wu4FzodQle45D0",
+	"BIMwmGd0tRhn7DKRQLh+GJT2JmwS/a/HepOc5JtEU+ci4frtfJpLtpywDA60OzjvwkCslVSUx3qL6D7M",
+	"JulfhYHeqXJFp3oXxWxG16meMBexP2Gx4SwbSyb1KMcXTK8inTOuhtNkaB4PlzTh3oplY5El80QvLTy1",
+	"UzwOA71K65UljNnDH4JLluErgV79vl5T/dtauj2TwqZXdA4zdCctGAburF2FwXoVU9VigTY0MWwGTopl",
+	"Fc8tmyjxQk4cA0GWKNfTKTMH0Z2aSSqmFwmfjx1PCsL8odvtXHO8MJis4zlT4ySWuFDFY4T0cTysYfOe",
+	"5pu3eZMfPx6ePS5vcqoUW67UOOExew8LbX/B/WQGEDMapwlnHleOWUq34zVXeoY5o/a2+ywVGziH+Gd7",
+	"jhsGsL/wM7PB5YIBs/DZLQxxnLFpSpOlt1frN/SKblNBY71C2VovwFyQyTpJY9J70Ov19LYxr4wZnwo8",
+	"KcHverFyzvUhyJjKtuP87wmdXojZTP8TSbKUwfCsr4/YdqVHMEves1i3vqTvx/rrRIvbY73hcg4/6Ou/",
+	"xDxjEjZ2Tuclk5LOHVFXU7thw2C1nqTJdGwlgNslQRj8ZS0UNaPM91bGVnqEOaX0SU0yLdnoik6SNFEw",
+	"uN+CuQjgfT1X/3XvCEtFszb8FIY3vmQoDvTUcMvZYdu/PWHeeFhYmswTGOfWfc+FGtPVKk2mdJLql9Jk",
+	"xqbbacrGqwXs4cBrGviYXCQr9/2a62eaaDvoaVsYi7WaCuA3cPal1Cu7jx0Bs3VnzWoRBZbzmq1EpnaK",
+	"Z/Oqz2riJGNTlVwys8DMZ1x/8qE/+dCffOhPPrSXD9kFccq83hPfgvJYvTM8Ifo8ofpjFMybuTFYFvPp",
+	"VfiHdSo8noVdr7pNohaMZGyeSJVtScZma8lioh+uV3Dyrz7SVeALUezdLrqOVv+wUavXW/gNbITiNtab",
+	"Y4cWP10kaVyki9mhLTdh0dZQEkVt17T07vSkf/SInZ4efTV5dHr0cHYS0/5X0+O4fwbrIPUK62myqeCa",
+	"2Z7A4V4bcwdImQAeqASou6Sczp0ZAVbDJ4ai8qIqoHYvRH94MnALIbILmLIdgl2TH0F6FtcDJGrRvKQZ",
+	"tZXyK7UIhoPjouSt3+EijZlUDbpH9bxa64p37GTCp6y0icHedamHqBaZWM8XqzUQO2fPw9PjMNgkPBYb",
+	"kL4P+/1+/0rP9+WKZbT5YllU9CgnAt4XmU+PQ3Q7fRL0g5nIxnoxWHaQprd347fR6Uwjf6p1X6haZ/bS",
+	"R1Dq+kWlzjuFO9S3FQPj1niWZNLtvfaHok6jw2cpG3OxqdXnsjXnRtnroM/lhKzR5kDBPFSVQ2bzGi3B",
+	"daqbMRKDCvfFq221XOGPqVgNDlKsPJfANTSrfqNm9Stu5NbWUv21JDOREUrcwetqNv1TpP0p0v4Uaf9I",
+	"Is0xmt3GCJ+7rFiGu/BPCfeHNh14++4aEu6sIuH0rY7HiRVqhjxLytc01a1Z7u63dVxpS/CxvmcLfU+E",
+	"VQzczXLfEApGgtnOQAHQ+X7FQ19W98AIxTIW18jbGhamGQJfv9esLM5oopWHceEqzN6vkozJpou/m4KW",
+	"OdDoNNGNpVSq8YLRTE0YVXtPSZpcMs6kHCuVgnA40Rfppk2ZT3LvjR+J4BlDgCL2KZdKn/vCz0cDpO+C",
+	"0dh41Z+khg3FTE6zZGWCYPQdfsnUQsQS+RFaAaVYZ1NGFlSGRHBy2j/r6V0wXbAlhf2KIk+qTO9j3dXz",
+	"t3Re37w9LSFJONESi0kMaoEYnmAYjIJHoyDIxVQwVNma7e7uRcyWK6EYV69B2lW7jnQjEdksGCdcqIW+",
+	"QGyoJLHgjEzYlK4lI4kiCxqTCWPc/jATGaud7ESIlFEO3f+Y8Iv62XL2XpEVnbOQUEmi0brfP5n+/a9/",
+	"g3+wc5Kx9OtRoN8aBdE5oRPJuCKG8IzH++j8o5i6WJVi778uWMagGc42+RomQO0utH2VsRnLGJ+yJ6tV",
+	"mrC4hrj6tH/9syGv7nPlPgIqLwQX64ztnc5rrXs8mZmopGInb9AeSKj+mWwWyXRBlCAq2xI6pwkvtr1M",
+	"eLJcLzFMBPtJuGJzluFZWNGMLpmyx6G+y2/YPOFEj2+q0q3pWS0SSdgl4+qc9EkiYb4T/aZmNXoUIBj+",
+	"smbZ1gghLVKgB3+EmqnDWU+4eqjF384hh8ET1Cle6YHXbzajddyRBFT7kIiMREZaR25gK6oW3ricQta8",
+	"J5b0/Y+Mz9UiGD7WlFOKZbql/7prGv9fv/WPHr/7MAgfX937H0FYs7BP15kUWf2wI739x1N4IyJihhuI",
+	"zv3jV0dS/CJoGOlx//QroKl9MKgbl7v2feti4YoDfMnTLdloVjhhqeBzCXsOtoD9tGl8Bdt57cqv1/DL",
+	"jmG9eFZPM9e2Xuy4YW1LA2he4P0D0lprdxJpvbaJOvaa2H0cTTTRLe4iR97jdSjhRM10+wOrETQ/0Qsm",
+	"CSUZWzEFyhdu6UQSoz6SBc2WKZOo5x+fkoVYZ9INGqV0PmyvwyPdY9N+Pzsrb3fvpP72fxz973d3fyNH",
+	"//vdffj3vX+pP6gvZj9RNV3UU1hLdXI3AgkdIXv59QH+da9GX1iupSJSJWlKFvSSNc9wdoSdNkzt4Wn9",
+	"SH8WnO0brRvVlOprD4TVmsjbc3LSP9WCJAXJn0hi2Nmugeo+DxqtUcze0vnOcwSCReot406vJJuFkIwo",
+	"OifRlCYZ73lqXgRTgv0FWnHTeXOfKDpvGvqgf3y6n2f+q5g0HcHfxWTXCTTBw9c7gD9SznYIQa2135FE",
+	"99gwCuOjax7D/8jYLBgG//QgDzN/gL/KB7r3n3U7OBSpnusFq6PHaybXS9asPfTIN5nYSJZJIhmP9Rac",
+	"bPVWXUqWXjJ5rp9sEi6JuGQZieD7qHFv6rEcwWCOXjxrWuCT41qKJku8LxYn8L3YkCXlW5IotpRaKV0K",
+	"qZr2VwqN+P3a283wrA9WMFRuwEbmVJ1Brarzs70jfY+TrFet7UuhsZdAjDYeeDwMSazvGDRNjVKxbCSe",
+	"Fit0lRy5joO2+8F94TaFe/JvQKAbGzvRH+LAyZJRjoqn9Pd5aUn4DcwGtf9mlX8IJiuyXmmh/zMxTnty",
+	"1+wWcnZ2D6Yohb5X6lsXOIfBTbxJ1KJxSUzHjdLuYVh7f7CmmF1Xz/2i6tzRFq5tVkBFTZR2JqDrKPiv",
+	"1wdoodm6Uf808QrduOvrdaPOKRVb3dF6r1YqaEou2DYka578Zc30XgXDpa/wFbmuG81hfPeNYiscmx7l",
+	"PikKpJrSLEuYkY2KzvEKfsG2QxCUUY/8RLdkwkBVoy65ZpVCfg4Oro6uZQEK7LEsSU80m/MVsP8a6gvS",
+	"8dnDq2GV8MAfX2A7g3xn0yyjW7QVbsE2Yg2Bb+m8VvnUy6To/I7ExUmTC0YiZ02MeuSZUJLQTN+vMmXv",
+	"Wjtk5QUonK2uhnAk9+kOb8UqmbZUgNSCaa1HfyHP3SKB2imZvr8rzLGZiuWSyraLp5vbu3wwF3/16NF/",
+	"j9/9893Q/OPe/f+xexE9Qdu8iNsV60aK7YrdICX08PYSAm7RVUqMRj39r/7R43HvyCNM6fleOnnKciOd",
+	"0CzcxJXQ8Llb48tNpoeyHxyDk4pmSEalrjO+JdOFPV5uhKtMTJmUTOJ1Y89gPUvujYwaImTlSnCZZ0q+",
+	"/MG4CRTjoAGa2F89jQfgAy2lV/6OqZV1ndrXHtgUTN1ju3HmX4BbouZWoVk33tE4ShjPlp0bf49y629d",
+	"d+abBxVrMfT7NKXJUnahCLwJX6GntZjI0Hr22HHT5KEDFufXQRBjel8JzSPg59shCFwm3qiM4VXLo4li",
+	"79UD4E5H0v2eW/CTeEhOj0cc3hiiUmCciyMeU0WH5MMoSOIRBBuOAqpGwXDU6EwZBeEo12XhVXO1gF+A",
+	"o8NT3RE+2q6Ye+K61r8YGxD82MatCB9Z7W6kNbcRxnRCCzYrFN7SExsFww8jcG7C7557cxRcXY24/t9O",
+	"E3hlCzwhSGGwCKA8AO2VaS0bzO0sUQuWEZnEerMIZC8Q1+CsiE+RAh3PuvVL7jvvlQia9gff/6Z293O2",
+	"KRpavW1ufUy7dja8U3AQHXwkis6WXd+6964KttzOzNYLyt2zBDVJnze4CHkE1A4u/JFXwxqDD9vaNqhs",
+	"H139KMT2BDWvN25oe0v68vaynln3bexynvdu40KW/1WOmrDnOy/NB1MFui9u2JXd3eCegPCfz+do+S7f",
+	"I8/nu6uVqpP4yk9bOeyUSpPwsnvtbWZMt7UwnzSeUd33zatV1zl3esSdz96nIiHkJd2+zv4j5awzTVKT",
+	"t7OTJpDc054e5vVaWuj+PjPJ+bNQP4k4mdVGc7z1DaPWJiqNvdRYUMUMrKK5Nyw6eFJ+alHntWzLtKu5",
+	"S+3X1n77palHrzIxSdlyB0VX+MY/191rEaQIPBHw8thlOLrQ9omIt+SBvu0MibFtE7zJkBTsR5oUgyAM",
+	"WJYJTYbfPuQf7/wAzCK6eYjBTjjYyALoCqCMEmd5CR5cDh5oASrz+EwMfjuLB7P+9HjymJ6gu09lWwgK",
+	"tgGyNgDz9Pg4DFSi4O6Kmx/99JOM0Qvc+BA4S6cqt2ZZ4skHOY2ODI1aby2zRM+AKLUmgF8hKphxRTaZ",
+	"4HNy9/W3T8nj07NH90obzEX07doo+JINtDpyYU+7vvFisjAzB0AePsZlxsBJtD+p7oPac5rBrxCPpugF",
+	"47cjkt7SeVcbEgYd50G/Lr61EPzbjgSOpdY6BtCJCIERiTEkGCPlte4kuUm0OwN3Mb+7lW58rf1WcB/U",
+	"kgJ7zfm1F2N8a7oKjui16+mzJ9QLPCtcKJ8+NiYv7wHZz2rFOFzBwGwIM4ox+JymrzKxYhnGaBvmu/Ie",
+	"fQDb2b6BPhPT9VI3fWV5cMUnPV1LJZa9iFAeEwoeAb2/t2KdEbGBA+/76I6LAYJFRwe25fkz3v3z3d96",
+	"R+/yP2udG1e+rf43/PWde0tMfmdTmIGhV0aXSIGdxCr7hmBW0YLyOGU42Wim714RMVFmiYm1LVIZ3tnr",
+	"aGVcfQsv6vu3G59zDu0MH2AbmFHJodk3IR/276rLB6eyr/nv8a0yjc0gm6nMkM66+dK2W+OZq9lLb7M1",
+	"Q/tqoiSJoI/xBdtGKD8guNrEkYUQyIBuZgx9KoeIYx7Lhz17JYn3z0HWTMLzOuw5Qfmbdm1tIkx5+thZ",
+	"HihhjNAASnkJYXQw0UqIQzmsofMWKq7YVY13EFNDxi6jpuI6RYFm3gvzmPQ8/FIzB+sAT1SridTvuSIV",
+	"Cx6g2qU0wdaVNSylZBZjR06OawnroH4ML9xJVXz3rX71yk/O2nOe12mqVea3Ca6FhyPTyqD8rXn/yiZt",
+	"spXAaM0WG2elL5tiLcf7icPNOK13tNqYzRa1yYYfmr7JndR+qmM3MrmsrxZL8qNNXgQTZJ7a86E6oLoU",
+	"n308pUi70qaxIw0LDvJa/7O/fAXSeJsp3x8Vejeu5o5TklNGa0J8vYRULGNIdGPQ/1pL5BluMBZNyv6d",
+	"jwv/9lE44XKZrVd6PmbUzGfEOf3duGTNCXbMrR2XM4yghr95yRAttmlZhEDnxUZ2kPiN3aiWvAYZrCln",
+	"11jWvSf5ajoqet9jKnH+dv4cUpKrzThssR30f2v4nR1zwhOV0NRe8fPNF9jc59rWvskTuDvoXs/f41Im",
+	"NCV3Tc/k//t/yXKdqmSVJiwj/0VMtndoQ2bJkr6/R0RGICec3LUJ4/eqKlqeS+7Fz6ICVQ0ntCG1J4Oz",
+	"E4DpKYTW9uv4oBny+Lb7+T1RLq7JtG7oWdWNlvR9/Xge9m9uQPkCFbo49pqPxRpzxl37g35DsDJfLyfY",
+	"bn4TMS0GLN8iwHBwlxafIjjAu7rjXDmr3zCpns9mBlizw179XmwIJaCg2Fv+UsSMRBMm1ZhBk3BjuGAr",
+	"NbSpglpDQu0GPtokU0YizGGNbGIivWQZnTOSUeWaRg0R9rwWFmrEoyV9nzI+nqVCZOZOZg6E/WnKkjTh",
+	"8yiEXzX3Iangc4iTp7zUe2/EK+eFLemYpqtFMeC839uzrrW7JV/U4uiKZ+ThyVenu/akeWFXhLvrAChT",
+	"3PLXb9vmG3utnuw7SF89PC2fovrI/OruNDAOr51iVZIltagO/kMUEhZPo/ybXC8ZcofST3XPZDJHYEr/",
+	"IV2tMnFZeTylaao7LT1WQqRjA0JX+mCRpHHGeOkxoraUHgISR6XDlRbk9URIxZQCxsXSpBat6FqyeDzZ",
+	"jj0YtfyhASLxH0Fok4G/rxV4MNAXz2RNniv8ZK57dLVKtxCbaDWZPVHjO4OXw+D90Vwc6WdH8iJZHYkV",
+	"sq8jZ9fXig2ML714MrW+UafwWTx/I8o99JT6SaYX3+a3lCKzQJ9GjWZtnRI1PxUBENtE0Pv6WCkDEwbg",
+	"uqtTzGD8Lia4A7N/gn4KLOkArDv67vlb8uBy8CBPJItCMhXLScJZjDaL+5TH93uYmuB3MSjzWYcNsstj",
+	"4GzQ5h5kP0KTYduvHH5Qi42HmBYdw9DDnR7gaqJXGShmj0sH3kXN+spU07iVHIFmg1r7M7fbqNwQ/Fy7",
+	"aU3NlZJZY7or1MGP/jUH/8qVX6k5ij4+TbuthPVYGvPaNizT+oa4YFozCR3KreBMkoRP03XM2pq5rmNS",
+	"QV9Aq4ujz99qLo/FEi+tzCx5EZi9/eKbXhGYFic0x7o60G5j1Yo6+8z+06jHnZ9FLBeyez9IlrKp0gwS",
+	"jb9kwuaUQ64FJTO2ISmTcogZRokkZlOShOcpY0uxZBx+hfOlN1RIlBCHGBpdyqw5S27BPNI6MuUGHZyq",
+	"OQGlfRHmYMV42ApHy9vKTQLqjTG9VM57877Ya20DvYfFrTZtE4lsGzvGXTR35NiCUonVCkiC8FoNJiAM",
+	"ULQQXh0cXDlw3M5MAGj+Fb5b2P2e2DjtP26RaFUhALb9PUuL+L2fp9+pmz9oJ6Fak+aVW6L8Ll8o8VQT",
+	"mDFhU2FvygCdBGWLet69H7QZwVN9SgutmT+MSaxht/ngVhUPlbhg3OrsGYPSGjSDTBE6Vem2R56Y2/bx",
+	"2UObRQyLdhr2Hz8kk61ikigxZ5A/cFeKDJLKfhegH7p0snshXszZcqW24YhrxVGslfk1JJtFohiB3Axo",
+	"3WDMkemCZnSqtdFzwlLJyOnxMYkSDuEyBexBc7Ov05G+Gjw+3q0JAWTBgeoPZN5U2VgBpLpl5HzYbpcf",
+	"vMMTvlqrHZ7i9r7zKkpBikmGAvaBBzuBiIQMskWlNHJssiUXbKvFYcHXaU6TR3vAmlv9hov27ncpeO81",
+	"3fxkcC095X1vbtQP+sXch+TBt7VRA5uuZIFbBLt2Zkg1HTn614kWGKPbCrKjZJiWDvlu+eC9e8A9xiDa",
+	"lTnJCy4VozEwd/1KVLj9t228mPy6092P9L0pQ1W/32BiKxruinbdfVY060Pwm0DVpcSF6QVDgA7QCOEM",
+	"ScAQIKlBy6havAt+vrY3ryYH4AGZp+ckckMwoG0pmyki1qoUI1Nzmy5cWEcjORq97/ePRqP3g9lo9P7R",
+	"7N0/7w+LyQnQeKB+MNzBCdKMyUXByWPsQWgjjHO/T5PuZjI1K1Yh97zVlkeZUXP3OiwOo0QYM5i9kQRP",
+	"U0YzrVDXpUX/aNZSL/YFYysJMSwQUxgSrYmTqf5clmMfWunqRQ6/STLW+zZhafyb/rr3yy8vnr0rSOBk",
+	"aWuCQZrzMJgnarGe9KZiCXG7dJW4/4J05jR9gIw5kw90+3q+rSS6fk0sE/XfLBOejDeUeoPjvy61vMNx",
+	"NjguH44DaWeE5GdGOCFZ1azv8J2dj90+yb3sDv7Y87P7MjX2ULwvxUXp8FqE1ty3D9C8FoUW6qjoOyqf",
+	"bseaSFImmuK1Z96EEv8Brzxa5mRJzOp8rCXTcF6KxcRAS5Jwskq1xm4kxUKkMcswkg3PghZiuq96CZaX",
+	"6WmndtZeu8qL01V16hZzYbpLBCgmHUMUa+Ms3u2YVPGWXQoiwIxtVcgdEZkBToWMgOqOOuxS0tF9AZ3a",
+	"pJEuiQt+9bVaiNxGr0g7IsrrRtzUZUhfd5G9CLeuOr9ic5HttQeZ1p/a169hErK4/uDAGZf8eocHVpRI",
+	"Zka3m2Zw/G6FD5+TSAuhiCTejQZZVeRYHyVGUO04Y21Py8y4DdvxHc9w/zFMYp05dLczCibj9oK1SGm/",
+	"1sk+C751W1+VCpK09AEVIouarr1eWZOo1kx/SMxRoVZKZ+dnQ564EmTCCDW2RiJmdSp8ZaPWNfmEkyQu",
+	"50e0aMnB0WK1hHKzuDEcXiQB26ETc1rBSLgmeLxejV2duShED0oic2zEylX0rM4DXDeEJ5j6YXwyNrWp",
+	"o5PYmqdya3BNG9d3Lefladoa8Nr5EnIvgu+Cy0OkKtFiyVwrJYkkjGZpwrIeeZrS5YrFesv1yd//+jfy",
+	"uN/vl09HQ3R6tRbN7uH+m34fx2zOekOZmm4WMltRY0/KXPUiDuvYgu911VlZ4cN2qkuJ015Lc/X6b57d",
+	"AQ6uQmmaNlGfB0qAUgWb5uMJl/NqDEGhdo3/tSlj05FJYB2b7srYzfHjw9hUTdWbrqS8mRNeLKfTdQyQ",
+	"BLD/BgwOazB9el56lVEu0atef8dtFWBQyEo8lNnALmo+juDp68xnunlJLPxgeVNqOQXRDQZ8jEoSIewZ",
+	"1jLRX2Exk2hPemXVdNzCblyol1Nf4iTJIZPPSXQfLgTskmXbjf65R956Wc42BWyXyfvh6Y5h3x2N7v+v",
+	"354c/Sdmgb7L/9kbH727f692CpnYr7i/FjWZjSYbHL5v3h6fianhQMvBVYt5Xf/2XybUNe7+2JQ7kw1x",
+	"kq2PXfuDWg4dswd295GpsfCwWfK+/obhyti4qH42zZgKtQqYsamY8wTLJE22vevt9BDBExuQpqHXc7S+",
+	"JxyraaQU+twbSQTtHhSt674MCycvLACp47AdGcuxU/lq1m4eVD9+xCKbVX4mwBArS+fVQBKUZ16OtTTq",
+	"8m1sPftFKYuzOPzvBJNkvcLIYuDAgKQFqkbLKEpsv6Xx5eazJVumQdZkRPrU37sLnlFFJ2YHWLeK/Eua",
+	"QOTeSkg1zwpuv3xSz1hKt7fszMBcHGFetuYT83rZTtKcvfbJLCh/aM9LnbR8xtLkkmXPDS7/IfgbU5Fl",
+	"DEuFmoPS8R4E2mGj4UoyHkMcAt5vgLthCZRfzaz1dksUgSwUCmzjl19ePDvAatNoQDNU0r345akARbnV",
+	"ResASw2CzR8Ak1+USohYX1qjWsZSCEGoiVdEkZ5dAvbNhSzGiQwJ+mtDAnUzQyI1LWOx4SExt/VUbHrk",
+	"JyFVusV4wEKkUCVnB9oJwsA1lFe5TsWmyuGK/nFPpJdCLRyNa+7QW/Kvb17+bGohkZ8hp0+CYx+qqagF",
+	"SzISJ/NEScPpgHwGUjuLwaZqXvPiOcvC1x9oObatfQDiM02gvOxphxNb6wfaH63TLlSnsrGe51WYK0HU",
+	"pWrMXKixewScGzz3tuIz5qo5D34CIBreLy6dzntms+m8R5lYq1KbKeVsbOPfvede/pwem8FZaooYcNyz",
+	"kslSV75Qa2xxEpvQkEpj7RUrqD/aUOpPj8gisSQSWOVMpKnYsJjMMrFsqVt1xVjq7gzrkLhVx6G/y8RG",
+	"WhMNnsSE20Kfi4TPJQajTsVymSjVOjWnUPms+30p21NTCIEy78gcHBMrfbUElgltZZw2ZHMCpfpLRpuU",
+	"3DxJfS/+EGzZ8n0HxY9BDLEZI7Cb6mQQHKCbwMjAk1jD/ZcmmbCyGBkjS6zoo185J3MBEcv6AJHEKyua",
+	"yFx4Vc1+JQCOOjxXqbQmYwq2S8Le02XCWXxucujfK79aW5sdwCRTYyXq+9MKolS25KxpGWGosmS5ZDEE",
+	"YyNQmy01mYr5IdlGdfghhuDNay3m1aWeM665bu2xebqgfM5M9YIklrBoEDELhZdTIRWEmetbv1QiYyb3",
+	"iibpkda9a+x11SMNQAZNNZk3Hj37DiAqY0hFzlouGy7M/kVzdd0u2Oo6PZatxjmN3VjczGuXy784lvzx",
+	"Jo1/vCMV2r2T6x473TZFZIBruHwwipB2skg+9T8Cv5GJ/znA0NbdqGfdTBXoqpJxfZ2mBlDRZG9nUuUl",
+	"XQ7Il7Qdp9bCtNMq6lujukVXlEnU4aJ+g6Bi+6Ml0DmwJ1pir0mxbTZ6XSzCCyVroxH2dpo79irXOCkQ",
+	"u07f23CKIaEkpROW1uqhNiih+oMJwkWwrtq04Qb//h4b8wFRDfjJmPGpiHdAejs/Ar7/3L7eOjCi0Gkh",
+	"NGJnOMR59xiIVSbmGZOyhUsE37se1MBNOGQBl6vLPmiM0nA63t7bPAYmduu0SSW3NujJFu5Jnil6CloH",
+	"qmjP39J5Sxl/TRTA8SWzN8fd1S2pYv+Or3ZyJJtMbydo2lOxTvn39X5TJdlkxOW107EipJd7XtixpWlX",
+	"lYawomrk3KKGCbhD3bTTDLFCvwRrvfStJ1Vx+5WOQD2DLEq7otj0Dr0Ph1gUyyWVpqAY1RzjkoupAL5Y",
+	"UGt26nxPS1pU1ZBB5QWLoVgv1kvP30dD2WaxbeOGaoLvuIZ2sQMFwsaQxIfmg7p9aW+2hRaLw95NYMEV",
+	"e19z7bWC/DORkgdHqew8poZPQON7yLTmqi4Nzz1vSnBuwa0r3c4zsV6NJ9t6QWTxQDrfvGyroR22bWzn",
+	"1L1kgQargheZvvuY+RkEezXJxuPTdBRc6zuncyNGnuaIjI8EhepG4AzbJeSOwxWygzWA8sHbIWHrp7RK",
+	"Kaf1N32QZEjGDzXWr85W3zlVHeC9v7NQPKWlvg6VEeh7//YugbGVqJrTJW/Szq6eyJ679TWbsqQO2Huy",
+	"ns1ssYfS3V9A+ZwNTZSRuok6N/fVC7ZSThCjUQCq7IMdCVFuZL3x0vfD7sLYabVYP+H7v9JE7Q2Ych3n",
+	"3YT57OsIqLnhR8/LvEbm1R8/pfMLzSzTa3VAxPo1wJU6DMzfRBUeACHICeMqJAmfZXQ8zahchGTFsiXl",
+	"8NxkPYfE5VIbKLKNyOIdxU2qUayVZTPDe7lWU7GsLadiu4zyShj+tQAqKYDN3l0dfOgj3BZ6m8drzAG3",
+	"8N55LbE8Q/xd8whNWadq5Yvu0UGHFss4LCRW5KRtwWzsQpSSaWvCaejSVbNySwAlrYwx2cIpg9cUPEWx",
+	"8THsycy1Aw4LMDluNHthKb41oLo5llaHA6kSU3DJCacOHy9FzNK6cIi6DOfLJMaAi70vm+N3OFvbZ7Kv",
+	"u7QUkXQqYrdKdSuZqlsFGf4dSUylKRkavUJIRjYLQTaUQ0CUZOCCqIkGd1aUupQVE6rbKoDqkCIn3cuG",
+	"dAghLad8NQZ35hQoz6L2EEAW1AESqWPCSe1WML3uSc6q9ZVASfnJVrN5ls6Q5dM0BbZvIqHQTQsAkfVK",
+	"hEG1czaUmvI8fMqIPgta15WKbk0YlvWNaAkDQXlkwnKhB9UTQGjs6redjxDKhlfcg5W0skqcT6bZnhvn",
+	"bo/L4S7DPDOtmuriKlHCSDX1eLzH9cPiOeuEB3vLtYE08T0Pns2fa4hVRB+e1DwLEoS10iNr5znP6Gox",
+	"9h0DbSKDuqFM7/DE5c7G3cthzlEbKv1kXt3rbOMi7rbEDcl/pQ0vWetZ1SfyNduXE7WvvY/m39FHab1q",
+	"sx6v8c1DEgNtpdk2NbXhzY4+oPUq7shtNvpO32I8ePff5ysyxt8iEzWHu2671eyYEgP0SlPRxHg9NGFq",
+	"JEzB9VNiA4XDUWCGYUEoun1Qcc3kPhzjZyr4YjzC78FNrgidT+GCWXkQt37XDqTWXjPHWu6LjBRBak1C",
+	"1maRpDbtEgS1W4tWcQ0dSrBd27njOQ93eXmaFuz2Yxk/ionbl7k1226bi9pcxdqzxVozms6+hx3LcRMr",
+	"8a0pgP3JFuKnXAOowtDPaPXkl8CloQanvqT3yEt9+ExYEeVywzJ9kzNmm5r0rJpaA/sjjkt0EmsFaqfx",
+	"PbbxyR3qZbMY9n6XDru+ibyvnTxvUCktGWkca0VCCcvVjJl0R87HLTgsS3V4tgS9EgSkXxVeua3ygVSo",
+	"Fj7ougTlcgJmzk3Ef+P0nOK8bJGEv/9f/w8xmPvk7//3/0lMBSR4bnH3Q8OEcvFjOFK1BGQO328a8uH7",
+	"vSoHe4yMMHC8dJVWeJGkcVlP3iu0DkkBL/rcanJAcvwkUMyNnc4UXmMrskyyTOCu7Rzd2D1vY+9rXcHH",
+	"/CSIamNrDhlEez2obPXavNpa59Yf+Tq3vKgdwgEKtsgugLD5xGqSR9a3sKB1ynoevmWGk1M1rNnmhhKe",
+	"1u0qopWcqOVpNuvHzTyDrW5KsMMx/pTC/VdzrdplztC8ylg0fE3asLA2coejuNkLHk4T9dS97EVgdTXt",
+	"eOC7e758yd+aF/UJTFo4TP0L6UFWW/th6BHGm2ph9HZMtctXXyK+gwGvkkNdNca1jNqCsfgxW1hlvCGN",
+	"q6G6fLsCC9CVLbCwNAXy9n7wk36xGMHWhgvls3A2gzyozAsmA94Bg2lcqeceKevKnpp24WRliVKM98g3",
+	"WPHEFkzhQhHF3uMfknFFqCQTKtnD09BUMlkyMqHTCyKFr4Gs1eyrIAzw1XqdwlHVh3hQsdmEKmaZvoRC",
+	"0ASGxE6a2/lJxHXe2XgNsOaRrdaqZ3HBVqpHIhO/UvkJqlDh3JYsmwOwEyTD2/Ktd6Stmz80KdAeHSl+",
+	"NOIrqqaLkFDMtMaF6ZXKypZ6NqxOLdgWnm3Fms+tmxLS9VyFGqz8Cp1DfVlIVJ+JDIvEWGKa2ReCdbwB",
+	"1FLzO6M5V2NJHOvQo6B5Bk4JF+kyidsEgfh6zbyFtq7HZfEgFwlvlCCCxILQCQZznGMOoytTlkiyZKrB",
+	"6Kzqg71ApLXncK0YelF4lAMn8TqxZDkvDnOymtnXnXlHIu88rRYYTG3UmFJOuZa1mpXEy0TmxkEM6sbQ",
+	"9lIcuamFWLtx4MN6FS6ZL2BpYM8UwU7R10px798A2nB3vB6Ycddimju3qm7Q1eOpTyuqBMtSGxlWUh6L",
+	"KQZ7QHOgZ1ew6SMV2MGx54VqmgMAHu4vn9wdHLYew6hDqc4KomkDrlFhno3ULwu0vMo+/qvx6LzOi+l8",
+	"mQt3owV7Dly/veBUexfxexePWOVjq0yAADY3lSkFD3MNGlmotSR4BRjenF7qG0yPvDCZlnlAyO5KKZWd",
+	"8j2jmZowuh+7qDox+2ljpNjBYV/XrDXmVRDbEzr1Ys5FbaDwy40px5eD95wTOp2ylWIxaFAJfnp7MDUv",
+	"+ES8t7D9dSV+m/CGDBxDLDhz+wYSHVY0c6CcK6oWBRyhvUboA2DgbxXNpI3kBBpayYmUbm/cKIBKNdQ6",
+	"DIbBb+8OX+NVJpYr1ZBj1SL9qiHHpgO4SSd7gVRs1Ro1JVFp/cW5vdUB3wWiHWSmMEpObq3AQeVasD1I",
+	"tbzB7R2/IJreoMY7Ps995TDEWlEMrdyEqS1nB5/K1vaCS5Yp33LfRa+oM+tfp6xXC/bSwtV9uMW8hVX8",
+	"xbNPY0nvmkpQYza/nvnb2aVhRHV76UfKa80rbKUWUUgiRFYZU2XSTNQiE+v5YrVWEUbgkYSTNJFKOizB",
+	"1thhKwoF5xEqau8egSHtqF/ulW51A7NZQ9SA/JGpWKcxxHGGALVDINa1c737RkiJ3bFqjpjd4weqYQto",
+	"9UAatgw92RdX5llTzNpAhg1UmOyOHdDdXtLSv6v3bO7ddRtyL1HzNxtuh35Ul3X+VmJnrMhy5Gw6Vjch",
+	"bOB4fio54y7jtXemv6zZmpnjxX0fLXh4Et4jr7KEKz0s8uTN0xcvwIj8ni5XepzBNOkAPP8bOfrfDQj5",
+	"+WbwyzTCVQMM7Hob1yoEDob62kjSh4T2X9P8VYOkJPjUetNs7V3XaEwVOzKWwhLNO9fsfIvN3Gypzt1X",
+	"jtZoQV2xf24ptcJEfcpFsmqX1PvSvu7Y2s3De5fMj7lTvGiILI98B+z3XptMGYKkE044nM8b4aEW4evT",
+	"MFHd+2t2KaYNKek7UeWfmJrVFgW/TXx7u7S7fEiFzLtmfQMR+zZUutQ6cMn0OiuleZqdk60+DWqJmMzY",
+	"dDtN2atFCTk+W3NuXGGO6WPZ3LiQdFkvApJlUofGMaFquhjDCo9NJfUWhJ+IeDuerNOL8WSrWsfAwVex",
+	"udl0//KSZZNOX/l2ZfywwxQLH3f4DOp6d/iAGXiBMSbW77BkV79FP7sFaelCGvTajifrrA7X8uUM/FuG",
+	"p4WEKhC5LU+ladvV5a9reaV3bbf2VpBbMBV1KTrlAcu1VDTh7ZGDvVqHnVbgdyn4GK5rHZYcWQD2c/Bn",
+	"SdvcJ31jHaf6+Hfoa5WxGcvA6mSI3mWkGGMwXtE56/xVw8Z5gz9CChZGHIA6rlfd4NwjVLYMXbAp1B3q",
+	"et01QQadDpPuaAxoZ90WVGup2XghsuS/BW+750oSpswZ67lslWNX9kVYEQUFZlaz/Wo2cvPGqZltE++r",
+	"PY41DLmRwVeOZYEn1bPNOjZTYpPVfV239OUtVNzXdRLfR1+pyOcu3omDQ+tyBdk2UTtOhrjypUvkKtH7",
+	"z1pbqrYsrwbOTounfc+B26Ri3ird5keBfhxG1TrrikmZOr1op16Nb+2qxdVMg/pab/b9sEBBj14+Gdw4",
+	"vWnWLdHP1qrTbMsAiFoIfirU382tFRaQpoPJorFMXq0Z42e2cTGYXSpJe0Ff+1ClmVTP8c3aeM29aBDX",
+	"jN+szbT9hSd/WTt0YGQK4CtNBZ9bnyl8b5GhhmRJL5g02pIWaYkidE4TThY0W6ZMykMK5xRCTGvrKXto",
+	"M+dGzqIHV1+cPZyhXpsKpB81OLU0HVOZ+uFZeHbykABDDknMpsIoBH4VSwvqsfv02r5qT59v4a273+of",
+	"ANVH3yK/OKvVywloWjfpjNsZ6ZMyCqGfbxqdb60+R4/YTGTTFnhbPzJFKCZmwL5fUIkoGCbtHDAy0E/W",
+	"BK7V1b33ib1urWlYTtorJI7UHYc8R6BQ7ndGDZhuJYhkwqZCa/aG2WAShamgQGwoCFlRKREVL8efkmvY",
+	"8qZpU5aqzgzyEsDUMPrm+rVQm8yO9eQwOG6YHN7x9Myh6stSlku7N4e7ffXwtFXlvdtHR3MTPyA00L9h",
+	"FOZ+gnPrNP9Bv98Ol6lko/ZscGsuNpw5+7BnKAYLb2wRpI2dzqJKX4qLBtfMK638HwAhVEaR6agE3AAC",
+	"kRv5n8LgH1IY1GyItWQ2yOJm8BlbVKwrA19XDfqJWpAIc3iikERGg4tMFCs0bdYXgmBBS/TFy+8Gzr45",
+	"C6glCl5dXmiK8s53K4dklon/ZtyPUTDJlj3yq6kwZGuaw6ZE+QhbGRT4mEBF9EqAyoF1eWIWr1fjTcJj",
+	"sSnz4ZzNVmNV4GIT+cacC7aNCOaW19rjbqB0bHEYP7CVgmidcw8ToFwkvmZAvj6+P6/agCGO29UlKWEn",
+	"Ig5gtTaLI/GgLOjAz+5INWhHJuyjWPbD6+KGepDJnNMUrWisWK0+n82NzKe5osuha76rDInKti1X97V+",
+	"N1/aTKwVVsUAXUnzebkf1AG+ee1/4lnVWw0D7eX5ONBRCOK2ZQPug7wRC5LZrgWj/dvPK8z7poLWX2Vi",
+	"krLlM6gysgOnA09v2eCxwq/J3dffPiWPT88e3euRb5hMYkhilDmOSKLIlGZZYqEB6VS5q8qUSjYkka0R",
+	"qcUMe79iU8Vi/W86VWua6n+h4hBH4YhHs0ws9TMl4B0s9AkvOd1Oi3j9xJVEyUQKraPdHkRVFJK///Vv",
+	"I16FwK5NJ30DYUrnZKMFCdQwoUtJYjbVM8Zq/75pD41544aIpLyIXFm2aZlFJdsD5scA+6D6/XM6XRiQ",
+	"a1tSb5MJTJpvFQhh9sRz3X6d2dcGbzTkyFC1KDGMXXB4DUiShTLMd6BUI0jrRJE1j7G8YT3EtkXtb0QE",
+	"Rh62pFsi19MpYzFJqWJZSNbc7LB6hTRXLx27PXv82GO1p/1+vadKNY1I77I9q9xka4QanZjmqkxLvb2+",
+	"CpNV7qLqLXCFKzLklrawPiEeB5/AdXfVwr6pKV0Ss4aSN43FFNFPa3XJiYi3eMIWUAGIQT7zgtG4ISPV",
+	"Mbsy+TS7evi4P8gzu3XbIWGpRHQRa8nFzJuMLpmq3XPlYB9gJKZXN7MGWrmqZw1lTgx2tZgRWy3pnDB9",
+	"to1QTiRiMoH2pg/GhkrzUR2of3ew0qWRJm3wfFbT+oJaLZCdCxZiEG1LJ8YaYr4s9X4WteaowxLZSkPZ",
+	"k4n2Klt3vqw5iKVxTLeyll65Ev/wrIX6nm31BbTuNl7lX4j0dFNdWwipm2nvqonCdaubT3pHZZbWwTyp",
+	"2LSQiHoo38Krdf5fGRR6zhemceeYxqpc0qFwtRy+Q6tr87KF/TogVqItZJg3T68CTYXLPWNZcmlKsxuf",
+	"HlWMYL0e34CQg5bBXRUhzahiGH3B4hzXbAyGsYzxphg/Vwaufg420lT/SyvNqwarY6kiZGVq8DsBNT9x",
+	"SCqrFSa9tMcUzPHtBw+b8xn3qPev2TyRimWYMf0RU8tTylm39AWbDr4L1z8M0uSScSZlq6z1tmbsA1PX",
+	"d6Se4/Qr6Bnl0dcdm9cMDN8fvejPbVfuuaqdK2ebP9xMw0/keQFqsrghYeXQ7P5DMyCuiQpQaaScVbBH",
+	"P3vN4ArcyjtUvluB85RK8t3zt2QO9QwS1SMGkzaHfzCxk2LDEcLJQxjYWVliZ9awAThoqBLR6dN2hR78",
+	"z6r1HazjuQap4hqYnn6flYoOtsuEJ6p7hE6xlEPLQbQt5+B90rKSg/eFreLQ1dVULdrQssOky5bJyzfU",
+	"L3l9fFLLSg1eP4XM17bfFGo3tPyooX5Dlw1dX7GhWwudV61drQXvgy+40II3iza1FjyeXltyAU7YHmFg",
+	"I4U7Ohv18MI8oMaWXLkrMht5c8+Bk5LIRAIbnQQygaOyiPhHwi8trfO4A2cqLXFOl8Z13rZXKOsauGFo",
+	"pEMq4n2qwnaHlbNDmvkGzT+GEu+ZP/fFVjTbP33PbHcT2GsUQBj19nGrd9aMRa6XHa6l5ZHor8cYb9Al",
+	"FK9LKdSGMX+aInPY90cP6fFd6N2O4q8uNN3xDjiBKkvqDuCETi/EbLY3GMa85qIodHOlS/ENRDQ4z9TY",
+	"FC92nRS5Tbo1nmktjc3czqGA393JWuU1ZRHa2NoG7/nhRIAoW7Dldasomxu49Mv7C1dWM7D9vGYTHhkG",
+	"NM0YjbdjSVUiZ0mD8fI1vO9MBB22pfXJjzsBHLTfzDcABFklnUgL1LpM2AY8cwbGNgxsgWgDgsvrieYV",
+	"CvFaEyuwNecFNiCXrcnUXN9wNVil26okUpjsnJRd1td23e+7g7TDTC+tmNLUxAV1bsbFWRxuN65bw1yG",
+	"d2NnL7hUjMau0Lcr6r2rcOsNlGfdzaf2WdPafH1bZVvf1VJfvfKCxTrsTD/GbG+YWNkNbL9tGNJbOu84",
+	"mkuarsuq3KB/fLqPbvhd7TAUzdQ36/Si40gQwnB/DGl68WTq7nSd/LxJaoIe9nXwLb65MyDQ8CastxfZ",
+	"96LWwX/1QCEvAUDes1KWEsqa1B1/aQwh3YQbF6mV/lf3qWL/ziwsXT3XaKUnPsGXHWYPiAmMa7TU2blS",
+	"5vXX+La+VabJPAGuuW03guf5B24UqcVKGa8WLVKMS9AqN4FdhFW82n3tO5OvvBr5LVFs3pr3HYZNmT2W",
+	"iFGHb1SlenUpa0YWljZLad71u9bCUdYbABRb3ZHEAgCQC7YNydplyELhnBRxgHYbz/1Yxf8ajd73+0ej",
+	"0fvBbDR6/2jWELXow15WvfpZcsm4hWHWgzBF1dGrAOmbAjMhC9XKlpTTOShLWNGpQV3yUjf8CgfMVr3L",
+	"NTET2delwtkbJVat2HnNcmWMLpuZhNMVatDY0GKD5EoyqSwMSy1/3RdMFQbTVMiDClObD3OORNP05SwY",
+	"/rYvr0VIZhnTu/IIHf5M+/pUmYkCuFEMrjK+mBlUsVWfeGV6vGtc9ZY37ZI1cZ1Rw0iWLs7YuhUm69mM",
+	"YRRK6V5ZF+/KOCj/S/o+ZbW5Ag0oqKYyjKtAw+3GIxeMrWRI2Hs6Ven23MtYN+Gmg37Y7/d3p6CYW3u7",
+	"i7uZQ427/Pjs8XF/d4qMS/y3qUB2Hq6oDp0plpl0M71kWBsU1rd1Hk1lIi3iGqs7xtTgqVqXrSGpgxMH",
+	"uMWYrlZp0gmEMqVSjbtX6oNqRuNG/EQPwKNrYJmbvA/r4XVXM9XqLGoPaDkJo+MhxU1onSJ7g40aDZX7",
+	"ubbtYsIW9DKxMMilnO/dzKBuv5lbUnFaxhFaXUF7QdqD0A6FD5tvRW/p/A2rcaC09x9WUuXnsqmnnXVl",
+	"9130KgmrdMJSqXUXTpesR35gW0lSIS5ImlwwEilGlz39UzQkqdiw7GhKJSMp0zqUDEmczDWPoTzGDAU5",
+	"FRmTIVbfpyQWiiRcJjE7xzDz0+PjEY8SfknTJB4rOocEP6zftaTv/cl4611N/9kTAVjWfD3FiQvOrK4k",
+	"5fWCIt8W4JX3Q28v6CUz+cCaQAknlOhj0KvJxLGmtHbRR4VUy67MyLfb5Q3Vbr9aBfj1t0/JycnJ4x55",
+	"AqWmTWAQJ7+8fYo7YZmkaWLAvc5tNoqEdJS1ZESTScxmkin04unPp2uoneV/2Rb/5JPhnRTz1zpaSIy6",
+	"VuS8DfLfk/iahopesHPStzgxJIGqeIRdYvrGrbDvPJnelVzZOeRCpSA3agyF1iwE4qiMTeRWBnz7KbO1",
+	"4khcsBpc20MqQbeNLCzfclBtOOyG1AhethvLf5WxWfK+/iI/YfME63wbIzWWhQr1ac/YVMx5IgGrG1ML",
+	"66KLxMVBk8lE2qY8uqmLfsH4QUZn92Vogdug3yKAviFQqSZyMfDTX7bCtN817bObAITGDfupAKF/kcxV",
+	"VOwGdtO+mOHtxyl/HlXhvOqKe8DI61aiGGJVWxpVzEY8+jCCKMpRMBwhYOcoCEcBVfDguH/88GgwODo+",
+	"ftt/PDzpD/v9/xwFV5DM7H9YhPWEFpRYJVP4MWarVGx7NhcHfi0i9MFrGUuPBr3TuuaXlK9pCr9o/aL0",
+	"K+VbaFPMRsHwt7//9W/vriItSosvpWnNSzP0qwPeMeDGqUXGtHp8qbXqmLGV1om2GFcACnAijQ48oTFi",
+	"nrrgrgh1Jc0SoXquUWq9jExlCt1a5MUPFaRCSwULWT8skVafB01YQG0skBWO+K2UiNM76RC8olsPBrxW",
+	"EGCnED0ggcie2lytP0y4mLhkWZbELaCRnnBiww5MHJ/UVwRM2bfuapHGLAs965v0XNg1cXxVQruUr91Z",
+	"XR0KCmY00drK+KCSPd3r8lZzyPYj0mpNYWELXXbpq0VeWVW27Vb9MpN810m5vfmCHrUlN3wx6GtjLRPX",
+	"ypOro3xJiSvtnneNW/YmVDez+T+V7uapIntwhHEd8nO+WSSKEVgNU10fnGdkuqAZnSqWySLg8GSdaEbR",
+	"1dUnW3n7rsJAsuk6S9T2jSasxRKmWR2owhMC+j5ysESa9Kge+RWK2nNBIMDKvMTeJ1LJEKIAoIiuwMD6",
+	"VIjVhE4vCAjOmSYDZyyWhJsQZlhhmDkOww16odQquLoC1IiZqPFNWo9HKjZopvPMUZp5awaccPL927ev",
+	"4GetefRGfMSfkPv39Vf37yPs2SphyKj14ln7HuYvixlwarHhQ7zKO98nWQpMJMN7PuZg6Ise/ivUSs0F",
+	"/O5qY4F+Bu4YcPlK43/ZGFCXGMqop5JtALCMPOHk/n03JzvY38UEM9ag2B0IGkr0KTe4EXnJO8CrJ4kK",
+	"DZYb3DtHnGLtOyCJlVYLsQHACcZVjzy/ZNnWovptskShP+n+fVCz9DgMarPe9CqjXGLkxjnWAwzRKLIS",
+	"aYrLYiDfScZoPOLuy1TMYTX+6Z/+iTwV/BK9RlI/uk9+Ri9Wxojk9IKNp1SyHkAG41Nrl2s0xYXgEcPN",
+	"oD/wf9MfLf3kP4ZVA6PxUka9ESfkRYxf/fLLi2fyvH6LmSq/5pZrtg0nSewjRqPRDw1AxlIEk09ig11N",
+	"jVnxuN+HJnTvdkNIJTJT7Dh6YYHj1BEmRQyJZnB6uPfJ/fvfiDhhsnf/PnniEHEmIt46PkRJ9FRw+P7t",
+	"dsUicN07pTwCZwwGpT54f7TZbI60tDxaZymgf7M4QkpF03WWkqM4IpIBlROpR6yXllCJR4z8wi+42OQ0",
+	"RhM6PgOUlxyCRZq43RlUMyRPyKuXb96SzUJ4WFP6DZqmxGrhYF3TDARBXnT/lGMULxY+0fT6cBURmiYX",
+	"zBAIQGzk/fvQWmG6BvPqn/UtINKHlcH+P33/Hlo6e//+nESaBhGuCTAd/Quyo4leIaUHEdmm5IPRut8/",
+	"meqPkMYxlQsm4akmPcwG9MKlvl5F3z1/S9zHEdyrjEZpDYq4Tchpv0+iJU314rB4DEMGAji/g6NsdE5O",
+	"+wMSrTldq4U+XFO9T+HxCYlmIpskccw4YGxlQkqTE6dfGJw4ZMixEmKc0mzO4Icz6GzN5XqFuDTjJYsT",
+	"Cgjq+oXjYxLBQPDehg4I+OExiXyYh+icnOnJWJMzDENk2XqlxhmbigzfOCHRZC23ZpJysVaADBGLDQx8",
+	"zeklTUDgR+d4QGHxYBed9h8XARcTPp6lyXxhaprCYP3fl4lcUjVdRD2ihbpbAdjiIOI3JlXYLciEbQWP",
+	"8apsdtpTsVzBltWsjyl9Jr+t4x/gMaEksimFOCjKSfT8LZ3rXYDMF/UKxH8G9M4XsyOokhGRuyIDuvyL",
+	"bePr6B5ZAEK+JNTUQLW/gQldKP0cwuNPB8d55/nc7/kRAqEJkTe+WmLAlUyOrz5tZtIvcjIe/cC29+/r",
+	"g0RhHYZoH5/N2BSj8PWfhnzOpz8TGTk+JQuxzuQ5oVowMQWXSDJnSuaM08hZ3Y4+/Xj49/PHH51I0usR",
+	"vYII6SHI5a9/jshdJzWstePs7J6R2npoUiyZq31mxq6pdG6b0pfMoydIpUhrCbMkA+Fr+9eS0XKfDyNU",
+	"PEfBkIC9JSQjXwXVz//+179dRSHhbKNZOYYSrXnKpCSSahmjFizbJNIkh01plm1J9GPCL4YEuc/f//o3",
+	"ZDjnJGPp19jDKEABF3ndRQ55yuTBMx6bYbsSGihZUNVbUAkr7x5oCvksjWP0BmdksiXRt+hcOnJtoQXq",
+	"X9wt5evIAHXBXoPRmft2ZCBeJ0yrFBKJDzPP63WQWIAwUKiCkrun/dN7ZvivRYpCMcJEgQgElQxJhDpS",
+	"ZJUkTxcKSWQv8xGw3ljLGZDtDup4hrWVIlCA3Vs0TZ1Ck4MmkievXuinyOT1veu/jZnjAeR3/HdE7i4Y",
+	"TdXiXkiiB0umsmQqI3L3VQabjq0l/ODEg/nYyZoPWsxcReQuYi8qmor5GriG/kHeC0c8eiBWjNNV0kMh",
+	"hy3YZ1u6TOFz0EExeAO6jAUMJNf1BNDvXo/8LDjLlxv0eYqbAc14aTJlHGNQ0c0SPFnR6YIdHff6QRis",
+	"s9Qo+HL44MFms+lR+LknsvkD86188OOLp89/fvMcvslh9wLjrPTCS4bB5QAsNjihYBic9Pq9EwMtB3ec",
+	"B5eDB7BaD1YW5yvXQRqj4vJXHrjd+28AU3cVtv/iewS0u3oXBitRV2EOxYPVRFlMlhhCSDmRwoR30a0k",
+	"dC5CRIwzXHCytbcTwtdaWTLRCSAEDb/SwkpseA1Ysj5rmGaagzZZeEYXxXVOIhOsHgGMrMWKhWV2EvJF",
+	"HAwDpGzYkbCe5PiBbYFKRoH9RsRbYy1VJpjK19t+N4GNnsnYhdXj3b8EaXbSvzLXTdoKH0xfPhG3fCX0",
+	"htQfHff71xqSD2c2OOl7cGUeUNgghwHr+yBfg+OrbjOI8f5cg8UJScQMIiPwJgD10SdwI0cARhhURao2",
+	"dWu+yVdTmffNAIz5tP5jR2GLVIqWChtdFzyDgaLylcPOY7TAXAQWzOC34InN+Hp/pJWDI9A1g+HDs7OT",
+	"h/phpuUBBJDii7qbnDMA/0KfG6srtuyJ4tCgoYLf0ih2EFWjpZ6WU6JH3oDvF68vXJ9IIhf6pMK9DwTF",
+	"U82fh6jUW/3diOS686Vv129xjF0P2VM0bbXgWlDcy5zC6+x7Y9X7rRgPkHvNBm/7j4f9/rDf7/X7/f8s",
+	"GheHWhspe/dL3570h6fuWyNkcuOZZ8j1anhZ330wo+Ozi387LvqeTa/oSs8zCnN3edAfPP7qbHraP+rT",
+	"Qf/oET1hR48nZ8dHJ7NB/BV7SE8n/UcYNu0bJXWzrc9t7uyuOboGJVYLXtgHpdOqtb99BxTeuYlDqcdo",
+	"hlF/AiuHLfyMRG4EIwfNN4/TODe3HTynUPYYgRfAIAc6KmrbIAjRgyMXtkBZj7zghi1ozmejl/GyYFRb",
+	"qKUMCQJ6UwwNB4GvUJV21iLmNF28ZFW4Ab6FIQ2fUua2PHrFU9X6ODz1ZnlVtN4bF2yJTQ26jf5w5nQN",
+	"llPHYPI3/v7Xvx3CdbpRNPZIWnVn4F4EVRLC7OF03LxqEAY/etXRd3It+95NcK6n5nzhNG9YfXjwwa7c",
+	"FXIdrbrUqPxa4+ZiQ4RFIXA2UMjoL9Q3zG3Ep6BaFHSHUxJxocYzseZxrdqAPMYyitJxOa33Z+EGgFGB",
+	"eOwF1yc7IhXsJvt+mdEw1juSJHEIZoDijk30awZh3BxZL4qtyE38I7Q3MO6jiC+zwdBK8XldWr8H75O+",
+	"R65XRAkSLen7qOCCw8AHcE3dFRn8Q95zaIuSEd8nTRDmYjvUl1qblQxqNqQf0jnrEReYpZsyVgxotRgr",
+	"QqBgAtDMFamgLsQEVfdVJsRMD9GlhZr7N5iPDRgT+Bl65Fdwy0QmwNYYRMxhuAenNJXCOCXA7+gRAT0Z",
+	"6HDTV5dszYFm+spF8+NVtUg62+OIa0FxDodf0m0OV5kxaIKjfjDiWNrpyXQKxVIVe68egAPUEAqWZ+Ab",
+	"XxNJ0oRjnlX0w/P/+fUdSAO5E4XkL2uhTIo4GHFf/AeRC6Y1luf/8fzpL29fvPx5/OJZSH548fMzpIeb",
+	"8x2wOH3/5OdnPz4PyZO3b5//9Ort+MXPz57/R0h+fP7kzfPx81cvn37v/viPVy9eP38zfvI2JK+e/M8f",
+	"Xz55Ru4aV9K9kLz4+dUvb9/kTwrMDwz49uLkbaZaPgir99wH9b6e0rT/MOGaXk+9Kkb3/BbAfTdN+BrK",
+	"Z6eARhRMk6Ac+2kCPqH++qAQheKpLHXRJ/bno0EHnaJE2laaWscLpeWBv5WqU7qMbVt2IqhJ4x7a3Bi/",
+	"6Ndv78rAqqjZuZwRT9vboScePx6ePbZ6okU/LaUK9/NfUgfVMzXwKvWX23rds/reiXuvAEUy8MFFgseT",
+	"Qfxo9vD0qD89pken7Gxy9FU8eKyVyekZezw7nvRPg8N3iUuTyAlWKESGjxzCqvnTFnPHPz1V94QdPZoc",
+	"948exaeDo6/ow5OjM3Y8fTx7NBlM+1qDhpw3/MyEggJ3CuoORCkvot+oqOd1k8FeF8wFgUmS3oNer+eV",
+	"Vh7nBbFtOby8BlS5OlYBIwvsdzk0x6APUY05zJ6jnoOqwz8BjM6YEYogCzkwvmbZ1HSc7+9ikbN+I6gP",
+	"MJZ3triX/7rFOx0AzmimWmxYGNv40kFtlMA1bFq/PSS7zmsNMkag1V3DLExh0TLyRU6VCqZFXqq0iZBV",
+	"KAocjAea6lIHtW6ZUqWVRcysUDR1Z99QcQDl+C3ekYdOFJzM+tNBfHZ89HDyFTs6nQ5mR4/po0dHx/Ep",
+	"+2rycDag/ZOgAlHUv/5J96Jhgyf/uZi+4nI+++W7H/7n4FTyEzl98vtXP33/7/+a/X6xmS35VL0V6+Ov",
+	"6E/fgD69WgOolYMYDmYZk4ugDia8mVtpmehjcP72rpuwMdhSTskpCIvAV1K+vtOGqdwZca3LfH0HGMkd",
+	"q8B8facLee6MeEHf+fpO/86IezrP13cG+QOn93x9p4lMd0bcqERf3/kw0ucGAvaLnGkUXN0ZcdSTvr7z",
+	"Qf8R+LQs31xqb/zAI5kfnwDxBxhJZquO2YhPdMlz4XtPQSe2C0oieNWoYTdtNKh63Pe1kn9hPwAyNF1/",
+	"M8hlsJiJSpBY9D7XeRiAyKMnsx0YUfZ7eBXfvBFDClyx9CbxbvMYKivbmFGMBczZUYziZYv9fD533V/g",
+	"hjsI+/0+SThENnhxjxCpmSi2NPE5Ws+JXGglJUbvCTEX2Np0iVUzpbmw6uthbjDGwNMRhxhCE3ApsrhS",
+	"u/OcUAz0g0M6yRi9kBiuC6GqdOobl4juQt9JU+bfo6gkkR2NTcHQc3AdgzOn9k5lvrrBa9V1Lku506lY",
+	"D7utXnmoUMxLW4sLc9256iDQqkS8jQvUdYljAk7y0n9az0uZudDkZf+C51ovIcdYjBniC8AqAkEGoLOQ",
+	"Qc8vTTisHP5iMcngLB7M+tPjyWN6UixaaNNxLAD+af9xHicCdffA8OKFD0mxZHBcIOCIi01u2ssjamBe",
+	"RzivQxYyLq9kNecJ2MWK2XyhnUf8s/TJ27kSkQGDKwNCtJEIg4ePHj06HuwWChB03uyVf+HTLeFks0im",
+	"CwKSW5pQSBaHUNl8qtKtAQ+K4D9RAQzJBcGINGYSTIEQ4hgSYeJqRrxspgvxKzTka40J/LMmMhwjkj1A",
+	"MMbjIZkLIkzETTEIbwNpFdFSZBhprA99D+yOkqmxEs5ZWRgf4Bib6YA9UGXJUmtyIjNKjMvfSMX83KRb",
+	"zpmxrLJ5wiVaE5tCDp7jAnTl60bNaB1xsP/Ft2KVTB3E5f7XtyvW/u1vU7Fp//brNW//suMG7T95YXjj",
+	"Wzpv/1HB3HgzkoLiFR5dJsPcJLQvHiOmitYg5vXDIL9UW5iaAuBGF4Gk3z09bXQ4O8vFcZ4YnAsZzZ8y",
+	"aq1Zp5PZ4+PZydmjR5OT05g+pCdT9vj4cdxnfXb66ORhLiXcUHs5tIxem0MpNaVryXAelmjl272ziRTA",
+	"bGpMddej5FkTJS3xrKA3lIA/exavXO86zbqcTC6EwJyetRaiwG5aBMAsMIPo0AiYG7xGXtsvSvH6jAw9",
+	"FXNPdhrmW3SOGtTzTxNRUxDLD6SDyqyVzm8gnvRI6onhF0MSJbETZfDM+G4j+CMC/63eYiGJ9ImIPNpg",
+	"4Dl4rfQewGyj6Ecq1REQ6ujFM5MUYSTiPYJ1KmRZAbDOPq7OjfT8uu9G5WBc8jROlsC9DV31JZk/Fcul",
+	"Hh1UDRpxdCEOzoiFdjIzGxKQ5FHRi0fwiPiiG2OMMObIbHMjqM9dUymdz11SllqwEc9ggbAdIYhMxQYb",
+	"sp9Mtiyq1LqTSqzkEAPcAULR1G7Vqxo6w45p29LSAhuNOA5+XzBjiOk/Soix1hLHJiGw1kuHv926zkGN",
+	"XvPi2Z+axz7No0Gf2M3rgLoGSPf6PPJbkaZi8wVyyUL16r1hxZh3hvDnGDg8FctJwm166X3K4/vnRGoW",
+	"Q1MSKTqP/FzK5Vpichekch0aY7zLmFNTfqUc8qFvGhRzuyH4xtb1N/4S8NC1VQbyOsJ6FXZ3DjdozNBU",
+	"jb0XnD6tY+l9rPLuJ7odzS4SHjeN2uCm5qPtVEOzDccq3DN2D9iIkERa98DdyCmj0T2Ta84RrrxuMi7u",
+	"sR3xiyhQrQa30ZLT5mVTCLaxUl9LeINKWTc25+YHQdI6Zjs5dHDOONByXPj+AQP7bPMDrhUs7zjV/vuC",
+	"59j61EHztUYyj+nWirEwN4x9TnH0LxSZUg44CMaDqM8bn7IwP3WRFwsC6rl9spSR06XvoeyDPEN9Q4Dv",
+	"lfckT9O+YNtoxA3KrL4tILBrWMFSqANSwAxO593reSVQ9JvTlC5XmOjcJ3//69/I436/vyPgltyNTBxL",
+	"FBJKMLxIDx3CMQiGY9wLMRfdVvRCrJQozJ/YmAMTXKibvBeOeHOAW0gqSMMhiQCkbizWaixm40xPNGpO",
+	"HXjuFYf8dC6bHfE7bSJyGuNuvGp2eY3CMw/RcJa8R/9pKUInR+/OG6sDsEWo1mpAz54Am90hJB2j+L0i",
+	"o60dRnvUdtviyx8C8JAPOnxjUguCmwvR58QvYdrEKws+hf7pV2ePii4FVxMudyq4Fh5MtKr8hbmbD/L4",
+	"nueYAZhEDD6ogtd5xHO8o90uKYLRxv9ClVgm068BasFiRaQpQk1wky1FcTA0RfsKVbYxRDXQwxhxZbNS",
+	"zcDDHJzGA4vUYwNYvbL7GgA/iivbxn1dPEV77zt2W+YzbFLYkC4FRW1foa82l/MbZLz+1fS3D02MVy5o",
+	"FgfDAYxu9zvHnVylZcrfRnJX7seo+q5L0tP3X2s95IJtySh4y+hyFFg/2oalKUHknRr/dYWlHOzEPj4u",
+	"OrEVnd+RMKLqQOrc12ZqR4rOj/TUuq9LFwe2m/cX6MPG49zsud4paOqc17sljSlG9fkIGnRjoFHdIZii",
+	"lNESCC3ZObK9Mx6jhYpIlrKpsvF/5jfz+VRfAjIuhyTCGPsIwYPQxAyJ/JcMYVt4rNl9hKHK+WtGJuj3",
+	"Ql9LLzazoYkyeSpwA+mRJwrCPgCdyGCI5QIHxl1IFnqbG8P1DUtLKKh8gdgmZktrbXKeaY0/RGu78cEb",
+	"MAAQp1TaOmky4fPUw486rxgBqGcDSKkySEiAzEFTwNZB+eqgNwBG0EffcNKPGygWI7brbeq2suWn1PRt",
+	"nUyTcxH4hS19yaLoHLDmrYI8dOrxO68AZSDXK5ZJKAnXmrvlJT5vI8DqdzHx8hnABIuoHf32wCN6cG8w",
+	"zL6O87rKK5j/RTNm9CS3U26H0R73jw+jRZ68PIDk5ckJO/pqcnZ8dJonLz8Mbola+mj/LiYkW1esPl9w",
+	"9jKcntChDEAIGTJHrdnr3dFSglUDcveKrwcfcGGvGt0ZkYH8MyBguZo/6PfrbaFO4Uev57ZjevOcWdbW",
+	"/barP8SL7jUX5Q1jgKE6oxlYgdIL2HhJFwtfd8Pev4pJO//lrXi0ihvigVRi1V27+ahTaFKDfvUBeKWi",
+	"W/ynvmg7tN0cdwhfoBKvux13q7RFST+hJO4gLs1gm4GwPtb5UmLlHazbYXCoWzVytqrsBb+CVv3Qq4ie",
+	"RzBcJxx/AEcoIq+pPK/EKGw5FFt9aP2ad3DFYh8CFURTX6jOMKG12NV4sq03TZT9o7aynHHaNhQ6rq1G",
+	"5ryP13YV5evilY47OT0LA638Qx7m4PgqzKdWmQbk5QXDk7NH3V1LT7H3prwp1MdvwuQJC/cl+oaqJ0lM",
+	"FVOfWQ4P1OcS8dYGeRkDVkgmW8XgBqn/cY5gzH//698emBciMk8M0Lu+BQLKE9Swsd4mtHpOqGQPT20N",
+	"nnKmsAn6kiXslqpPqIWV8ttMLF8igVugowD8hruc53d5hx6/J06jGSHl0LgN4FQXCY8d4j4K0kNjH2qi",
+	"HSrlWYqg7E1dJcWOWkDAlCREMl+geYHRLE1Y1iNPa/2JTcEp1pFUOwpbuK9amu/2lAc4yEd5kGeeYqsF",
+	"oT4wsn6wk4RTmFpN9ukf2k1ly0cgASyXuTWb4gc/4Lv5VtbpOnUNx/DsZ8EZgJMfGjZYXNgTzNDd/c3P",
+	"Qv0k4mSW3MiaQjh2S8fjDQpi1/SnvNEVd9MD4/ZuVom/2ZKokOJh0JXwxq/1XAxr3B8fvH9jpolUT+yA",
+	"viT802oOjAsnsJw8UQlNQd2OG+E1cpyXEo5KOV1klbHLRKxlGYPGoJsaOBRrR8WnnZA9jPCBWg0stgAr",
+	"jVkpLQBkKkQaVIhkeikQqRZWpkCO42Zy9Ku0KCBYuIkZkJHdJDqpkMi8fxhRjq+JImsOyv6wOHvEP3lQ",
+	"nM9x70g3rj+Z74MP5l9X+5JtIHY8oy5DI9L/D/6ySIkoxCSPhE/TNTjcary1SUaSWLo8VqZvCCaGDzSU",
+	"yLSPwX1QvIqO+JLNKVyixMzqOxKgdOcCfIvGQ+GYvS08ZMZnriYplUrr6T7qqOCxAbYnq3Rtqk68dQkq",
+	"EK7i1Qt3MSQIt73JEqUYeDK1Sr5cqS0amSU8iAwiV+Sn6KLkQk9iA6geJCAYnRgcczNITpBD87HKl8H5",
+	"+sD4Y9AMrbPQVVYBhpZnCcG30YhD+rxtS38QU0VNSk9R6J67nKoIS3+Yn7H8hylGlMSm/FCPvFA28Zcq",
+	"swpNGdKwWvanETe/FTOuwnz9bEkIixijr878HPv4mnEcZCF9ys4ako/icnKUmcgdOeJI8Lz2E9RIQDrD",
+	"nrDYy8hrYO+e5zsvM6llxT2pv9BM1vYTmhpqdlB6xCNeHFKu6TuTcI/8uhBkKjhHd7gBbY3hDckY9wsy",
+	"6DUHywGLyXH/NDQZ65CIpTczJs6IdQZBTpFN9IJlhxQuqC0k7fHFdBgkTs8cdHtY4RubXq4/m4kMTrYE",
+	"Z3JntaxLHlfGaGzSf/ZaLiHRTeCeHJIIJKeeBuMYVQurDFmCdoMvTS2tI/xTsr+42loiK78UNd239UZs",
+	"sIPCGIpFGB+etsizaJgaZP5TaQ5b03iUaBgNAxPI9cZiUqgqeZBwIOmShZ1oW8dhGj9sDJKrZFlcb4rO",
+	"Qm/Yr6nl1GjhAlW/luIDg53pCqEX6qIfZIPxriDFUb+GrMoWC9ON5uSbTGwkyyRU6sPij8CcJUsvGQro",
+	"TWJLZRp270iFSl5OqwLH37VkN279r0HSBFGxtyaEec0p9w6F0OAOhAFuE3NJq734nDkMzhzyca1mX9mP",
+	"x266sVgrk0kfDB49PHk0eHTaP+v3+0f9vGC5e22JQYgxljD1wynBx5GkCZ+P+DUvATb70gLl+YpL0ZiX",
+	"xEPSf1AaNmQyO4VkxLX6MSQfRsUVGeklGQWmUH25iSAceYSCV5AG8IurQO89M4SAxzkpRhx+tKsAv+p1",
+	"qC3IX1o9eEcTHCvuI8lHwZWWft2A8oroAzZJGmLPjHYiZibN/Vr3qUZYdtML5KkIFzOxoDlYXa2C1rsx",
+	"s5g/aVR7CbBQe0fDLffJL2jm+vtKP/n8L3QPMO54/62uXkW3BZlztzS3VVBVYc+IFYNiA3lZwwhwVyEP",
+	"667extIUVZIlpCNUy+85QIC8JIErL8u3vWpRQSwti9hE5tSAum2Dgm9TAdVEbaeAPvEUzPBmNcyqhpMr",
+	"dSgZrq/xwJIpAQvVNA67zvVD8XUdixtulZ1+vbJzW4rXWXe9q6JyA1LHhEl1xGYzkSk3Kn08lgKL4i2b",
+	"BneZSAM43LBuNE29yAjz13uwqox1r2PstXV8xEcEdtqpSxmg86LWZEysVlEq6yMVVae7clJfn85Gy5Tk",
+	"6OeC2fOrjTqHDFMAfkHOBtXYpWU7f4rFw8SipXODSMR4PSWJedEd8DjGYiRDk+AmCSVLls0ZWVE1XZC7",
+	"r799Sh6dPH54z4ojW+809LEDGRj6SDQKxuPZbKzPwHg8CiITNDHimG8AJXOtpctUAFMmPHBjDVJmaPNd",
+	"VXu8XLeMSTD9kMjMzeICFsLHGg0uhnDXLlppqIKJqtKG8kiZV6EEW+fY1IUe77s+YSW/VUzbeFBgrcbm",
+	"yqRHdwRreLQyaVWu7OtJe25jCNMQxWVofWN6ssrbxOrdf3KEDhzB5Id0jh77BF6cpmCz5zyWJWsxlcSV",
+	"eA1tppAPsI7AKYka+jV6TMF1D1ndZFN5cAmIWoxm5xGvgCCYxCoW24ro5KWJKJFkLVle7vrINt2klrsK",
+	"SlW1vP8Y7LYWDhiM0L4zNX9gAAPBvuuWHUo6wATrI+BgYN+zNP48QAsOx4m+RvLS0xoi3FQ81WtAIb6R",
+	"UG0cJipG+h4K2/pm8OF3sAyIDfiSOQamIYLHc0HTGYoNrGGWcKI2gkjFVujqIvOMctA6IMV/vcKnhpkA",
+	"CNgE3ZnCBn8m6BgFfxxR4hzUJxt7MOIGsbhYcrRZXYHjXjy9cLjpJGURuQs5yhiajdHwCiHB9IhXVI/5",
+	"nmMHU8FnaTJVEbnrsLktJ7znoZxgpAZMPApHPPL+9nmMiaqwlSqaC4F9p7/EOjCfjI3g6Lukyd1uGa9f",
+	"JAOy3BhbwVItN8NW4ChQwNDMLv1KJbfOW0zSwZevkIDHRy2I8YD0SNQU6xsZP7uyQfMmFgELHeTAoEb1",
+	"wHCTb1Oxoavk6HtUE4ApjXhFRSH7NZTPTwEpl2hoE3qPow3zu6BNP2gme6P/rUjb1gBw5vWPjS1y/Toa",
+	"NFPJjE71TXFmpj7onfb6PUWz3vy/uyAlVZZOf/slBLnfpFJmqzU0BDY3l2iogVPqwjq5Yu/VDYelPzWt",
+	"XtfKUYIeu1YBwBuC9arMscZg8comLkEODXBiOpc3ZrsAxZ1aZZIzFkPhlAtTK+UfMxgTIOS++PuFWVPM",
+	"ZytaJyZ0egF7KU/bV8nSSHa0i+bBcy52FGS7MdsOiziP6CZzOI8jbqP+bBlng6+SQ7GcE4p9unxrtDiS",
+	"lCmJvRPBLb5kg/2jolxAAZXO2sUJiWYimyRxzHhE7kbikmVZErPo3sfXPYCGn4fdI0dSfIhuwsMEfWt2",
+	"+Kw49c9QsL5aF0PXiZjNbvtCwt67kpe1UhXLnwseJ2ZE1pIw1KqoV8dgyVRIZMKnDHTUEHm/XIgNnDfE",
+	"48C08lj0SOTSIUyYrm3NGiqgLGSRr3CxCUkyG3HdnrzAsANrDwgrldNTIRG9iUm8ZNi4FpOuaiK1EzV0",
+	"nRpHjm9JjaoX4gjYkYPk3EYEaTZhIZYCEzMieI45JQ34Vf7FfoOI6VU/z9g8kYrh2e9WptysbuubxhMD",
+	"/ph3aWkhGaQt78bhLlgNbgaT+4nM9Qfr2KpU+8exndtaWRlbQVJmD+tdpxAfhxnHtXjYblkKYzZJV4Wg",
+	"xNP+42qSMAQZvMC3/SRimmUI7SPVFvga6m/vbqR4eQHt77BCPXOqTMAiu0xiW1S4Wv84W3MO3V3hN1ob",
+	"XWD1nkWiRxwEYbDUzMNkdSfQFIYXFhuvlmY2pr3xTGRjhN21YLulst9lJ99g2O/3zqD8rxuWlvj5qMCv",
+	"jjH4asEgURtG6dcUqnMf5i0X5/KuUuYZBgh2v5yJv7AxUdhzU9u9oIMev0opL4A+VZEjDIOWYc5pTSrJ",
+	"TSjzb+iWbBbbonQyAJKmAPc/rj4/MxF3X6w6/80WAyAQ2ByRqkuiF0oIJiw2ijHADBpzvMnskgTBus5J",
+	"ZMqyRUSxNJU9Eq1YtqQcsmYQ0sI5LzGVBFOsEDc77pEIGQHEu0E8ISjdU3OVwPHdkcQwittV3j+ueq5J",
+	"+Hlo51Oq2FzA4Qe46ER/Fl7fWWkSm/SeggpW7dngtwXa3AbmYkt5Uy4278nfgoxzGMBB2FHwIfL/OIlN",
+	"++a4GHxAE1tn4Yv8eDtbcaQq1Y4fD88eu2wGzGGryWK2v2B5PtNszGicJpx5PbUmlUuobtxSO7eGqYdg",
+	"u+2i3lywrf1sR10Ae1bRBQgITECI+uqF1zLr3UJ9gUrBgFUm5hmTEgM060Kjjl1o1JJJSefMTxPRo5wq",
+	"rede7VB2oByFGX6+SZG5eiTcU7wAiWBeH5RqbHbCEBhfMiyYmQel2kGvGI/x2IFEwV87n0eWJnMTx+ta",
+	"1pwcn6cMD8LYqJ87NOgwEBvOMrlIVq6hNdfP4mAHwW1Fj3Fe8JQLDgq5sRVfGVwyd6QtXa/8Kqk4L81Q",
+	"43UKLVuJaLTiTsx4nTE0fjQG3k7YVItlc6vOq51+jvjdOJW8wv7tOzRsIPSXbAgWflqIWedCBr3n2DVm",
+	"l5nIhlj1wJhtbfUD8iKWZJ6JDRqKMVVdCfxHj5jMCrJBPO8IU8Eu2DbyxwAlKBAGrZAd7YJiEb3L5J3E",
+	"JIrXqBMwoxTiBcqC45usf9Aoe+TJiBv2jv1gZgJ5eBaenTxE5x65ezo4uYd2aUuIJd2a1HxyBnU4bIix",
+	"CdLBLgd9+M2YpMnd0+PH9w7XUDUxxjYP/q5JXffD8SNTFBStdxeaCd0LS7rtiO9Xbk8HJ8RB1CkhxinN",
+	"5sxm12SaPcNpYfW+OKTLt3gUPqXC6+VvNuRPhrq5LGOoh6GpRSq2OjouJGWyLCvkYG5opu/HQ7LmEGF1",
+	"SbMEsgaxSbeNAbMNpffR4LicFOoEu+sKcgPz9E/pwrXzrj+MMOJ6FAw/jEzM9QiDrqFvP8Nk+CFQKrWa",
+	"h5b/ngaDgIR535MUcFNN134zfvfJv3/z8vWm/8N3c/E1LM4tW/if+HvpVi4IJb0fV8iK2kEhCbg2eVcT",
+	"veYHhC1ynMgZKwtvnuo3HzU1gSA/ZhOMD4hqf2KwQ3zyNSYP6ks7JCl8jpIcZ2KG2hQmf3NivBTx/IeI",
+	"7CrGlxu/LVVgpgGl1oiNhJ/n5vlC4DlgszA+ZVrczmwJijlUyV/KqGhJtHkvC5YaSOwRRytJCJapyL8A",
+	"QzKoZOhSQsdKHt8OFfxwOFOa6WtSQ8h7mFuG7QfMTN7UCoSxjniC3qTznADeJ7FgkkzWkLWFMTGJMsA8",
+	"NZTsEYxnTiG5GoxUpQqCiJCzEJliXOaj2O8uqqn9l/g4465a1z0tsY9JZG9b42UioV5CrXS2exvHfR0s",
+	"R4Pj2KImtb0GfuQwM7s1MVO0f834+pcFwt2YsxmbZfFNBtcfUBevIxZ6I8P84gPtvzPRL4kk5fJGeDOy",
+	"cw1z9lFwXSbKhqxIy884SWY1Ue6FsPxE5pk2Udfoemu1iFrHzdvI+EZUaccn9Ip+HgZsnJlVaU2Bzc7H",
+	"F3booRULbjxiXfBCmNUWbtYf5cx6hs9GYAnjP7qk6ZrlyHtmxYi+x5wj2HnE12ka5aHMHt6xFpemlJVF",
+	"g9idP7IvvvOVw0y+nurfZO5tGXtkc2A/SrhwfQr8DjKX1Pjnb+l8n+YO79yM3c3kuFrLSqIkS2f/uO7k",
+	"3KD/ZQjGdUMlbyhmgXcHh9Vioqx4A5b9eR4IaqlQrycfLPJALbbGPbT4+wX/umnH0uczOdz+R1CNryMY",
+	"fYdRe4n4hik3xc9Tm4UdQijxCh98BLno+du+WC3WlqyyFYTIBWMrCdIbhPnnFyeRgbPmVW4T/fLSt/d5",
+	"X9sdy9dFQty+0bP1yOyYfhYNBRXhh8/ZFeiZ3G81BNui0f/BMs4VvdDSVVyybEgo4WzjIyPHEOqtHwIX",
+	"2C/QMRI6jxoPdyWN1yeJ4zU2b5nctXXlXaa6jWlbUN3AynxYlzdO7tr8d/c9Lvm9lpnjZjL/MLnjx3+M",
+	"3PG39IJhfgHFDIOPljtuNswRrJb84tkFAtzXcItSCSQozw2HG05ltuago4gMrrFGe+iRX5w5vwBoAeg4",
+	"0auXb7AOm6FhFI64yPCEy5BwASYvyN2YUg5JJOAJuGTZR+FMeQpCfuOwXvtlIqXmIfegrLmJU6OrMXs/",
+	"ZSz23Ps1oWxRxXoXjniFO3XNKoEGX7saKp8ySLUusAzn6zuzb5tffecT5DZ0sMMSPFDVlnsB1bqzfxMG",
+	"kNfRyUMquxGtyc+MyBz0M44WA+SQTyADTGTuF8z8vwV7i+80lou1kiQWGz4sWSo1N54wYopC2ch+DJHC",
+	"sClbg6Mmi/hzvLfCt18y8FiHq2lprp9hxu13yWWp4uKETi9u/xBztvni9TdUybI1l/ZEoMiNXE0eW47G",
+	"pGViXAMceW6Sbz/HE8rZ5ssGBix6Pk86OT5fF6f/MYLoyiUH/cVs0l3OTAJAt3mx+EcQng06B25oV0yL",
+	"i81nqnqAKQWHe/usavWlg5U8KZqePHRkSKMJC1hkgLKMCQAOl8wPPtNXVVvhjV4wbsp4PyE2R6oCOJJI",
+	"EmditTIFNkbc40UusUpzTRM9b9IvjfuMcrbRzS8ZFK4D+AXMs4SqGQlP5ILFZJaKDVmKS1smDv4GGBYl",
+	"bIJuV5+ZCyULSYRpR3oryDF7v6BrqbyLp5/5AzfO2mg0iaPa+BFx3fxt2M8fOQqti92/jGby6V1wr9cc",
+	"lCmIOPTAirXS/lG8cTnk2zWCVEKT+UH1mSUJBwPvdp/bmdyNLNw6Fk90IzPoRTi2POolB2C/ty+G5TVO",
+	"69oFG/bB4H0x0SyRDbeNzHp+FgEsuML/8PErGZSg+6JVhh8ZiF6PhyFcmI1Tl2u5MnHVmVcBCTjJIknj",
+	"jPEhXoBEZusrIVnGDsQs3G+xaDI2u+6jjuJTj+APHcRdIjLGcncQqv8/e9+64zaSpPsqCeEA7ZqhVFJd",
+	"XLaMxsDwuGc8x+1u2MZp4LR6xJSYkrhFZWqZlOVao4D9NQ8wD7EPNk+yyIjIZFIiJepSlsrTv+wSb3mJ",
+	"iIzrF8UFOo1DFTs6fvUsbTSem4/f3fix4FDEjiroAAANnzyMqM1j+Mm5F3Uxbv1itc2CSKLKYpdy4DAw",
+	"AGZimIkIHRj4u0zu8JUYDs91aM2zWI9i1854Mbkj9WHhteoDVLVu/pTn+rA/WfcIYinGI+hklPVLRrmt",
+	"pUDulKXqUfbExsVLJryt4m9m85YM3m9QalGlCRRLK43drpUUB4Rjf+8tYbVc2za9nrw2F0WQASA9D9lj",
+	"q0ajMEQz2mEl4lUJtgByza5aYHAirh3ILeDWEbXgXyeHkfAmDgqr/AHeuS+RLQFiUMLuFrAf1FiqJuwH",
+	"qeHleB8O6wOxiw8F8pHPqRLkY3vAZ1z9qv5U5mKOuo+LSIdYJNL4k4jAg390mwrxCQpqOEJI/PvaVhYZ",
+	"fE9OTWKds+pH8859OfVAkOUf+fiDKE0KeJkkCE0OZXCG0GxPWLdC3+mjk6xPrN9pGPC/N7Gef7kVd/db",
+	"kix7UtjXwFZkZ3x8tpSrlPExQMBsOo/MLu9iyn3k4wNZcTzCBkp8DF78eubc8SjkIx+DXnvUMiJoOu5Z",
+	"Gy2z3VpkoVcohJ5cTAxZpHHmFQmxfDltWOaTIPe0M/vGYxEFLFMKJQu+To1YOORxKlsF640QjJRE3AFq",
+	"ar+Cb+WKniRTcr0xVW4DbUHkeoXIT7z8CBa4cDpsUYLkhPUB0kgOxdofRMb4lnx9OOXd6I9N63T85ptK",
+	"5JgdYom144xFYiaIPXNGRxesdIX4DF2EiBeed6HoyTJvbE1kWfbYu0IYIvpBpa8sGX3DWWm/LE31BJPS",
+	"XD9wYGuP0g+V7JGJVPKkCYfXDnUEDykE3hN3Iq4PJAwAe+dBFgDbyNQsHqL7NkdkYzFyO/hSQ0KODRGK",
+	"D15Caf5ewAZbbZv/9+TFFZuoearZEw4B4VE8nqciOqPPSDOwyPbaxeIF8yZ8NZzb2CGBQcuMEFYXtIZU",
+	"cLgGbcThEXQvT9TCTLMn1SgTkixwLWT2wsc+CGgtiKEQ1JA5xcNMRS3k+si0XYuzipYw8SeRviayeE2w",
+	"ckfM6l8G2UtF0uy0rhpBwy4qDHuWqLvms2dXnSIwr7p1bAxk4u5t2XSZrXrGrK5NLZFxsd2cB3Pwx0d5",
+	"S4eqmSKlRbApDh3ZqwiAvH3zv+eD64vmZZ63bx421Fd4YLQ20f/+ty18T94SvRdDEc8qk/uReBdcY9Tl",
+	"JLPsaOdzXgOdXs0zHUd+1t0PiVrUhJRzal2wIpNH8JYqK/mdWBjOB5mDOskoTgzbAQ7fUE0HsbQQp3/g",
+	"MvrDC6aN0OAJCzM+DlnOqNjQlycJSqxKRWU4TzVCC5U6j3DWG5rJ/GTkMMwMhyY+82EGYa4YZJZIq7rJ",
+	"wMW+FhrMoltRbMzi9WO57lys5owEawYCWp4RsxnP5rrq+3i1dgcbsxof8JH1X19dBiMhUpUk1WuR37Hc",
+	"VGefdQCT1Rx/sYyqvgxFPhUf9Pvc+B/c7FX4AUi3jtbwCmiwzp1vgen276xDLX9+/dLg80z18bxwIhmz",
+	"Fvt0rnmyuhye39+2bmMYu9qdtTj9BXRzi8avMzFrdBuxjM3JLKKx8GDWwczxoPkd4j7+OVY8AcUKo0p4",
+	"jo5TPpv0c8T19gq0/tpjxJV/2QmVo+VLFfkDXeXqboOPhcy6w7hLP3enmCtoFzntqzQeA3U2fIj4TtAw",
+	"qzuf2Wm6IJaDPm1Achv2XwLexBCN36qmyl8dNOazqNYOmQM1bw8ELYVQdG4Z9TQi5G2sy13fbMbH4JMa",
+	"YT+fwnH5Npa3m05IuOcQp6IZIo6i/Ahc9ldu76Z8SOMC5F9oGCL0e0XSkWpsjQlWFAORsTZo/kg8LCSe",
+	"DV+Qyd/DHgW9Btn8Vn/HxgV+cldPQrsLjq0tnrj3dwL3ciLMMIDm/GiYnXnuh9DYERXOh8wO3lUuUE7k",
+	"OpOAM+wxYuwlaOdAeednS3iitmq4vkMS18nQxJGNiDXyt1Qmrgi1beQVbLtrgLZGFh0oUPYqX+VDeTDM",
+	"y9B/cdHu1LsdRxEdAr0J3sQ4UPKe6nVRqz7/QlbSPbVXoe77S2YJtI0ES5sSqixqHrCWWkhts8UDJj4P",
+	"xQwSfYlVbaHbWJF/IE7NIywVhlrjTUEAm9fpVVxskRyFU9qN4XZ2/heI66oC4MGsHGUyHaIJ3Z8Fdh33",
+	"3EIO4HjDceTRRlBuY2HK3p/Awfx9XrcCLSJ+TsVIpF3w3Xz/DttNEOS03+ov808Rcj6/I1Qc1yziRX5b",
+	"rHvS9adwwjuD5qkuu1iqbHv0y3JiKEukx6mFuU+syhjAVk++eBJyPjVraxfLLPn2FgEOoFbG3eidkoII",
+	"9rf9JNwl0uz629+p7EcVxaP4IBIO8wPWyLf9dSfzsq8ax4G9qGCl5fOZ0kMzLI+ZinQsIqYnPEnUIrnr",
+	"gjTFKjdt+/2xDLBfKLxKlTtq8B9imAXMqNe5ssO47kmwBIBlbcEOYLMblQqf0sVOgouJSoTN1vXHC6Nr",
+	"wvT+CGOH28F5HGsGd4IruCff//CK3Vw+fxowrcjJbMaVCizG4zQldEJbeR6QSwn8si3MZSODI9wB6j2w",
+	"oPZ9Snvb7vyAaX7l42NXpa5oD0MqnZ40PI1rY41Tffw6tyzLVU7L1LE0yJKxgCm405cPrdodCmTTLO53",
+	"6EYTZCaJ2d56W0UaCCpn3Fk5f3n9kULERhuDzt5CRJqFb0bNHwk7SaUs/JNlgO/DsxYLjYIPzOKbBuYH",
+	"sAiDngxXNP4QMJeKrgh4hUeInmADbcEsAbY1JWETYe+IAsImdDePM92TtCMtfMlc01vMgRyit3Yg2Fwi",
+	"AC6oBJwlYswThk0UMUMKhF7q3wh1hvZ7LfYjiVar1/YkANikqNqaR/nQaLVGlMqIxWMJNuQauWVnV0Nk",
+	"xQmMuJ+POAz2E2RBT4JFOuBRH4IargOyeUsWT812zbO+GvVTsx5hsGq9GqP2GQtnqXAP9y2zVdcfD8Uj",
+	"kZVrHZBFQQr1BKV2cavT2NM1eGCvX4Vt3dnRz+f577YqvR6K0xTQNLhdDOl41JyiQpfPaDsD+3zXDkhf",
+	"XXEtB4qQd9YhZws9pcqoop396x//zHELoOsRR4NtmAjuvIhkFtreQyFptGFr1Yr0TMeeNPql1X4heWkg",
+	"hMy/h/mJfvcg7xoei9XOwWJfbyPdsfphJ1VzC8USR/j1pOX2RVv1zdO9ANepz68NIHFoQlzSXogN7lgu",
+	"zOr5AfM13rVa9XDKIfUTqil66uQ9LguYPGVpY6CckOTgAWtCotsF6vPZE0gO0ajMkNIF6tyZ9fD/SQ/V",
+	"THzPkyRkPAH7jsxR8Py5tKxNQfSgbkmGWajXOMMNzhujqYa2AAL5X0bUxF/MNChXGORYdmlayWTujStD",
+	"vzDzgrfH0YY50BuB8/7gX4akd3L/fLybiUcSEcZas0amboXsQu/wTcHBiGewdiXhBr+1eV3Vytx7dVEV",
+	"bC0Ec23ik+VE6iJu1Pah9dnvHa8EUt0ctEQWPGbU0nO9faeN2QSezG/DBVeqybzJNEDZsIEYxzZyEQ7n",
+	"OlPTVpjHO7/zop1QGI+GJKaILFdMACgyyVOjjmznlaY+v5ZsjhobtHyJxsjN6JJDZA6ZhFbJOm/6Oh7L",
+	"bVIGXy5NtJaJ0NkSyaeeLOqUyKLinHeTQZdVMqhc7Oy7ot46VuQSnnIbWj9ZV0nxHaS+PVCEk/Sj8xyB",
+	"qVRN+gCen6Y2oyKG5gM1z+OdQa5KOMXC03fYByFY+JfXHxnkk/vfDClH23YK3lo3or7hmVL9KZd3fXxt",
+	"OQ45XlunNW0QKi9HNRWPt1xn8I2axXOGD+qrNb4StFNgC4aG7Y0PoMf/oBLQKL+hWFUFu4yMJvBIvRXk",
+	"47IIVOa///rHPwkcMkCDZTGJkyX8Ssp7ggRGVATQEHW1ELFkIaUQhkGJm+Nwzt4tXAlmQKfsSDgY+ksq",
+	"xrHOoNxjNNcCIRrmM6htqK+c29U6OfekGdmDOghsyu7j5mlgZCpWebEubE41AQ8ZgAnVTMi+9WNayFeL",
+	"9dqT23AxTOlb5WMXmaCwtOO4+nybr8/RnXk4lodNyDuntW4+7rjBB5FpxzjucA1tUiAY1t0CJkDuthty",
+	"ifWKA+F59FVK53iLvbRt1bJ4Kqi8kXalJ4s5cEZrX4JAoGQYFxTYBYygPBIKs3x18h7+gxzMe3no368s",
+	"1dF5+6W+dVmUishuFbb2gKfyrpCwp8HfvnpNJ7TXzj/2ipPXntXHSJOohoH95k9hPpul6pOI+gPIOIj4",
+	"Frlf7/MlOjqzWvzXvF31Ax7IVMbwOPnUdrT3+PRUeA7W9Rtlufr4PW4Rjs5UMJQHNUTBeVrpgX2DKqBK",
+	"I3OCSNIUs4m4YwsAPYyiZVfLnnHlDzCeOhXb6PZ9kEJpMwi/UPqEw72AvVJMW6PC3pq1u8WWjVSau0u4",
+	"xbt3eNlu3oirq+azwc1V8+noMuLtZ8OLqH2N4HbEEVRy0uhedgybzaWHGtyAH4wx0eg2plzyMaR5udQ5",
+	"PR9iW1FgC33b6DbGisGjrHXeahlKWF8ce9lxxbEqvYUp2yEcpk7WUNHmsDOQ8dFrZb1MaeQ/K2qQH7+p",
+	"qPMvBFrjEpnRcRzmJ6aFtQmJBN0tRIjh2prVPDpFIaYcHMzl6/EpNhUyR3s0R14XLk175Vgvk5ix1CJ1",
+	"MvOogeoV1nVsSmtayaS1GepNcbb1o9WbT2rzwsNViL6MIsaXyww8LjqE8itm+vwLLvr9YQCxPTLaTd0x",
+	"Dx/KoWcXkA3uIKRL5HV0ofR+Lk+hbG25RuNWgCKUaQQFpZIziIMB0NdG28KsdcGEqCV/XD2Wo5s9TOFC",
+	"Ovz2FUj1ZcLXJmdXiXQQiVBReITSS1MWtZixJ3RwsXAap6lC4MWLdufMHEmoFkEd75OLdvusxbYmKfYS",
+	"vrPs2WWRQp8uw+oeSs+AVHVI/A7YXCZCa8CUpA5kZp8eikbVAKqHDkGlVWrrFhppbbr+aWnYD0PZRzog",
+	"34uhSiMsNVtwzWiPImwa+ZAH5wFR6c2yPHZAetT4j49F7xJeiyj0314az55A8wWbIuPjszW63MnhyJ9I",
+	"ktZJwMVX16puiRtvJJDD26qCjtci25AHfSB895zufod2Pya0+wN6i7EM9fEnLVGMKvAQcVxtNZuoJNIB",
+	"02oqAErDIrGvyGDXSxtaaGMKcqhk32jeap65Rng868mBGCrzEqjKarGXkll8axIAwL08xb5G1LrbvJC6",
+	"5+XIzjkwvO0AeGKF7ZR7ZVbobx9+esdmKpYZNgWHxuE8zc7Ki98rMd+/0SCwWzOoeMCKdC7vzBqM0Ltf",
+	"DTFNt1sq6gsqV6nGkv6yVHxx4WIB/z9/H+wKqjCWvP1nLgvP5LROua9b4tufZO7nzzx1aSeQw5Tv0kFk",
+	"aiwH6nOlAvgaQNTVTEgPtZ2zmUi1gkJrSpMKmPTRlnfER34DY6kTbcPckZ3geNe7dQfq8/81T9QJtJlV",
+	"fzRVmNAJofsr5bE0EPC2YVF4De1YBuuX8eW1F6PbOh5HzAzPwZmdY1ZQokkBZkPHcihWY2T+ELI4g24X",
+	"RSzKrXHa94mpAa1sDqg53jl+VG1RbAlh2diTI8iAJ4RJS0Iq4VLoDULK3EPyye99aBQWyDizeS6x7YxG",
+	"Dp8Zn2sRBWxwB3GwLpuoBZtyeec3yyHjZZjw2Cg9Ui3YkzASs2wSngUMCBahgyA/IYmMKFQjAKiYokPy",
+	"c2yoHStF3Rc884iQbxOuMzaN5TzDtNVYMq7ZdD6coK5m/nL3XbSDdrtti9GG0Ib5SZhNUjUfT2bzDDpX",
+	"7CSJ38KCb7vjJ1BojhkDsDONbuciaBiyAAFTibeN21UWlr947okcvy3vUt04CawCpHYDGwcZ5nL7gXMz",
+	"Ywcc9KuLoLGIZaQW0HT9abvdbt/vJ5TMvm2WScBORxdHCdFYaXOeA7bwO7QcOv9i/rk/B8Gxvflptuhn",
+	"8+exLdAfUjUFSaakS3y3faGNLC3KvByNDbq3p3OpmZIt9tITvLGVpoxsOds3nlBaC9JoG6jFuRZm2f59",
+	"6thizSK1kNvEHu0a7ZolaB4+kMUy19CPG3dsh95bq1ZKgfF2zYs/Gc57KzLt+Ow7v0jcVzIoRIlel1vw",
+	"+CgN8Ktoi1HJ+HSFB6XKLB8ehP9wvb9RBtwyu/00WMxltx+Ux4wlVa1l/zJR6IuEg4Do0irRidIZQoqq",
+	"jN2JDFtUMaORvjCadYgNF3WfZ2GApG+eUFJo26AJ8YSpMWOf674ahVjkhQPzAgrpXDI1z3oSYePlzlou",
+	"zriOw8EfA09x+KCg01gQwT7WUHBW5YsoTK62U+JjPBWVfYloXEr6QsT6RQx1VI2FKKe+WmnE28Zh0IdR",
+	"V6v6NF5d7su01j0HT2wzAtuAeNMY8j7FOw/mpI0idGRuTLum1q39WEbiM/ZHKiRie56ewUW7eRNddZrP",
+	"+NPL5rW4GD4f3Qw6w/YFpG9bNi/NcV51IaHNRA4iPREA8ufbbNSvdaaGE0Ayxb9hTM8Hnehm9PSq2R5e",
+	"8OaVuB40n0Wd580bfjm8Fs9HF4P2lYVS1ZN41remGbwjcjaFlyzqWRoF2nCXm5093UYgc2qYaEDOx7fR",
+	"rIR8REbaVBB+XNkp9v8Q/zZgEc/4gGsREEj9HHogj3L4Q5aoccDg/MRY2kjwbJ7ipqxkOfxoProv4/JZ",
+	"3M8Bej91CIDKDNNwx38mcSZcO89EjXGWkoZiuHTQjjqja9G8jtrD5tXwmWg+59eXzctRZ3QxuuFPhx3z",
+	"UvTVN7pX19b70eh27oOGnaHZUtuuqtBHV1jAIK2FIQFcHejEadS8Pkie/pR/bnQ77XY7aBgdpD+YJ7f9",
+	"wV1mXtx5enNzc9F5SpciNZxPzWzsZZtJBVc/iXRgr5AGM+QzPoiTOIuFxkv4uav28+Wr8Dt03AONOh9X",
+	"sBSm6mdZAh6YZ0+v2m0Yd5wrmCVXzdb1wcfkvRMFE96MP+cPFK+Z8wgfiXXWhzXEB67NjzPATsUoJuX2",
+	"0dXrAONh/YlK4/8yWrs2E3x+AV9p37vDjTD8G4EH99xudaitWy0xBfRcCh4G3XbTT+Z4P1BizgLB1d2L",
+	"WexLnJeRWbATljd6PnArpM/Jv4fhltpIYoHrb6mkAMsO2h5D0uyqT1vISLdYaGQD5KyOEp51AV4fC9xC",
+	"//A2f9tOxkFPhs4JCjH3DLBK5tlQTUXInkDWqNaBA0Ry6ApmhKC9BkzfxrMZFIyEBb0hbDFUdlBegis8",
+	"m4iUQM160ijODg22AgmtRvlefaQz3JmBeOVtyqmgnW0XPXxtd7T+I29If/G6h25WLTPxOcMdaeZweO6I",
+	"asRRl11d9STc0c1JsuXc2j1pyLLLvvQauGO9RvfqKugVFMpeo9urpVL2GkHPKos90hZ7uR8f3kMiCG7l",
+	"Gfy0onleoeYJ9xC1w41E7/SsR8u9Rrd9b0ixYBYsI/WWKHC4aobAPUmAPGzYFqNEIga+0HEk2DBRGlug",
+	"Hw6EbmE/58lRAvs7veBeUX5arbu5Nj26TIIayWlWF6J9lJTKwiGPU9nydPkQstJ8cQpdRTimNu4mVlmZ",
+	"VHXfzDggQs1S8SlWcxBV6+QkO5qY9CTG73Jyfzl5UyInKaW2VErenJKU9KkX7h4kcwFXLB3Tl/aRkl9Z",
+	"LNo5Lef2PxLRuMFBW1urpGooNWLONXJIbdJ6aPL/g/fG/On8Lf4fnmiGvlFcK3m6qmSVz/h36bildLx2",
+	"0hGIpJWKT+q2Qn+8PiXJaOkb7qzjg/SeAk7oNbqdoJc7H1G8on8R7l3lDP+WZgduQkaBC7ny3dhTZ8Vs",
+	"OgtX/7WVVj/A9PjEs4uo7S2g7ZsYNT9XsqCwHlBHhawpjMhh/hkhlvZkwRX6JFJDTdK1NY3O1kvn4ymw",
+	"P9kt+F087yuenzrxbKmxNUtjlcbZXZ+aJZaK6qenJKqBvOE27PmgZmjqqyTq29kYS998SCz8nzrt9iNS",
+	"bMHet/ukWaQeg/RcUCipSlx+tOkuWrCJ4Gk2EFTdL1XGEj6zabtlmuSuKQE2vlUnJ8B+76hxb1rFh475",
+	"n2yQe69gLK7v5mgsLfLRw7GYHwid7xeOUB9RaJYGff7FscL9OQTnmuOUU4u67QaHkz5+OSf0hopTbQRU",
+	"MsLCV5gZJPYvFCKZdVkqIMaly5C47BMLNU8iNhZZACphCGtD0cOwxd4pqAMVicYcXXioJ+PMKx+FR4x+",
+	"6Gobwp9/+vCR/eu//wcXPITkJRCiusXeKhfrB+XNCNgJh7oENc/YRKSiy7QQLDQvSIW/Z2GLXbSvoLiU",
+	"AFjMWScoERFb6CkWLVV8P3dSO0p5LKm40y/v9mO55ThR5vOvzEiOijbmj9Mw3FgZDvT3DAK77WJay6Yc",
+	"k7oS7C/5ItQvXaw/uYfIAmpf2ywgXCTvzVfttQVbLlFoSLuer+h2C1bVFgu5E1bjYZpjXbSvSmVHGb8c",
+	"Jk/USBsQCeaU9CQOSKjd00fdaVIl2XPCvscZJwIRppeKEKAQDR/KtWYQTlzmhvBiotitdLASiH8YCR61",
+	"2JtMW9EFuZgyF4N3FLOGt0FneXAxVUkiqbJ+fsJWpEJP1SeB67RJR/xlcveCRmpbBGV+67UyDY2qAXxi",
+	"nvLPb4UcZxNKZpnG0v7dAVS2TKTmTX//9e+93ud2u9nrfe6Mer3PN6Pf/vh/GqvtRVdVr6uyXohm3GqE",
+	"XgC7KoegyY/8VuRbvvyFjfrMzmoMaQpEl0fGXPnA74iUC9mqLIk/CR0Yo9FIhAxWSeep1nEGJ36kLFRE",
+	"aB6QQmurHjA+ygBeX2OJoDOcWuwl1hPEWU9SS36dJ3BrHkfwHWhRAyUD3H+YNoNJITDJ226YIWsEZM4U",
+	"qiIvyPcD04uUrSNKoAASvgFHPhVD9mQoPs8SHsuQOBw9T9MqLjUsgr0QCYjILd5AJEqOtRkIl+iQ8iIO",
+	"Z9vqF3aGjtsPqSIEjSSWc6i1peLWX80xBjl1hR1tdC8xh6wsV3WL4oXCXA6FcoCv2wK/DR9474TsQc44",
+	"IkQrUx7+QDsHAt7ZWPn6Imhj/V+BjyAfQhI3ayrrQJOCWt3GhsmSiIWwEKGRAdAxm9AgXjhphf78OGNT",
+	"fmdOdnNcY1FST2pFQgzPSKoYWToPsAg607Y0DtvxWbvFiTSKaeZgVLsf8TClqhP+GIWBtyKVIiGczPos",
+	"/2dvHrsWLPn8vSebwnD25NHVmqW1XOqOr8fOqWsomGUiSXSuT6G7tMAsE67JW2pORnduQ3nhHnziVvf4",
+	"vFKbJ/7qKKKaI7ZoiB2nAor8yQ9Zr/hl+8G+FzOVltqsf1ULZnQeT2SmrmHpWClAqjjJNs8f+J11ehHl",
+	"guq779ltviGG8zTO7oAGB4KnIjXbcx98MSSGGeZl5pqX2d4IGvM0aXQb50CWNKLlB36OBfn+zfexWzwH",
+	"fGER0H/mRpfnsTk2zUuwrxy20i/2+CfzD3GcVj39v+BKETKpodBUJYlISWPGNtQwClsDHCkpwEUIpoT3",
+	"CYSwXf3E39SALBIj8wCPBP0DdEi7fSKtAFT0/LWv8zKR1XeDf8r21UuBmgEwEoFb8AcGfae0BVmfcBkl",
+	"wppIAicHjVXiBLquMbWQ3vcttVSsnX2FMWFmc0CVDhgl/JpP0n8DY/dQENuVeoLxDgVAEGwTUWE1ISrd",
+	"KAvOCJaoMW1zekeeHaxhnc0E2j8azCIdIBfPFMhyGVEY0ScNCuNVzG8V1cd7FFF9Vp/8qG6F1AFLhWFu",
+	"qIpylmaxHMN7GZZj3P92/78BAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flowapi/flowapi/internal/call"
@@ -27,6 +28,7 @@ type Tx struct {
 	hooks   []func()
 	alarms  []alarm
 	signals []signal
+	wakes   []string
 }
 
 type alarm struct {
@@ -146,6 +148,13 @@ func (tx *Tx) Signal(key, need string) {
 		}
 	}
 	tx.signals = append(tx.signals, signal{key, need, 1})
+}
+
+// Wake wakes, after the commit, every waiter of key, in all processes.
+func (tx *Tx) Wake(key string) {
+	if !slices.Contains(tx.wakes, key) {
+		tx.wakes = append(tx.wakes, key)
+	}
 }
 
 func (tx *Tx) fail(err error) {
