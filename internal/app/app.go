@@ -198,6 +198,9 @@ func (a *App) Settle(ctx context.Context) error {
 // Store returns the store, for tests that look behind the API.
 func (a *App) Store() *store.Store { return a.store }
 
+// Waiting returns how many requests wait for frames, for tests that change what they wait for.
+func (a *App) Waiting() int { return a.streams.Waiting() }
+
 // Drain begins the end: not ready any more, streams say bye, long polls and waiting claims return. Requests under way go on.
 func (a *App) Drain() {
 	a.draining.Store(true)

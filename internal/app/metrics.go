@@ -47,6 +47,7 @@ func (m *metrics) watch(a *App) error {
 			}
 			return float64(n)
 		}),
+		gauge("flowapi_frames_waiting", "Requests that wait for frames, followers among them.", func() float64 { return float64(a.Waiting()) }),
 		loopCollector{a},
 	} {
 		if err := m.registry.Register(c); err != nil {

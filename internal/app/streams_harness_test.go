@@ -3,8 +3,10 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -108,6 +110,18 @@ func (x *executionTest) streamRows() streamRows {
 func (x *executionTest) follow(id uuid.UUID, attempt any, more string, headers ...string) *apitest.Stream {
 	x.t.Helper()
 	return x.Stream(streamPath(id, attempt, more), headers...)
+}
+
+// tailing returns when so many requests wait for frames.
+func (x *executionTest) tailing(n int) {
+	x.t.Helper()
+	deadline := time.Now().Add(livePrompt)
+	for x.server.App.Waiting() != n {
+		if time.Now().After(deadline) {
+			x.t.Fatalf("%d requests wait for frames, not %d", x.server.App.Waiting(), n)
+		}
+		runtime.Gosched()
+	}
 }
 
 // hears reads frames with these payloads next, and returns the last one's id.

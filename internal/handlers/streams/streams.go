@@ -59,6 +59,9 @@ func (h *Handlers) Wait() { h.tails.Wait() }
 // Subscribers returns how many follow a stream.
 func (h *Handlers) Subscribers() int { return h.tails.Subscribers() }
 
+// Waiting returns how many requests wait for frames, followers among them.
+func (h *Handlers) Waiting() int { return len(h.places) }
+
 // place takes a place among those who wait. It returns CodeTooManyStreams when there is none.
 func (h *Handlers) place() (leave func(), err error) {
 	select {
