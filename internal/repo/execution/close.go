@@ -44,11 +44,11 @@ func closeAttempt(tx *store.Tx, id store.ID, e *execution.Execution, a execution
 // of the execution ends also the wait for its next attempt.
 func tellClosed(tx *store.Tx, c execution.Change, closed []closing, cause store.Ref) {
 	e := &c.Execution
-	tx.Because(cause)
+	before := tx.Because(cause)
 	for _, it := range closed {
 		tx.Emit(event.Event{Namespace: e.Namespace, Type: event.StreamClosed, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &e.Revision, Data: it})
 	}
-	tx.Because(0)
+	tx.Because(before)
 	if e.Lifecycle == execution.Terminal || slices.ContainsFunc(c.Attempts, func(a execution.AttemptChange) bool { return a.Close != "" }) {
 		tx.Wake(StreamKey(e.ID))
 	}

@@ -57,19 +57,14 @@ func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, err
 
 // emit writes the events of a change, and returns the first. What an operator did causes the rest.
 func emit(tx *store.Tx, c execution.Change) (first store.Ref) {
-	byOperator := false
 	for i, e := range c.Events {
 		ref := tx.Emit(e)
 		if i > 0 {
 			continue
 		}
 		if first = ref; e.Type.Topic() == event.TopicOperator {
-			byOperator = true
-			tx.Because(ref)
+			defer tx.Because(tx.Because(ref))
 		}
-	}
-	if byOperator {
-		tx.Because(0)
 	}
 	return first
 }

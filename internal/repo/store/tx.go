@@ -117,8 +117,13 @@ func (tx *Tx) Emit(e event.Event) Ref {
 	return Ref(len(tx.events))
 }
 
-// Because makes what is emitted until the next call the consequence of the event ref.
-func (tx *Tx) Because(ref Ref) { tx.cause = int(ref) }
+// Because makes what is emitted until the next call the consequence of the event ref. It returns the one before, to be set
+// again.
+func (tx *Tx) Because(ref Ref) (before Ref) {
+	before = Ref(tx.cause)
+	tx.cause = int(ref)
+	return before
+}
 
 // Final sets the function that runs last, when all reactors are done: it reads back what is answered.
 func (tx *Tx) Final(fn func() error) { tx.final = fn }
