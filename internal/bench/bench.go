@@ -24,10 +24,13 @@ const (
 	PartAhead  = "ahead"  // claims behind executions that cannot be claimed
 	PartTimers = "timers" // what time brings, and what waiting for it costs
 	PartEvents = "events" // subscribers of the event stream
+	PartFrames = "frames" // followers of the stream of an attempt
 )
 
 // Parts returns all parts, in the order in which they run.
-func Parts() []string { return []string{PartOne, PartBatch, PartAhead, PartTimers, PartEvents} }
+func Parts() []string {
+	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartEvents, PartFrames}
+}
 
 // Config says what to measure, and where.
 type Config struct {
@@ -46,6 +49,9 @@ type Config struct {
 	Subscribers []int         // of PartEvents, one measurement each
 	Rate        int           // executions created a second meanwhile
 	Duration    time.Duration // for so long
+	Followers   int           // of PartFrames
+	FrameRate   int           // frames appended a second meanwhile, also for Duration
+	FrameBatch  int           // at a time
 	Log         io.Writer     // progress
 }
 
@@ -78,6 +84,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			if err := r.events(ctx, subscribers); err != nil {
 				return r.report, fmt.Errorf("%d subscribers: %w", subscribers, err)
 			}
+		}
+	}
+	if r.wants(PartFrames) {
+		if err := r.frames(ctx); err != nil {
+			return r.report, fmt.Errorf("%d followers: %w", r.cfg.Followers, err)
 		}
 	}
 	return r.report, nil
