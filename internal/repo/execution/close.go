@@ -21,20 +21,30 @@ type closing struct {
 	Frames int64                 `json:"frame_count"`
 }
 
-// closeAttempt ends an attempt, or takes it from its owner, and closes its stream in the same statement: what is written of
-// that is in the attempt's row. A stream that was closed before stays closed since then, and gets another reason.
+// Ending an attempt closes its stream in the same statement: how a stream stands is in the attempt's row. A stream that was
+// closed before stays closed since then, and gets another reason. Most attempts have no frames; the others are found by not
+// being changed by the first statement, since asking each for its count would cost more than the change.
+const (
+	closeSet    = `UPDATE attempts SET state = ?, ended_at = ?, failure = ?, closed_at = coalesce(closed_at, ?), closed_reason = ?`
+	closeEmpty  = closeSet + ` WHERE execution_id = ? AND attempt_index = ? AND frame_count = 0`
+	closeFilled = closeSet + `, trim_at = CASE WHEN trim_at <= ? THEN trim_at ELSE ? END WHERE execution_id = ? AND attempt_index = ? RETURNING frame_count`
+)
+
+// closeAttempt ends an attempt, or takes it from its owner, and closes its stream. It adds to closed when that has frames.
 func closeAttempt(tx *store.Tx, id store.ID, e *execution.Execution, a execution.AttemptChange, closed []closing) ([]closing, error) {
 	failure, err := failureDoc(a.Failure)
 	if err != nil {
 		return closed, err
 	}
 	now := tx.Now()
+	set := []any{string(a.Stage), store.Millis(a.EndedAt), failure, store.Millis(now), string(a.Close)}
+	if n, err := tx.Exec(closeEmpty, append(set, id, a.Index)...); err != nil || n == 1 {
+		return closed, err
+	}
 	trim := store.Millis(now.Add(e.PolicyOf().StreamRetention()))
 	it := closing{Index: a.Index, Reason: a.Close}
-	err = tx.Get(&it.Frames, `UPDATE attempts SET state = ?, ended_at = ?, failure = ?, closed_at = coalesce(closed_at, ?), closed_reason = ?,
-		trim_at = CASE WHEN frame_count = 0 OR trim_at <= ? THEN trim_at ELSE ? END WHERE execution_id = ? AND attempt_index = ? RETURNING frame_count`,
-		string(a.Stage), store.Millis(a.EndedAt), failure, store.Millis(now), string(a.Close), trim, trim, id, a.Index)
-	if err == nil && it.Frames > 0 && a.Close != execution.ClosedReclaimed {
+	err = tx.Get(&it.Frames, closeFilled, append(set, trim, trim, id, a.Index)...)
+	if err == nil && a.Close != execution.ClosedReclaimed {
 		closed = append(closed, it)
 	}
 	return closed, err
