@@ -132,6 +132,24 @@ func TestStreams_Follow(t *testing.T) {
 			}
 			x.Get(streamPath(c.Execution.ID, 0, ""), eventStream, "Last-Event-ID: 0/0-0").Want(http.StatusNoContent)
 		}},
+		{"what is deleted ends, and is not found then", func(x *executionTest) {
+			flow := flowsOn(x.t, x.server, "default").running("")
+			e := x.create(`"flow_id":"` + flow.ID.String() + `"`)
+			x.claim("")
+			both := []*apitest.Stream{x.follow(e.ID, "current", ""), x.follow(e.ID, 0, "")}
+			x.tailing(2)
+			x.Post("/v1/flows/"+flow.ID.String()+"/cancel", nil).Want(http.StatusOK)
+			x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
+			for _, s := range both {
+				for { // whether it has heard of the end before is left to chance
+					if _, ok := s.Try(livePrompt); !ok {
+						break
+					}
+				}
+			}
+			x.tailing(0)
+			x.Get(streamPath(e.ID, "current", ""), eventStream).Problem(fault.CodeNotFound)
+		}},
 		{"attempts are isolated, and so are namespaces", func(x *executionTest) {
 			a, b := x.held(""), x.held("")
 			s := x.follow(a.Execution.ID, 0, "")
@@ -172,7 +190,7 @@ func TestStreams_Follow(t *testing.T) {
 		{"a read, its pages and its followers say the same; durable frames survive (17, 19, 20)", func(x *executionTest) {
 			seed := uint64(time.Now().UnixNano())
 			x.t.Logf("seed %d", seed)
-			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is not a secret
+			random := rand.New(rand.NewPCG(seed, 0))
 			c := x.held("")
 			id := c.Execution.ID
 			live := x.follow(id, 0, "")

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/stream"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
@@ -41,7 +42,7 @@ type closedData struct {
 func (s *frames) Read(ctx context.Context, after int64) (sse.Page, error) {
 	found, err := s.streams.Follow(ctx, s.id, s.attempt, stream.ID(after), pageSize)
 	if err != nil {
-		return sse.Page{}, err
+		return gone(after, err)
 	}
 	out := sse.Page{Messages: make([]sse.Message, len(found.Frames)), Through: max(after, int64(found.Last)), More: found.More}
 	for i := range found.Frames {
@@ -83,7 +84,7 @@ type endData struct {
 func (s *nextAttempt) Read(ctx context.Context, after int64) (sse.Page, error) {
 	head, err := s.streams.HeadOf(ctx, s.id, stream.Current)
 	if err != nil {
-		return sse.Page{}, err
+		return gone(after, err)
 	}
 	out := sse.Page{Through: after, Final: head.Ended || head.AttemptIndex > s.attempt}
 	if head.Ended && head.AttemptIndex <= s.attempt {
@@ -99,6 +100,14 @@ func (s *nextAttempt) Newest(ctx context.Context) (int64, error) {
 	}
 	head, err := s.streams.HeadOf(ctx, s.id, s.attempt)
 	return int64(head.Last), err
+}
+
+// gone ends the log of an execution that was deleted meanwhile. Another error stays one.
+func gone(after int64, err error) (sse.Page, error) {
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return sse.Page{Through: after, Final: true}, nil
+	}
+	return sse.Page{}, err
 }
 
 // render returns an event of a stream.

@@ -57,14 +57,14 @@ func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, err
 
 // emit writes the events of a change, and returns the first. What an operator did causes the rest.
 func emit(tx *store.Tx, c execution.Change) (first store.Ref) {
-	for i, e := range c.Events {
-		ref := tx.Emit(e)
-		if i > 0 {
-			continue
-		}
-		if first = ref; e.Type.Topic() == event.TopicOperator {
-			defer tx.Because(tx.Because(ref))
-		}
+	if len(c.Events) == 0 {
+		return 0
+	}
+	if first = tx.Emit(c.Events[0]); c.Events[0].Type.Topic() == event.TopicOperator {
+		defer tx.Because(tx.Because(first)) // and then what it was before
+	}
+	for _, e := range c.Events[1:] {
+		tx.Emit(e)
 	}
 	return first
 }

@@ -17,7 +17,8 @@ import (
 // Append adds frames to the stream of the attempt that f's owner is making: all of them or none. A frame whose key the stream
 // has already is answered with the id of then, and is not written again. It returns CodeNotFound, CodeStreamClosed for what
 // nobody is working on, the other errors of [execution.Execution.Check], CodeRateLimited, and CodePayloadTooLarge for a
-// summary that grows too large.
+// summary that grows too large. The answer to the most frames that a request may have is small enough to be kept under its
+// Idempotency-Key.
 func (r *Repo) Append(ctx context.Context, f execution.Fence, frames []stream.Frame) (stream.Receipt, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *stream.Receipt) error {
 		e, draining, err := executionrepo.Held(tx, f.ExecutionID)
