@@ -11,16 +11,14 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// The oldest frames of either sort.
+// The oldest frames, of either sort or of both, as many as the last argument says. The last of them is looked for once: a list
+// of them would be read again for each frame of the stream, by a planner who knows nothing of the table yet.
 const (
-	oldestKept = `DELETE FROM frames WHERE execution_id = ? AND attempt_index = ? AND id IN
-		(SELECT id FROM frames WHERE execution_id = ? AND attempt_index = ? AND expires_at IS NULL ORDER BY id LIMIT ?)`
-	oldestLive = `DELETE FROM frames WHERE execution_id = ? AND attempt_index = ? AND id IN
-		(SELECT id FROM frames WHERE execution_id = ? AND attempt_index = ? AND expires_at IS NOT NULL ORDER BY id LIMIT ?)`
-	expiredLive = `DELETE FROM frames WHERE execution_id = ? AND attempt_index = ? AND id IN
-		(SELECT id FROM frames WHERE execution_id = ? AND attempt_index = ? AND expires_at <= ? ORDER BY id LIMIT ?)`
-	oldest = `DELETE FROM frames WHERE execution_id = ? AND attempt_index = ? AND id IN
-		(SELECT id FROM frames WHERE execution_id = ? AND attempt_index = ? ORDER BY id LIMIT ?)`
+	ofStream    = " FROM frames WHERE execution_id = ? AND attempt_index = ?"
+	oldest      = "DELETE" + ofStream + " AND id <= (SELECT max(id) FROM (SELECT id" + ofStream + " ORDER BY id LIMIT ?) o)"
+	oldestKept  = "DELETE" + ofStream + " AND expires_at IS NULL AND id <= (SELECT max(id) FROM (SELECT id" + ofStream + " AND expires_at IS NULL ORDER BY id LIMIT ?) o)"
+	oldestLive  = "DELETE" + ofStream + " AND expires_at IS NOT NULL AND id <= (SELECT max(id) FROM (SELECT id" + ofStream + " AND expires_at IS NOT NULL ORDER BY id LIMIT ?) o)"
+	expiredLive = "DELETE" + ofStream + " AND expires_at <= ? AND id <= (SELECT max(id) FROM (SELECT id" + ofStream + " AND expires_at <= ? ORDER BY id LIMIT ?) o)"
 )
 
 // trim deletes the frames that are too many after an append.
@@ -91,7 +89,7 @@ func trimDue(tx *store.Tx, due *dueRow, limit int) (int, error) {
 		}
 		return int(gone), saveStream(tx, due.ID, due.Attempt, &s)
 	}
-	gone, err := tx.Exec(expiredLive, due.ID, due.Attempt, due.ID, due.Attempt, store.Millis(now), limit)
+	gone, err := tx.Exec(expiredLive, due.ID, due.Attempt, store.Millis(now), due.ID, due.Attempt, store.Millis(now), limit)
 	if err != nil {
 		return 0, err
 	}
