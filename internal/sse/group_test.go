@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +75,7 @@ type library struct {
 	group   *sse.Group[string]
 	logs    map[string]*memlog
 	opened  map[string]int
+	mu      sync.Mutex
 	stopped map[string]int
 }
 
@@ -85,7 +87,11 @@ func newLibrary(t *testing.T, names ...string) *library {
 	}
 	l.group = sse.NewGroup(func(name string) sse.Log {
 		l.opened[name]++
-		return sse.Log{Source: l.logs[name], Wake: l.logs[name].wake, Stop: func() { l.stopped[name]++ }}
+		return sse.Log{Source: l.logs[name], Wake: l.logs[name].wake, Stop: func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.stopped[name]++
+		}}
 	})
 	t.Cleanup(func() {
 		l.group.Close()
