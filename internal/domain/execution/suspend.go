@@ -219,16 +219,16 @@ func (e Execution) TimeOut(actor string, now time.Time) (c Change, escalated boo
 		return c, true
 	case OnTimeoutCancel:
 		c.Execution.closeSuspension(closing, now)
-		c.end(StageEndedCancelled, failure, now)
+		c.end(StageEndedCancelled, ClosedSuspensionTimeout, failure, now)
 		c.Execution.Cancellation = &Cancellation{Reason: failure.Reason, Actor: actor, RequestedAt: now}
 		c.finish(OutcomeCancelled, failure, reasonOf[OutcomeCancelled], now)
 	case OnTimeoutExpire:
 		c.Execution.closeSuspension(closing, now)
-		c.end(StageEndedFailure, failure, now)
+		c.end(StageEndedFailure, ClosedSuspensionTimeout, failure, now)
 		c.finish(OutcomeExpired, failure, reasonOf[OutcomeExpired], now)
 	default:
 		c.Execution.closeSuspension(closing, now)
-		c.end(StageEndedFailure, failure, now)
+		c.end(StageEndedFailure, ClosedSuspensionTimeout, failure, now)
 		c.finish(OutcomeFailed, failure, reasonOf[OutcomeFailed], now)
 	}
 	return c, false

@@ -286,6 +286,45 @@ func (e ClaimKind) Valid() bool {
 	}
 }
 
+// Defines values for CloseReason.
+const (
+	CloseReasonAttemptCancelled     CloseReason = "attempt_cancelled"
+	CloseReasonAttemptFailure       CloseReason = "attempt_failure"
+	CloseReasonAttemptSuccess       CloseReason = "attempt_success"
+	CloseReasonDependencyImpossible CloseReason = "dependency_impossible"
+	CloseReasonExpired              CloseReason = "expired"
+	CloseReasonLeaseExpired         CloseReason = "lease_expired"
+	CloseReasonLeaseRevoked         CloseReason = "lease_revoked"
+	CloseReasonReclaimed            CloseReason = "reclaimed"
+	CloseReasonSuspensionTimeout    CloseReason = "suspension_timeout"
+)
+
+// Valid indicates whether the value is a known member of the CloseReason enum.
+func (e CloseReason) Valid() bool {
+	switch e {
+	case CloseReasonAttemptCancelled:
+		return true
+	case CloseReasonAttemptFailure:
+		return true
+	case CloseReasonAttemptSuccess:
+		return true
+	case CloseReasonDependencyImpossible:
+		return true
+	case CloseReasonExpired:
+		return true
+	case CloseReasonLeaseExpired:
+		return true
+	case CloseReasonLeaseRevoked:
+		return true
+	case CloseReasonReclaimed:
+		return true
+	case CloseReasonSuspensionTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Database.
 const (
 	DatabasePostgres Database = "postgres"
@@ -406,6 +445,69 @@ func (e FlowStatus) Valid() bool {
 	case FlowStatusRunning:
 		return true
 	case FlowStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameEncoding.
+const (
+	FrameEncodingBase64 FrameEncoding = "base64"
+	FrameEncodingUTF8   FrameEncoding = "utf8"
+)
+
+// Valid indicates whether the value is a known member of the FrameEncoding enum.
+func (e FrameEncoding) Valid() bool {
+	switch e {
+	case FrameEncodingBase64:
+		return true
+	case FrameEncodingUTF8:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameKind.
+const (
+	FrameKindBlob   FrameKind = "blob"
+	FrameKindEvent  FrameKind = "event"
+	FrameKindStderr FrameKind = "stderr"
+	FrameKindStdout FrameKind = "stdout"
+)
+
+// Valid indicates whether the value is a known member of the FrameKind enum.
+func (e FrameKind) Valid() bool {
+	switch e {
+	case FrameKindBlob:
+		return true
+	case FrameKindEvent:
+		return true
+	case FrameKindStderr:
+		return true
+	case FrameKindStdout:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameMode.
+const (
+	FrameModeBestEffort FrameMode = "best_effort"
+	FrameModeDurable    FrameMode = "durable"
+	FrameModeSummary    FrameMode = "summary"
+)
+
+// Valid indicates whether the value is a known member of the FrameMode enum.
+func (e FrameMode) Valid() bool {
+	switch e {
+	case FrameModeBestEffort:
+		return true
+	case FrameModeDurable:
+		return true
+	case FrameModeSummary:
 		return true
 	default:
 		return false
@@ -1087,6 +1189,36 @@ type AppendFlowEvent struct {
 	Type string `json:"type"`
 }
 
+// AppendFrames One of `handle` and `fence` is required.
+type AppendFrames struct {
+	// Fence Instead of the handle.
+	Fence  *SentFence `json:"fence,omitempty"`
+	Frames []NewFrame `json:"frames"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+}
+
+// AppendedFrame defines model for AppendedFrame.
+type AppendedFrame struct {
+	// Duplicate True when its `frame_key` was there already, with this id.
+	Duplicate *bool  `json:"duplicate,omitempty"`
+	ID        string `json:"id"`
+}
+
+// AppendedFrames defines model for AppendedFrames.
+type AppendedFrames struct {
+	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	Directives Directives `json:"directives"`
+
+	// FrameCount Frames that the stream has ever had.
+	FrameCount int64           `json:"frame_count"`
+	Frames     []AppendedFrame `json:"frames"`
+
+	// SummaryVersion Of the summary, when the request had a part of it.
+	SummaryVersion *int64 `json:"summary_version,omitempty"`
+}
+
 // Approval What a person is asked. It is shown as it is, and never run.
 type Approval struct {
 	// AllowRequester Whether who asks may decide, too.
@@ -1160,6 +1292,15 @@ type Backoff struct {
 
 // BackoffType defines model for Backoff.Type.
 type BackoffType string
+
+// BestEffort How a frame of the mode `best_effort` is kept: the newest frames of twice `ttl_ms` at the average rate of the stream, at least
+// `maxlen_floor` and at most `maxlen_ceiling`, and none longer than twice `ttl_ms`.
+type BestEffort struct {
+	EmaAlpha      *float64 `json:"ema_alpha,omitempty"`
+	MaxlenCeiling *int64   `json:"maxlen_ceiling,omitempty"`
+	MaxlenFloor   *int64   `json:"maxlen_floor,omitempty"`
+	TTLMs         *int64   `json:"ttl_ms,omitempty"`
+}
 
 // BlockingReason defines model for BlockingReason.
 type BlockingReason string
@@ -1330,6 +1471,9 @@ type ClearableID = wire.Field[uuid.UUID]
 
 // ClearableString Left out it keeps its value, null clears it.
 type ClearableString = wire.Field[string]
+
+// CloseReason defines model for CloseReason.
+type CloseReason string
 
 // CloseWaitpoint defines model for CloseWaitpoint.
 type CloseWaitpoint struct {
@@ -2109,6 +2253,34 @@ type FlowWait struct {
 	WaitID openapi_types.UUID `json:"wait_id"`
 }
 
+// Frame defines model for Frame.
+type Frame struct {
+	// At RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	At            Time    `json:"at"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// Encoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+	Encoding  FrameEncoding `json:"encoding"`
+	FrameType string        `json:"frame_type"`
+	ID        string        `json:"id"`
+	Kind      FrameKind     `json:"kind"`
+
+	// Mode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+	// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+	Mode    FrameMode `json:"mode"`
+	Payload string    `json:"payload"`
+}
+
+// FrameEncoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+type FrameEncoding string
+
+// FrameKind defines model for FrameKind.
+type FrameKind string
+
+// FrameMode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+type FrameMode string
+
 // Gate One condition of a claim.
 type Gate struct {
 	// Evidence Any JSON value. Numbers keep all their digits, and objects the order of their members.
@@ -2342,13 +2514,29 @@ type Limits struct {
 	CapabilitiesMax      int64 `json:"capabilities_max"`
 	ClaimsMax            int64 `json:"claims_max"`
 	ExternalEventTTLMs   int64 `json:"external_event_ttl_ms"`
+	FramePayloadBytes    int64 `json:"frame_payload_bytes"`
+
+	// FramesBurst Of one attempt, at once.
+	FramesBurst int64 `json:"frames_burst"`
+
+	// FramesMax Of one append.
+	FramesMax int64 `json:"frames_max"`
+
+	// FramesPerSecond Of one attempt, sustained.
+	FramesPerSecond      int64 `json:"frames_per_second"`
 	IdempotencyTTLMs     int64 `json:"idempotency_ttl_ms"`
 	JSONDepthMax         int64 `json:"json_depth_max"`
 	LeaseTTLMsMax        int64 `json:"lease_ttl_ms_max"`
 	LeaseTTLMsMin        int64 `json:"lease_ttl_ms_min"`
 	ListLimitMax         int64 `json:"list_limit_max"`
 	PreferWaitSecondsMax int64 `json:"prefer_wait_seconds_max"`
-	TimerHorizonMs       int64 `json:"timer_horizon_ms"`
+	StreamPageMax        int64 `json:"stream_page_max"`
+
+	// StreamsMax Streams of frames that one server follows, waiting tails included.
+	StreamsMax     int64 `json:"streams_max"`
+	SummaryBytes   int64 `json:"summary_bytes"`
+	TailBlockMsMax int64 `json:"tail_block_ms_max"`
+	TimerHorizonMs int64 `json:"timer_horizon_ms"`
 }
 
 // MatchedWait defines model for MatchedWait.
@@ -2383,6 +2571,31 @@ type MintedWaitpoint struct {
 //
 // Example: default
 type NamespaceName = string
+
+// NewFrame defines model for NewFrame.
+type NewFrame struct {
+	// BestEffort How a frame of the mode `best_effort` is kept: the newest frames of twice `ttl_ms` at the average rate of the stream, at least
+	// `maxlen_floor` and at most `maxlen_ceiling`, and none longer than twice `ttl_ms`.
+	BestEffort    *BestEffort `json:"best_effort,omitempty"`
+	CorrelationID *string     `json:"correlation_id,omitempty"`
+
+	// Encoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+	Encoding *FrameEncoding `json:"encoding,omitempty"`
+
+	// FrameKey Unique in the stream, as long as the frame is kept: makes appending it again harmless.
+	FrameKey *string `json:"frame_key,omitempty"`
+
+	// FrameType A name of your own; that of the kind without it.
+	FrameType *string    `json:"frame_type,omitempty"`
+	Kind      *FrameKind `json:"kind,omitempty"`
+
+	// Mode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+	// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+	Mode *FrameMode `json:"mode,omitempty"`
+
+	// Payload At most 65,536 bytes, decoded.
+	Payload string `json:"payload"`
+}
 
 // NullableTime As Time, or null.
 type NullableTime = wire.Time
@@ -2947,11 +3160,41 @@ type StepStatus string
 // StopBulk defines model for StopBulk.
 type StopBulk = map[string]interface{}
 
+// Stream defines model for Stream.
+type Stream struct {
+	// AttemptIndex Null before the first attempt.
+	AttemptIndex *int32 `json:"attempt_index"`
+
+	// ClosedAt As Time, or null.
+	ClosedAt     *NullableTime `json:"closed_at"`
+	ClosedReason *CloseReason  `json:"closed_reason"`
+	Frames       []Frame       `json:"frames"`
+	NextCursor   *string       `json:"next_cursor"`
+}
+
 // StreamPolicy defines model for StreamPolicy.
 type StreamPolicy struct {
-	DurabilityMode  *string `json:"durability_mode,omitempty"`
-	RetentionMaxlen *int64  `json:"retention_maxlen,omitempty"`
-	RetentionTTLMs  *int64  `json:"retention_ttl_ms,omitempty"`
+	DurabilityMode *string `json:"durability_mode,omitempty"`
+
+	// RetentionMaxlen How many durable frames an attempt keeps, exactly; without it about 10,000.
+	RetentionMaxlen *int64 `json:"retention_maxlen,omitempty"`
+
+	// RetentionTTLMs How long the frames of an attempt are kept after its stream has closed.
+	RetentionTTLMs *int64 `json:"retention_ttl_ms,omitempty"`
+}
+
+// Summary defines model for Summary.
+type Summary struct {
+	// Document Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Document Document `json:"document"`
+
+	// FirstAppliedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	FirstAppliedAt Time `json:"first_applied_at"`
+
+	// LastUpdatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	LastUpdatedAt Time   `json:"last_updated_at"`
+	PatchKind     string `json:"patch_kind"`
+	Version       int64  `json:"version"`
 }
 
 // SuspendExecution One of `handle` and `fence` is required; `resume_condition`, too, unless the only waitpoint has an approval.
@@ -3285,6 +3528,9 @@ type WorkerName = string
 
 // After defines model for After.
 type After = int64
+
+// AttemptParam defines model for AttemptParam.
+type AttemptParam = string
 
 // Cursor defines model for Cursor.
 type Cursor = string
@@ -3774,6 +4020,66 @@ type ListAttemptsParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ReadStreamParams defines parameters for ReadStream.
+type ReadStreamParams struct {
+	// From Where to begin: `start`, `end`, a frame's id `<ms>-<seq>`, or `<ms>`.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Where to end: as `from`.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// After Follow strictly after this frame, `<ms>-<seq>`, or `<attempt>/<ms>-<seq>`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Limit How many frames at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// LastEventID Resume strictly after this frame, `<attempt>/<ms>-<seq>`. Browsers send it by themselves; it wins over `after`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// TailStreamParams defines parameters for TailStream.
+type TailStreamParams struct {
+	// After A frame's id, `<ms>-<seq>`, or `<ms>`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// BlockMs How long to wait.
+	BlockMs *int `form:"block_ms,omitempty" json:"block_ms,omitempty"`
+
+	// Limit How many frames at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Visibility Whether best-effort frames are among them.
+	Visibility *string `form:"visibility,omitempty" json:"visibility,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Prefer `wait=N`: wait up to N seconds (at most 55) for something to answer with.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReadSummaryParams defines parameters for ReadSummary.
+type ReadSummaryParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // CancelHeldExecutionParams defines parameters for CancelHeldExecution.
 type CancelHeldExecutionParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
@@ -3851,6 +4157,18 @@ type ExplainExecutionParams struct {
 
 // FailExecutionParams defines parameters for FailExecution.
 type FailExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AppendFramesParams defines parameters for AppendFrames.
+type AppendFramesParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -4932,6 +5250,9 @@ type DelayExecutionJSONRequestBody = DelayExecution
 // FailExecutionJSONRequestBody defines body for FailExecution for application/json ContentType.
 type FailExecutionJSONRequestBody = FailExecution
 
+// AppendFramesJSONRequestBody defines body for AppendFrames for application/json ContentType.
+type AppendFramesJSONRequestBody = AppendFrames
+
 // OperatorCancelExecutionJSONRequestBody defines body for OperatorCancelExecution for application/json ContentType.
 type OperatorCancelExecutionJSONRequestBody = OperatorCancel
 
@@ -5292,6 +5613,15 @@ type ServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListAttemptsParams)
+	// ReadStream Read a stream, or follow it
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+	ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams)
+	// TailStream Wait for what comes next in a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+	TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams)
+	// ReadSummary Read the summary of a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+	ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams)
 	// CancelHeldExecution Cancel what one holds
 	// (POST /v1/executions/{execution_id}/cancel)
 	CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams)
@@ -5313,6 +5643,9 @@ type ServerInterface interface {
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams)
+	// AppendFrames Append frames
+	// (POST /v1/executions/{execution_id}/frames)
+	AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams)
 	// OperatorCancelExecution Cancel an execution
 	// (POST /v1/executions/{execution_id}/operator-cancel)
 	OperatorCancelExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorCancelExecutionParams)
@@ -5652,6 +5985,24 @@ func (_ Unimplemented) ListAttempts(w http.ResponseWriter, r *http.Request, exec
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ReadStream Read a stream, or follow it
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+func (_ Unimplemented) ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TailStream Wait for what comes next in a stream
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+func (_ Unimplemented) TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReadSummary Read the summary of a stream
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+func (_ Unimplemented) ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelHeldExecution Cancel what one holds
 // (POST /v1/executions/{execution_id}/cancel)
 func (_ Unimplemented) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
@@ -5691,6 +6042,12 @@ func (_ Unimplemented) ExplainExecution(w http.ResponseWriter, r *http.Request, 
 // FailExecution Report a failure
 // (POST /v1/executions/{execution_id}/fail)
 func (_ Unimplemented) FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AppendFrames Append frames
+// (POST /v1/executions/{execution_id}/frames)
+func (_ Unimplemented) AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -8106,6 +8463,377 @@ func (siw *ServerInterfaceWrapper) ListAttempts(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// ReadStream operation middleware
+func (siw *ServerInterfaceWrapper) ReadStream(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReadStreamParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReadStream(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TailStream operation middleware
+func (siw *ServerInterfaceWrapper) TailStream(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TailStreamParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "block_ms" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "block_ms", r.URL.Query(), &params.BlockMs, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "block_ms"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "block_ms", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "visibility" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "visibility", r.URL.Query(), &params.Visibility, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "visibility"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "visibility", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TailStream(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReadSummary operation middleware
+func (siw *ServerInterfaceWrapper) ReadSummary(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReadSummaryParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReadSummary(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelHeldExecution operation middleware
 func (siw *ServerInterfaceWrapper) CancelHeldExecution(w http.ResponseWriter, r *http.Request) {
 
@@ -8678,6 +9406,88 @@ func (siw *ServerInterfaceWrapper) FailExecution(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FailExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AppendFrames operation middleware
+func (siw *ServerInterfaceWrapper) AppendFrames(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AppendFramesParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AppendFrames(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15335,6 +16145,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/executions/{execution_id}/approvals", wrapper.DecideApproval)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/frames", wrapper.AppendFrames)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/stream", wrapper.ReadStream)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/stream/tail", wrapper.TailStream)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/summary", wrapper.ReadSummary)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CompleteExecutions)
 	})
 	r.Group(func(r chi.Router) {
@@ -16929,6 +17751,225 @@ func (response ListAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListA
 	return err
 }
 
+type ReadStreamRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      ReadStreamParams
+}
+
+type ReadStreamResponseObject interface {
+	VisitReadStreamResponse(w http.ResponseWriter) error
+}
+
+type ReadStream200ResponseHeaders struct {
+	Link *string
+}
+
+type ReadStream200JSONResponse struct {
+	Body    Stream
+	Headers ReadStream200ResponseHeaders
+}
+
+func (response ReadStream200JSONResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadStream200TextEventStreamResponse struct {
+	Body          io.Reader
+	Headers       ReadStream200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ReadStream200TextEventStreamResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ReadStream204Response struct {
+}
+
+func (response ReadStream204Response) VisitReadStreamResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ReadStreamdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReadStreamdefaultApplicationProblemPlusJSONResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TailStreamRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      TailStreamParams
+}
+
+type TailStreamResponseObject interface {
+	VisitTailStreamResponse(w http.ResponseWriter) error
+}
+
+type TailStream200ResponseHeaders struct {
+	PreferenceApplied *string
+}
+
+type TailStream200JSONResponse struct {
+	Body    Stream
+	Headers TailStream200ResponseHeaders
+}
+
+func (response TailStream200JSONResponse) VisitTailStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TailStreamdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response TailStreamdefaultApplicationProblemPlusJSONResponse) VisitTailStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadSummaryRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      ReadSummaryParams
+}
+
+type ReadSummaryResponseObject interface {
+	VisitReadSummaryResponse(w http.ResponseWriter) error
+}
+
+type ReadSummary200JSONResponse Summary
+
+func (response ReadSummary200JSONResponse) VisitReadSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadSummarydefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReadSummarydefaultApplicationProblemPlusJSONResponse) VisitReadSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelHeldExecutionRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      CancelHeldExecutionParams
@@ -17269,6 +18310,64 @@ type FailExecutiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FailExecutiondefaultApplicationProblemPlusJSONResponse) VisitFailExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendFramesRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      AppendFramesParams
+	Body        *AppendFramesJSONRequestBody
+}
+
+type AppendFramesResponseObject interface {
+	VisitAppendFramesResponse(w http.ResponseWriter) error
+}
+
+type AppendFrames200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AppendFrames200JSONResponse struct {
+	Body    AppendedFrames
+	Headers AppendFrames200ResponseHeaders
+}
+
+func (response AppendFrames200JSONResponse) VisitAppendFramesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendFramesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AppendFramesdefaultApplicationProblemPlusJSONResponse) VisitAppendFramesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -21192,6 +22291,15 @@ type StrictServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(ctx context.Context, request ListAttemptsRequestObject) (ListAttemptsResponseObject, error)
+	// ReadStream Read a stream, or follow it
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+	ReadStream(ctx context.Context, request ReadStreamRequestObject) (ReadStreamResponseObject, error)
+	// TailStream Wait for what comes next in a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+	TailStream(ctx context.Context, request TailStreamRequestObject) (TailStreamResponseObject, error)
+	// ReadSummary Read the summary of a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+	ReadSummary(ctx context.Context, request ReadSummaryRequestObject) (ReadSummaryResponseObject, error)
 	// CancelHeldExecution Cancel what one holds
 	// (POST /v1/executions/{execution_id}/cancel)
 	CancelHeldExecution(ctx context.Context, request CancelHeldExecutionRequestObject) (CancelHeldExecutionResponseObject, error)
@@ -21213,6 +22321,9 @@ type StrictServerInterface interface {
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(ctx context.Context, request FailExecutionRequestObject) (FailExecutionResponseObject, error)
+	// AppendFrames Append frames
+	// (POST /v1/executions/{execution_id}/frames)
+	AppendFrames(ctx context.Context, request AppendFramesRequestObject) (AppendFramesResponseObject, error)
 	// OperatorCancelExecution Cancel an execution
 	// (POST /v1/executions/{execution_id}/operator-cancel)
 	OperatorCancelExecution(ctx context.Context, request OperatorCancelExecutionRequestObject) (OperatorCancelExecutionResponseObject, error)
@@ -22121,6 +23232,90 @@ func (sh *strictHandler) ListAttempts(w http.ResponseWriter, r *http.Request, ex
 	}
 }
 
+// ReadStream operation middleware
+func (sh *strictHandler) ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams) {
+	var request ReadStreamRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadStream(ctx, request.(ReadStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadStream")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReadStreamResponseObject); ok {
+		if err := validResponse.VisitReadStreamResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TailStream operation middleware
+func (sh *strictHandler) TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams) {
+	var request TailStreamRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TailStream(ctx, request.(TailStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TailStream")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TailStreamResponseObject); ok {
+		if err := validResponse.VisitTailStreamResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReadSummary operation middleware
+func (sh *strictHandler) ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams) {
+	var request ReadSummaryRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadSummary(ctx, request.(ReadSummaryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadSummary")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReadSummaryResponseObject); ok {
+		if err := validResponse.VisitReadSummaryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelHeldExecution operation middleware
 func (sh *strictHandler) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
 	var request CancelHeldExecutionRequestObject
@@ -22344,6 +23539,40 @@ func (sh *strictHandler) FailExecution(w http.ResponseWriter, r *http.Request, e
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FailExecutionResponseObject); ok {
 		if err := validResponse.VisitFailExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AppendFrames operation middleware
+func (sh *strictHandler) AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams) {
+	var request AppendFramesRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body AppendFramesJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AppendFrames(ctx, request.(AppendFramesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AppendFrames")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AppendFramesResponseObject); ok {
+		if err := validResponse.VisitAppendFramesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -24489,618 +25718,671 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L37kts2tjf6KjjaX5Uvm5KlvtixulK7Oo6TeOLY3razs78deYuQCElMU4CGoFqt8ddfzR+nzvn/PMS8",
-	"wvn/PEqe5BTWAkCQBCVS3W07M1NTNXFTvAALwLqv3/rYmYrlSnDGM9kZfuywK7pcJQz+/c06ufiTmKh/",
-	"yvVySdNtZ9g5J7+JCckWNCPpmstO0LmkyZqpm+g0iwXvDDtTyqcs6QTqikg7w04mLhgfTuNO0JmmjGYs",
-	"GtOsM+wc9Y8edweD7tHgff/p8Lg/7Pd7/X7/vzpBJxKcdYZHp/2gw3ikH+DrJAk6MxonLOoMf1WDj1hn",
-	"2KFJymi0HWcsXcacqk9HLKNx0hl2XmRkQSWBlxAqiZpvwjIW9TpBh12x6VqNehxHnWGnP3j61en0mHWf",
-	"TI763SfRyaD7FX183D1lR9OnsyeTwbR/1Ln+YIYwnoo1zzrDQdCZxUnGUkWFhKqBd2CyGZ13hr92MkaX",
-	"PU6XbLhKaDYT6bLz4Tro/CYm7mdP+t0BHfS7TybHrPvV5PSoezIbRF+xx/Rk0n/cCTqrNBZpnG0NHVJG",
-	"JdBbrlcslSxiUSfoyIxmagDpmvOYz9UoREaTznBw1O9fXwedZ7A6CYu+S8SmuLjvF4xQLjcsJZkgdhnz",
-	"FV5nYjyLeSwXneGMJpIFerHHKfvzmslMrUvhh4Tipvjo2wwrkcTTrd0xY5qoz3nmRSZbMuid9Abws/6S",
-	"dw89sXvoOuhMBc9SkSQsRUJP40cpSxiVrMVOnK7TlPFsLDO26gw7MY8ztXOiOTPrX9ij9QPCbbNOmVnA",
-	"uVDr0nmLQ1IT7ASdeUpXi3HKLmMJhOsHndLehE2i/vVUbZLjfJMo6lzEXN2dT3PJlhOWwoG2B+dD0BHr",
-	"TGaUR2qLqG/oTdK/Djpqp8oVnapdFLEZXSdqwlxE7oTFhrN0LJlUoxxfMLWKdM54NpzGQ315uKQxd1Ys",
-	"HYs0nsdqaeGqmeJR0FGrtF4Zwug9/LFzyVK8paNWv6/WVP22lnbPJLDpMzqHGdqT1hl27Fm7DjrrVUSz",
-	"Bgu0obFmM3BSDKt4bthEiRdyYhkIskS5nk6ZPoj21EwSMb2I+XxseVInyC/a3c4Vxws6k3U0Z9k4jiQu",
-	"VPEYIX0sD6vZvCf55q3f5EdPh6dPy5ucZhlbrrJxzCN2BQttfsH9pAcQMRolMWcOV45YQrfjNc/UDHNG",
-	"7Wz3WSI2cA7xz+YcN+jA/sLH9AaXCwbMwmW3MMRxyqYJjZfOXvVv6BXdJoJGaoXStVqAuSCTdZxEpPeo",
-	"1+upbaNvGTM+FXhSOr+pxco518dOyrJ0O87/ntDphZjN1D+RJEvZGZ721RHbrtQIZvEVi9Tbl/RqrJ6O",
-	"lbg9Uhsu5/CDvvpLzFMmYWPndF4yKencEnU1NRs26KzWkySejo0EsLukE3T+vBYZ1aPM91bKVmqEOaXU",
-	"SY1TJdnoik7iJM5gcL925qID96u5urc7R1hmNG3CT2F440uG4kBNDbecGbb52xHmtYeFJfE8hnFu7fNc",
-	"ZGO6WiXxlE4SdVMSz9h0O03YeLWAPdxxXg18TC7ilX1+zdU1RbQd9DRvGIt1NhXAb+DsSwk8ai1XjEvn",
-	"xO5jUMB+7ekzekWBCb1lK5FmOwW2vtVlPlGcsmkWXzK95MxlZf/kTP/kTP/kTP/kTAdwJrNEVuFXu+Q7",
-	"UDCrdsU5UScMVSSthN6OVWGYzudX8x/71Hw8HbtutdsmWzCSsnkss3RLUjZbSxYRdXG9Al5w/YnMhT+I",
-	"8m930U00/8e1mr/awu9gIxS3sdocOzT96SJOoiJd9A5tuAmL/oiScGq6pqV7p8f97hN2ctL9avLkpPt4",
-	"dhzR/lfTo6h/Cusg1QqrabKp4Ir9HsPhXmuXCMidDlzIYqDuknI6t64GWA2XGBmVF1WRtXsh+sPjgV0I",
-	"kV7AlM0QzJq8BHlaXA+QsUUXlGLdRu6vskVnODgqymL/DhdJxGRWo41Uz6vxwDjHTsZ8ykqbGHxil2qI",
-	"2SIV6/litQZi5wx7eHIUdDYxj8QG5PHjfr/fv1bzfb1iKa03PouqH+VEwP0idelxiLanToK6MBPpWC0G",
-	"Sw/S/fZu/CZann7JPxW9P6iip/fSJ1Dz+kU1zzmFOxS6FQMH2HgWp9LuveaHwqfj4bWEjbnYeDW8dM25",
-	"Vv9aaHg5IT36Haict6fcIft5i/5jnzKnXcug1P3hFTkvn/j7VLUGB6laTiDhBrpWv1bX+gW3dmMfq3pa",
-	"kplICSX2KLZ1tv5TyP1TyP1TyP1jCznLenY7LFx+s2Ip7st/yry/a/eCsxNvIPNOKzJPWX48io2Y0+RZ",
-	"Ur6miXqb4ffuu44q7xJ8rGxxoWxJWMWOtT73DaHgSJjtTDgALfAXZANlBRAcVSxlkUcCe5iaYhF8faWY",
-	"W5TSWKkT44K5zK5WccpknXPATkFJIXjpNFYvS6jMxgtG02zCaLb3lCTxJeNMynGWJSAujpWxXbcp80nu",
-	"9QogERyHCVDEXOUyU+e+8HN3gPRdMBrp6Px5otlQxOQ0jVc6mUbZ+UuWLUQkkR+hp1CKdTplZEFlQAQn",
-	"J/3TntoF0wVbUtivKARllqp9rD71/D2d+19vTktAYk6UDGMSk2MgF6gz7Iw6T0adTi64OsMsXbPdn3sR",
-	"seVKZIxnb0H+VT8dqpeEZLNgnHCRLZRJsaGSRIIzMmFTupaMxBlZ0IhMGOPmh5lImXeyEyESRjl8/mXM",
-	"L/yz5ewqIys6ZwGhkoSjdb9/PP39r3+Df7AzkrLk61FH3TXqhGeETiTjGdGEZzzaR+eXYmpzXopf/2XB",
-	"Ugav4WyTr2EM1G5D2zcpm7GU8Sk7X62SmEUe4qrT/vUrTV71zZV9CKi8EFysU7Z3Om+VNnI+09lNxY+8",
-	"Q58hoepnslnE0wXJBMnSLaFzGvPiu5cxj5frJaab4HdinrE5S/EsrGhKlywzx8H/yW/YPOZEjW+aJVv9",
-	"5WwRS8IuGc/OSJ/EEuY7UXcqVqNGAYLhz2uWbrUQUiIFvuCOUDF1OOsxzx4r8bdzyEHn2TqVIvVvs1Dt",
-	"oPEU7giJmOEa0Lm7g32jwieKhKNXLxmfZ4vO8Kh/8hUMy1wYBL6jbiym72xaWnGAr3myJRvFTSYsEXwu",
-	"YdmAiubRuvEVXNRe4q3X8MuOYb341k8z++57ksSRHcGKZovaAdSfm/0DUopfexIp1bCOOsb2aj+OOpqo",
-	"N+4iR/7Fm1DCcuvp9kfm4dU/0QsmCSUpW7EM9Bfc0rEkWgMjC5ouEyZRVT46IQuxTqUdNAq6fNjOB7vq",
-	"i3X7/fS0vN1XSpNP1Tv/+9f/o/u/P9z/lXT/94eH8O8H//Y//NOb/USz6cJPYSUYyf0QhFwYEJGS8JdH",
-	"+NcDj8hdrmVGZBYnCVnQS1Y/w1kXP1oztccn/pG+EpztG60d1ZQqywEyXHUS7Bk57p8oXpyA8Iwl0cbB",
-	"roGqbx40Wq3bvKfznecIeLNUW8aeXkk2CyEZyeichFMap7znaEohTAn2FyiWdefNPpLRed3QB/2jk/08",
-	"809iUncEfxOTXSdQ5/He7AC+pJy9UQLQPwSl+N6TRH2xZhQ6FFY/hv+Rslln2PmXR3nG9yP8VT5SX3+l",
-	"3oNDkdlztWA+erxlcr1k9QK4R75JxUayVBLJeKS24GSrtupSsuSSyTN1ZRNzScQlS0kIz4e1e1ONpQuD",
-	"6b74tm6Bj4+8FI2XaHIVJ/CD2JAl5VsSZ2wplV63FDKr218JvMT9rjEQhqd9cC2hfgCOJ6stDLzawitj",
-	"ZvyAk/Rrp+amQLscIF0aDzwehjhSajpNEq1ULGuJp8QKXcVd++FO0/1gn7Cbwl75dyDQrY2dqAdx4GTJ",
-	"KEfdTbr7vLQk/BZmgwp0vdY8BK8PWa+U0H9FdGyc3Ne7hZyePoApSqFMM2W4QAwWorGbOFvULon+cK20",
-	"exx4VXDjzdhlve0XVWeWtmD5GAEV1lHaelFuoiO/XR+ghabrWv1TpwW0465v17U6p8zY6p7Se5VSQRNy",
-	"wbYBWfP4z2um9ir4/lyFr8h17WgO47vvMrbCsalR7pOiQKopTdOYadmY0TlasRdsOwRBGfbIT3RLJgxU",
-	"NWrrXFYJlMrg4Hx0LQtQYI9lSXqs2JyrgP338MPHQXB0+vh6WCU88McX+J5BvrNpmtItutu24F4wvrT3",
-	"dO5VPtUyZXR+T+LiJPEFI6F1yIU98q3IJKGpsq/SzNhaO2TlBSic9UtWPpL7dIf3YhVPGypA2YIprUc9",
-	"Ic/sIoHaKZkygTMsd5mK5ZLKpounXrd3+WAu7urR7l/GH/71fqD/8eDh/9i9iI6grV/E7Yq1I8V2xW6R",
-	"Emp4ewkBVnSVEqNRT/2r33067nUdwpSu76WToyzX0ukXGmcrEfu1LLXjN+aGXbqnvenmGii6emtHA7/u",
-	"VkFzN+ih/BDHYMW0HpLW8X0OtXi6MOfdjnCViimTkkm0f/YM1vHO3sqoITNWrgSXeRXl6x+16z9jHFRS",
-	"nQWspvEIIp2l0svfsOzS91Fz2yNTnqm+2Gyc+RMQavCYOUqWoNHIUeQ5/uncodvNPbq+z+lnHlU8wPDd",
-	"ZwmNl7INReBOeArjqcWShsazxw/XTR4+wKLcPgW5qvaVUEwLfr4bgoB18y5LGdp+Dk0ydpU9AnbZlfb3",
-	"3CsfR0NycjTicMcQtRQdMBzxiGZ0SD6OOnE0giTDUYdmo85wVBsgGXWCUa5cw63a1oFfQMTAVfUhvLRd",
-	"MXvFflr9op1S8GOTUCE8ZNTNkVIlR5jLCW8wFaNwl5rYqDP8OIKAJfzuhCxHnevrEVf/2+nWrmyBc4IU",
-	"BhcFCihQp5lS+8GFzuJswVIi40htFoHsBbIXrFvzGVKg5Vk3scZ9572SJ9P84LvPeHc/Z5ui59fZ5iZu",
-	"tGtnwz2FoM/BR6IYQNn1rL3vuuBcbs1snWTcPUvgKQi9xUXI85x2cOFPvBrGO33Y1japY/vo6uYaNieo",
-	"vr12Qxuz7Y+3l9XM2m9jWw+9dxsXEACuc0SFPc855T1YItB+cYO27O4W9wSk9Hw5R8sN43adOO6ut1QD",
-	"v9duucphp1TqQpfda28qYtqthX6k9oyqb9++WnWTc6dG3PrsfS4SQj3S3evsLylnrWmS6HqdnTSBop7m",
-	"9NC3e2mhvveFSc5XIvtJRPHMm6Hx3vXUGiet1A5c7dIVM3DT5uG58OBJuSVFrdeyKdOu1iw1X1vz7B9N",
-	"PXqTiknCljsousI7/tVn1yKAEYRG4OaxrWy0CewTEW3JI2XtDIl2thO0ZEgCDi1FikEn6LA0FYoMv37M",
-	"H975ALhF1Osh0zrm4LTrwKcA5ii2npfOo8vBIyVAZZ5ziQltp9Fg1p8eTZ7SY4w/ZukWUn9N0qtJqjw5",
-	"Ogo6WZyB7YqbHxMHJimjF7jxIRmWTrPcQWWIJx/lNOpqGjXeWnqJvgWieF0Av0CmL+MZ2aSCz8n9t989",
-	"I09PTp88KG0wm6W3a6PgTSZ5qmtTmXY94+RZYf0NwD18CmNGA0s0P6n2Ae85TeFXyDHL6AXjdyOS3sVz",
-	"TpO2biQ2m7FpBqEtuV6ysc3GHUuaxRIYNWAj6aRzOp2yFdbVS/gg7vmnk0H0ZPb4pNufHtHuCTuddL+K",
-	"Bk+7T+jx9JQ9nR1N+k+b706cyls2ZfGqlqr4+ZyqgWJ+RKRONtntE/k9nbelMGZr59nSNjG4kDXdjDBW",
-	"bnnDQRg6hnSYWHtrtCf4RoZf7nduLyVtsvRuywZva37e7ANeUuBXc6HoJGffmUKII3prv/TFE+oFMiQu",
-	"Mpc+5uzkX0Aev1oxDnYu+GZhRhHyCZq8ScWKpZjcriXcyrn0ERyU+wb6rZiul+rV10bQVTIRpmuZiWUv",
-	"JJRHhELYRe3vrVinRGyAq7qR2aNiWmgxvIXvcqJYH/71/q+97of8T29I69oNiPyKv36wd4nJb4qXXgeK",
-	"Xqm4pMleQnlkrqmpUTuXygsW9cgL2MZyITa5qhcAGTi7ZKlJDihSnSaAGWCqQQqZOhjLqeRigz93sxDq",
-	"u5Is6ZZEbBpHLCCZEL2cHDatPMDgXWWtzsmf3r1+Rd7B4qpFgkB9JshMKfUxh5QQ4EzqA1C9AgX7QED8",
-	"0SaW9Ek+L8PPIEJqNLj7IePrZRiQEEN6Ifj6WUDYksaJkgjrNA5IaDeDutXuFPWH3hjqn1fd5TrJ4iTm",
-	"LHwQED3TgOgEDiT6ejlhKbkfalVSvw/++SAYcUanC5xECNqd+t2hD27gUC9GeEZCs6dC4OBbCNzD0kNK",
-	"TYzZ6iKNGPyhs8rNjZs0zjLGeyP+i04rUmf6gqvNAswPkFPU6vF1kqAiiut/1Z2Lrl5SxZR6b+nmJ13k",
-	"5/zalRfxqitWuIm7Vi1WL7mGMzamer/Lwi4bBHWZZlE8A69NRlZMrBIGyTiQMQQvYj3ymiu9SW0HZd9A",
-	"0CGGnDQ32+b4qONknB3tSTgrFF425UWrVCxXmd9WhZMF5hek9SlaU0VG8iahatHYVVZmSo+PvzrxBMpz",
-	"BM/J1hfUxRN5RibqRAJ1nQBv6Ru+lClrZrTP5CjwO3iJl+HpIsrhxzIXKlb2fqyuX3WZLKqUlgO71kp/",
-	"+L269dqt6NuTAKePwvt4yYy/VwMUNYpYfKfvvza1v2wlMD+5kg3m2YYpu4zFWo73E6d8ZKsvM0XHpmb1",
-	"Y90z+V5wK2bbkcmWCjZYkpemBhZ83Hk92MfqgHx1YR/37MUi7Uqbxow0KGRgeBMc3OUrkMbZTPn+qNC7",
-	"djV3nJKcMkoL5Ipd/WoKW/MxdExlL6II4WAMcJn5Ox8X/u1CwAKbTtfKWjOl6SxyxpXT345Lek6wTRey",
-	"/2iw+Lkal+f7OOU/DbZpabnx48WX7CDxO7NRDXk1CF1d6bcO3ThX8tW0VHSex4r0/O78OlS2V19jYex2",
-	"0P+95ndmzDGPs5gmxoeUb76OKaH3vu2bHAeghe75/AqXMqYJua+/TP6//5eAOrRKYpaS/yYaNCCw2tmS",
-	"Xj1QGhZAC5D7BnfgQVUdzSEJXA0Bqk2rCbRGpB8PTo8B/6mQTN738UE95PFdf+c3pW0VtWlNz6pyvKRX",
-	"/vE87t/egPIFKnziyHl9JNYIPWDfP+jXpOejblu0wvQbOyzfIsBwcJcWryLGxAffca6c1W803sJbK7pK",
-	"p9ULv+BexGNogC/Kv4FDC+hf+sl3Dd1JpYtGry1dntIkUR8tXc6ESMYaP670wCJOopTx0mWEVyldBMiM",
-	"ygdXilX6iZCIKQUwiqUuV1pRpfGPJ9uxg4CWX9SIIe4lyE7S6PZeliLWPLL5mVUZUUi63J9bGTgPXGB+",
-	"827uX0rqLD7tEwPfAGVffCs99bLwk/aP0dUq2UI+pBFue4e+I4O7udH0zTq5OJ+aeKzVAUx/Ac3dHVwW",
-	"76qsk4vvcsW1uCQYR/EoWyYQ4vmpCLbYJEXWXaRSGSoMwH7Ov0jJRZ4Y3UJWnWNsBFtMgFMg/P75e/Lo",
-	"cvAor6YLAzIVy0nMWYTG+EPKo4c9rM9wPzEoiyqLMbIrSmFdslo1Ng+hB63pUxaZqMHGQ2yMlhZcsDPq",
-	"XK12K0PQ7Akjwb2obF3r7h53UiixjLn56+Azt9vHWpNw7d20ugdMydKd7kqvcDOO9cG/tu1gPEfRxblp",
-	"tpWwP0xtcd+GpYwkQlywiNAssIi6gjNJYj5N1hF6iRoYsDexstE13siWcPmbx54otpxpZHnnTWn2fhfv",
-	"dJrSNDihOYrWgaa80YN8Jvv+06jGnZ9FbF+yez9IlrBpphjkgnGoTGVzyqHghJIZ25CESTlE720sid6U",
-	"xiMJdXNLsWQcfoXzpTaUdRfvXZGSBLF1w/os2QVzSGvJlNv4OFV9Akr7IsiBkfGwFY6Ws5XrBNQ7bY1X",
-	"znv9vtjrgAFFjUWNNm0dicw7doy7aAHnqIUyE6sVkARhumq8ApgUaaDAWsR7cki6ndUH8Po3eG9h9zti",
-	"46T/tIGPskIAfPcPLCliBbdQMV5zCC6FC8qjhGmX/YzxKQuJhniINVZMcfJwz94AN+PZd3DjddDBT+x7",
-	"5Ae8azehGpPmjV2i3LwrtJzyBKYmbCqWeQxGt1HqOaYgaDOCJ+qUFt6m/9Bekprd5oJkVdzt4oJxo7On",
-	"DBp70BSqU+g0S7Y9cq49Ekenj00pNSzaSdB/+phMthmTJBNzjHHdlyKFyrrfBOiHtqbuQUCU7UnYcpVt",
-	"gxFXiqNYZ/rXgGwWccYI1IPA2zVWHZkuaEqnShs9IyyRjJwcHZEw5pCiU0A1DHtQieHTkb4aPD3arQkB",
-	"bsOB6g9U+1TZWAEQu2G2ftBslx+8w2O+WmP3Pf+JbR6+qUI1JFhpKWAfONgbiGzIoGRWSi3HJltywbZK",
-	"HGK9YfE0FSNoS7r6FRftQzmY5ijve+uxflQ35mEFBwauiRpYZ5J17CKYtdND8nzI0t8nWmCMdivIlpJh",
-	"Wjrku+WDc+8BdoxGxitzkhdcZoxGwNzVLWHB+m/68mIFcL11YhfSAOw5DPd4nxPwq8cnZQ/goO/3AdKr",
-	"cuTVdfXti4sat/K+FIH39IIhSglohHCGJMZuEw0ZUnWCFkI/TS2vupjQAdWuZyS0Q9DgbwmbZUSsM1/k",
-	"tB5a6b9HIzkaXfX73dHoajAbja6ezD786/4skZwAtQfqR80drCBNmVwU/P7aH4ROzSgPBdTpbro6tOIV",
-	"stcbbXmUGR7by6043cON8zvLhNGDKbzNTyJGU6VQ+0qxX+q1VIt9wdhKQiQeUuwCojRxMlWPV9IHGunq",
-	"RQ6/iVPW+y5mSfSrerr3888vvv1QkMDx0nQkg9LqYWceZ4v1pDcVS8gVpqvY/hekM6fJI2TMqXyk3q/m",
-	"20iiq9vEMs7+wlLhyHhNqXc4/ptSyzkcp4Oj8uE4kHZaSH5hhBOSFRzcLaTaZ1L5a7BxqsdHpzX/HZpC",
-	"ShalccR84biSyzhvB6PzsSWJOVklSpPXEmQhkoilATFKvzoaOCK/ZMtbBTVTRxstTluVql14Xn8uFqCw",
-	"lK0LrSnU6TLekPyHHZMqWt+leDNWj2eFOhaRamBWqE6o7qjDjJWWYQ34qClgaVNE4XaA80Lw1kZLmhFR",
-	"3jQ5w1etfdNFdpKh2toCGZuLdK+fSL/9mbn9Bq4i00kAAjvjUrzv8Bh8iWR6dLtpBsfvTvjwGQlnNE5C",
-	"EjuWDrKq0LI+SnTm0I4z1vS0zHQ4sRnfcRz6n0JutubQ7c4ouJKbC9Yipd3uKvs8+yacfV1qgdIwNlRI",
-	"Qqkzh51GKqHXfX9IekqhO0vroGhNzXomyIQRqn2QRMx8qn1lo/peec5JHJXLCBq8yWL1mgSG4mtxY1gw",
-	"TQI+RSvmlIIRc0XwaL0a2153YYCRlVjmwJEVE/XUFxn2DeEcKyR0rMZUALUMHhu3Ve4lbpJs3DrkfEBe",
-	"dqMYQx5dcENzdjL9SoJ6PFdKSSwJo2kSs7RHniV0uWKR2nJ98vtf/0ae9vt9byJ6de9Xu9/sHu6/q/tx",
-	"zPqs1zTGaec5Mx079lSWVQ10WMcGfK+tzsoKDzZTXUqc9kaaq/P9+tkdEPgqtL5pkiB4oAQodcipP55g",
-	"tFdzCwq9cdyndZuclkwC++S0V8Zujx8fxqY8XXXakvJ2TnixXU/bMUC++H4LGALZ4BJ1ovdZSrnEaLvf",
-	"xm2UeFAo3juU2cAuqj+OEAFszWfaRU8MFGJ5Uyo5BVkPGgiNShIiBBv2SlFPYbOUcE8VYtWl3MCfXOjH",
-	"42+hEud40mckfAgGAbtk6Xajfu6R904xsEEZ2OUKf3yyY9j3R6OH/+vX8+5/YbHkh/yfvXH3w8MH3imk",
-	"Yr/i/lbdU94Xumganq/fHs19d7fk3KJOiefOgghz33Xe1Cnm5VhQHuqpV7qPTp8eVXRubzzn7g2rcsLv",
-	"bTDxSk7wzmCRuflHtt2RLlyXH6xxob4M/9SB7qbrBvO6ucuoTKgbOIzwVZaR1yTdNubVzbl7OQ/RcPnd",
-	"fNbjFmSz+MpvltreSobLSjZNWRYouyFlUzHnMfbummx7N2OPAaJ/1mC3w1fPMJQTc+xPk9Btr0laGrz3",
-	"oNRv+2RQYNdBoTUBDtuSsZyIl6+md/OgzvoSe8H6KmQXIolk6bxquIfyzMuJu9rGuoutZ54oVYkWh/+9",
-	"YJKsV5imDmIboOBAP22Ykovvb1p9cevVmA3LLD0Vly719+6Cb2lGJ3oHmFi5/HMSQxroSshsnhZiyPmk",
-	"vgUgg8a4DOXataltN2E+qyvVMRT/G2TRej9sABKa6s+ua0muZ5rhFKDa+w3c3B4HeV3xecvind2lOZZU",
-	"3uVjCd3ecRgScTGEvtk4Pi3mQtHDWV+i+Nl8n3/XMdNr/6aIL1n6XLcbOQRgZirSlGETYb2HW3owwK6r",
-	"dTlLxiPILEKlFkQMdnb6Rc9abbc4I1BXRoF3//zzi28P8LfWur41ldRX3K57gMXeSLs+wMeKPTRuihmh",
-	"G3GU1uhD/U5A9K9b3wKeQrhovfIl5t2uMeaJFbTcFAcsnVv8WhP3cc9x7hzIm4nfWgRI48S58V6aJK9n",
-	"AMu4HwbuJZ0wBF90UtUBvsl5eSMr1O32NKcxIiyRaI3QXKzRMdLfMxZE4+EHHcQ1HccR41k5ENHIXalf",
-	"YOqyb0pD09+pYFFUmgTerbZgTAKXql7OUEg39NQmoMWVXgLs24Us5oQOCdYfBAR6bQdEKi4biQ0PiPbA",
-	"J2LTIz8JmSVbzP0vZAVX6nPhPWrc5kUd68tPxKaqBxZz4RyLq5RWaY+wZzNvEVMLmz+SV1CnLyGJD9rH",
-	"ZQsWpySK53GmscGQfNIBj0KqxKlbu3E3oFDfKgLlrdJbMPL6VLebulF9ysfzJJ7HECvbVgqmGPyWsDEX",
-	"G2jJn43tJdDpoOe8WvlETC+wkD5iANjCp2o2hV9srb9zzZT6O5dSsc5K70woZ2NT6+Zcd4r71dg0xOCk",
-	"4CbNt5rVqypVq75+zcqgjuJIp4FWXtbc7oWe5TW9jdWITI++WIISNRNJIjYsIrNULBuavm3hBdsnuLQo",
-	"0vYJou9TsZG1MG4xn0ssPJmK5TLOssZluIVWr+3dWemeJooob+7JHHwbW5tWcdhqxqdbATYhm1U1q7+k",
-	"tM4HkWOU7MEOgurPrOKOQsVUA0aZ6lDYTT4ZBAfoNiCS8CR6uP9SAwdUFiNlAMY4YUTdckbmAqqT1AEi",
-	"sdNHPZa58KqG8kr4Sz68eJkplQlLoagk7IouY86iM92i/ypz29M22QFMsmycCf/3lOkoM9OmXr8ZAX3T",
-	"eLlkERReIZ6h6a2diPkhlcU++ChN8Pq1FvPqUs8ZV1zXe2yeLSifM90dKY4QQROqYyaMcSiRgZIyqg5X",
-	"JlKm66xpnHSVVe6JwVWPNNswWYNHiL/lbf9hHBnGByXUNTZcNlyY/YtmG9lesNVNvliOBOc0tmOxM/cu",
-	"l+tSKuXYaYyh8Q7YE3tPrnvsTMUowhbdII0Dwdpoq4DRM/chyAXROb0HxEHax1xM6kgFubAUMF8nicYS",
-	"1kgtqczylnEHYCOYDycmALAzaOUGC9plTJZJ1MKFd4uYkvszIDHgvycDcm/EpynyjC+/8EUmvRmGez+a",
-	"J+tUzDgpsFutstsszDFJlPXq1UNNomH1B4gxGKxGL0RITc7enhDgAZmK+MiY8amIdrQMsWFevP+5ub1x",
-	"smMRttZNd9yZ4njWPq9xlYp5yqRsELHG+24GK3QbSVYAy9hmH9RmXlodb681j8UG7T5ap5KbEOFkC3aS",
-	"EymcgtaBKtrz93TeUMbfEAR2fMmM5bi7nTfN2H/grdcG0FQ2kHfv8jtbJZVpNBgroJpT32c0uPYC8Bpb",
-	"NW84dKBbZzv4NIWdXiJXVdkIKipKzmU8zMMyg7odqokVuL3q/VLbT6riti0dHT9jLUrJorh1mIWLolsU",
-	"5yVVqLBPCtqVhxeU0ggKAL4F3Win4vispIp5Abg1Hju05XHuR2/bZrFtkmpQh/d1AxVlB2xUjit+IICE",
-	"3aTGPC68sTjs3QQWPGNXHtvZaANfiKg9OH1155nVTANevodMa5756vbt9TpElAYsv/LZeSrWKw0573HJ",
-	"aACx1uabeWtghm1etnPqThVhjWvCKVnbfczcUNNedbT2+NQdBfv2ndO5FU9RfdbdJ4LTtiOw3vES1Nfh",
-	"Wt3BakT54O0Qt/4prRLKqd9dAGINyfjR40Jr7Tqe04w1X+/vDXZfaalvQuX1cknTBhC7JfTWElVzuuSv",
-	"NLPzE9nJ5jCNvKrOmTW0AfFYg68E9Pjb0DgzXVCyM230XrBVZgUxehbUfeiMQlg86feAumkeu0D5Gi3W",
-	"T3j/LzTO9ibF2g/nnwny2fsIqLjhJwdsuEFJ9t8/1sMftORcrdUBpWw3QGNsMTB3E1V4ANQmxYxnAYn5",
-	"LKXjaUrlIiArli4ph+tZvGRinQXE9r3Q2KUbkUY7moNVy1sqy6aH99p0Pqy2IzOfDA16qiyYBWRBI3T8",
-	"W9PBxUrEbaG2ebRGfFLTIiJveJp38/hQP0Lde7LCXA9IPjwM1Sk4sOxB5KRtwGzMQpRQNjzZenRpW27a",
-	"JYAOkdojrTunCQi9Qrgp0oGKPZAdZsBBAVfPjmYvjtV3um1ADr7Z4kBmsW5YaIVTi4eXImJJo6S4VSou",
-	"4wizNho0lYLjdzhb2+f39xktRei9ititUt1IpupWQYZ/TxLdqVEGWq8QkkEfvA3lkG8pGcQxPBU/1qXi",
-	"S0DT5RiNEssOaZTVvvVUizKBci14bQJ/ToHyLLyHAMqjD5BILStRvVtBf3VP1bY34AIt6CZbxeZZMkOW",
-	"T5ME2L5Op8JYLyBK+5UIDYNrfSjVz73mU0bUWVC6rszoVudymQCLkjCQ80smLBd60IEHhMau7zYLNCoa",
-	"VWOMlXrzSrJQqtieHefusM3hcce8ZL1aA2vbZcNIFfV4tCd+xKI5awUgf8f95RTxnTCgKayvSXjEQKBU",
-	"PAuQQ5TSI73znKd0tRi70YUm6UXt2lLsCOflEcvdy6HPURMq/aRv3Rux4yJqt8Q1qAClDS9Z41n5K/zr",
-	"/ctxtu99nyxIpI7SetVkPd7inYcgBph2+Ps/8g7vbBkQWq+iltxmo2z6BuNB239f4Eg7f4tMVB9u33bz",
-	"7JgSA3TaG9JYRz0UYTwSphAHKrGBwuEoMMOgIBTtPqjEafKAjg46FWIxDuH3NFqoCJ3PEYJZOZj47qct",
-	"qr0xM8dK7ouUFFHtddHtZhEnBo8BBLVdi0bJES3aeN44uONEEndFeeoW7O4TIj+Ji9uVuZ5tt81Fba5i",
-	"7dlijRlN69jDjuW4jZUABflzLsRPuQZQ7Vszo9WTX+pGQRZUWXNL6CCdbE1uEuVyw1JlyWm3jaf609Oc",
-	"aH/acolOYp2B2qljj01icodG2UzTG/eTttlNHXnfWnleo1IaMtIoUopEJgxX027SHYUjdxCwLDXu2xKM",
-	"ShCQftV+DE2VD6RCtVNS2yUo9x/Sc64j/jur5xTnZboq/f5//T9EN+khv//f/yfRPR7humnUE2gmlIsf",
-	"zZGqbYTzfj/6RW6/H6ct0h4nIwwcja7SCi/iJCrryXuF1iEwH8WYm6eQJAdWBMVc++mwKCxjK7KM01Tg",
-	"rm2dItm++GPvbW1RSd1KiurL1hzKkPZGUNnqrb61sc6tHnJ1bnnhHcIBCrZIL4Cw+cQ8FSjrO1hQn7Ke",
-	"53Lp4eRUDTzbXFPC0bptz9dSELU8zXr9uJ5nsNVtCXY4xp9TuP+izapd7gzFq7RHw9WkNQtrInc4ipsm",
-	"AFLP7M1OBlZb147gY+0H3/fka/5e3wiFxA0Cpq5BenC9rWnHaubqTLUwejMm3/J9r8VqNdBs36s0MZrn",
-	"+JeAsS7jqEmE2GV68waiXI3LoMguYl67vQSJBKETjPSeYZWUbXoYS7JkWY1HKvNngsB+b87wGq12cWeV",
-	"s6pQ11iyfKGCnKx69nVL90qXqxstYbXAtEvN40pVq+ogKlsjWsYy9xxg+icmwZYyTnVnVZ/+8D086Ofv",
-	"8XwBSwN7pgiRjIEYijzgFjDK2wM2wYzbtubduVXVC213L3/hQiWTjpq0kZJkKSYj70FNgi/b9m+fqF0X",
-	"jj1H16iPDj5ugqLRFlLaD2LVovFvBQe5BtiqMM9a6pcbPGG/rbzzVu3ReZu35vpjLtyttv86cP32opPt",
-	"XcQfbLJSlY+tUmFAVNA7AeEnDxxdQCheQYY3p5dKvemRF7qWK48W7+67VNkpPzCaZhNG9+MmVSdmHq1N",
-	"Izk4J+SGnQudfoR78ipezLnwZhG+3ujmnjk8yBmh0ylbKXub8ojE+OjdAWG84BNxZZp9+BqG1yGa6ILv",
-	"SHBm9w1kQa9oatF6VjRbFJBK9nqoDmgecad4CU0kJ9DQSE6kdHPLpwBoVdM5tTPs/Prh8DVepWK5ymoK",
-	"MBrUZtQk4LeAT2hlTCgLujEuQ5wl/rhqc5NkH1qwi2CNjloWDZ3kXlNkLlasJZCw52ydA1SO7iJs3tis",
-	"G71Y8yiHmb4+sBFvic9pDS6305DiuYpvuISX8dmD4faOVKdPxwXneZQQR+3TM+Att+FkyHnd5/IyvOCS",
-	"pZnrs2yjNPkcmjfpgNiAdzYI8h3uK2zgD3zx7efxIbZNovY4DG/m+LMeORiRby+91BZHKe03YqtsEQYk",
-	"RGCKMc10gn22SMV6vlitsxBzj0jMSRLLTFqQxsbQSyu6lsygL+3dIzAkf8hsSfnW7XJtB2bqJajGSCNT",
-	"sU4iyGALAKmEQJafJDGfJuuoMSZRbUX+7iwdS8z2kdNqwBZFCdKwYdB9X0aN4yrSawO1BdCMt33pdXtn",
-	"UMPIltqzeVzLbsi9RM3vrDF93XwWE/aqZA0YkWXJWXesbkPYwPH8XHLGehq8BuGf12zN9PHibnQKfNsx",
-	"75E3acwzNSxy/u7ZixcQwLuiy5UaZ2cat+jF8Svp/u+apiH5ZnBhq8GOgipVtY29CoEFWb8xTvohSc03",
-	"9O15gGgEnxr90rQpty+NaMa62g1aonnr9sbv8TW329V4tz3VGGylLXTKHSWV63w3uYhXzcoZX5vbLVu7",
-	"ffD6km81DwcWvazlke8Atd/rcCojMbRCwYfzeSs81AAkfR4mqr7+ll2KaU0x7s6eCee6vb/p8dAks7dZ",
-	"wVE+pELNUb2+gYBnGyptURHEm3qtldK8wMjKVpcGXiLGMzbdThP2ZlHqi5CuOdcVu5bpI65GVCg384uA",
-	"eBn7cAgmNJsuxrDC4yW9asggJiLajifr5GI82WaNs3/gqUhbNu2fvGTppNVTrtMcH2wxxcLDLR5LaNyK",
-	"lAa1eYwlxTvc9LuRyFs9+JsUfAxWRouR4s7F7xz8WNy0WEEZWuNE7doW31qlbMZScJaMJZsKHrUZqdIa",
-	"0vFCpPFfBG9KzNKJL+9U/66vnqDKhIPK0SxsLg9dPStUTxHPbOv2onefeQ5I7YGr7Dcf33Or7ytcqo0D",
-	"+uDUilxNMK/wjpMhOHG5eVysVt3YnFWL3ulzs9PvY+6z4AaJmDdKt34p0FXPaLZO2wKbJVY67NQu8K5d",
-	"/bbqaeBvAmjuDwoUdOjlksGO05mmd4nU4YwKDQR9rf7YeJ0mviJPgN4VBtCZkhVLpeAkgo5DskfOpY7s",
-	"mTAOoN73OnUduLwuIXbJUkhujjE0hIj5qHr0yI+MraBi0EYQb4rb72nH1wrZv/h0jvTv0tK3GK+Mo6He",
-	"vAbQSUg2KnTJzg1ogw7RwoqubWbptawLvhmfZqp+ACQCpf/94ezN1xOIld6mG31nAkLCaKom/q7Wbd7o",
-	"cfRlz0Q6bYAR8lIdR0wmBUeNOlqgGetSOajrRQ93HSBIW8f8Z/aXN6ZhudCgkOzqO7N5XmOhp8mMajTA",
-	"Smx7wpSZY7t0YOKnho4mJkJNVlRKRPLJMTPkGra8frXux+EzYF4DAAwmBdy8R2edw8BPDo09gwVtLU/P",
-	"HODuSw2JdnYiyrsV7W7Dc/eILnbiB2QsubpoYe7H+zoxeeY/6PebYUmUvEuO9bzmYsOZ9ew4Lh7wzUQG",
-	"AlNb2AYW81Jc1DhV3yiF9QDYg3Lle8veUbeAmmBH/k9h8A8pDDwbYi2ZCY/eDqZUg1Y9ZbDOqpYcZwsS",
-	"KjPg8UkYkFDjcIY6uQ5erdcXcvPA4nTFy28ajxfe4D/EzZB7fLUsCco7NyAUkFkq/sK4G13UBSI98ovO",
-	"ejEN2mFTonyErQzKb0RA/6+Elg9sSIAd8TYxj8SmvileNcqcCD4nYanRXUiwHu7W+siVAK2Kw/iRrTKI",
-	"s585dYzljveeAbn6+P5aMA3gNG4GyF7Ce0LsoioovSXxoCzoIEJmSTVoRib8RhHv3PnELX0B7U85XrF0",
-	"zIpd1PPZ3Mp86qHsD13zXfjrWbptuLpv1b350qZinSGsN+hKis/L/YWo8Mxb9xGQDSmjy4bDeAc35+PI",
-	"obObvsA+kL/EAHs1e4PW/s3jFeZ9W7m0pQb4tVwYT2/FTYNPk/tvv3tGnp6cPnnQI98wGUdQVyjz2uc4",
-	"I1OaprGBM6LTzJoqUyrZkISmOZYSM+xqBd2f1b/pNFvTRP0LFYcoDEY8nKViqa5lAu7BDmdwk9XtlIhX",
-	"VyymeyoSeDt6eEFUhQH5/a9/G/EqbKeIPG6Id5BgcEY2SpAACDtdSu2V0l3oXQ8I+jzGNbkEefecsmxT",
-	"MotKtgeAiEG9ZvX553S60MCcJs1zkwos9GsUwtR74rl6v89VacKuNan7NFuUGMYuCJ+a9NVC/8l70KPK",
-	"uOrWPMK+Tn5YUIM0XItiiDwMHH7r6ZSxiCQ0Y2lA1lzvML9CmquXlt2ePn3qsNqTft8f08jqRqR22Z5V",
-	"Nu3YvB5SrL7L9Jt6e/3rui+bzYc1xba2S4Jd2sL6BHgcXAL7bNXCvvHArUesBqa/totUXGgPPxHRFk/Y",
-	"AroWMABMXjAa1RTKWWZXJp9iV4+f9gck5tD5mRH17oCwRGJFtPGHYkFASpcs8+65cpgeGIn+qp1ZDa1s",
-	"u5caaHaNtylmxLR7OCNMnW0tlGOJOBKgvamDsaFSP+QDIm4PsLbU0qQJBsFq6u8I0gCNsgCfA6JtacVY",
-	"TbaGod4r4XVHHVZfUxrKngKZN+m6tbFmYSHGEd1KL71yJf7xaQP1Pd0qA9RnjVf5F6JT3NanDezF7bzv",
-	"uo7CvtXNJ70DTb5pHF4Z8Q0kohrKd3CrL2YpO4Uv5wtTu3P0y6pc0iKHNBy+RdhpcrOBKjkgqt4U5sSZ",
-	"p4Oa7+m9n8aXuietxqCgGSPYY8B1IORAK2CrIgwLzRjG6VmUY7GMwTGWMl6XnWNb1/jnYHLE1L+U0ryq",
-	"8TqWWmFVpga/E1DzUd+lGaGrVVLsf703Vphj8g4eH1gXE3TesnksM5Ye1Db6JhWvCeWsXeKxqVLdhUUc",
-	"dJL4knEmZaNi2qZu7AMrandUxOL0K0X95dH7js1bBo7vT96o4K67DVx758rZ5u9upsFnirwANVlUk2p+",
-	"aNHxobnLNyxWrryknA+8Rz97y8AEbhQdKttWEDylknz//D2ZAwZznPWIxtHLq9LROCViwyWUPjqFzzvR",
-	"sHfW++m66xpk61aPNgOndh+rYlKbwLOngP4GOGTuNyso1OaTMY9L+SZNgnNF+OmGg2gKQe080hB92nnC",
-	"IE+3DTVVgaYbfjBus2VyyGn/kvu7FTREl3a+U6hZa/pMAW+64UM1mNNtNrQfZbrdG1qvWjN8aOeBPzA4",
-	"tDOLJvjQDk/3wkTDCdsjDEx2a8tgoxpekCfUGJj4+yI1mTcPLKAaCXX2qtZJoIYvLIuIfyTMtdI6j1tw",
-	"ptIS53SpXedtc4XS94JbRmw5pIvP52rGc1gLHqSZ69D8+1DiHffnvtyKev+nG5lt7wJ7iwIIs94+bccx",
-	"z1jketnCLC2PRD09xnyDNql4bdq31Yz58zTGwW9/8pQe/OxB7bCmiZBsnGeZCz7W2aHuavkiwS9mit0E",
-	"IBpzpBiQeBrJn9A5jTn2BkTjSXExyGC3HaIY4ewqI3m03URgdGVnTSMewWFr6SaQJoui8ZhNKyBn3DKj",
-	"WwCywRnpN6LhB2ooi2Bu0DUzM+lC/hS2u9309hsZTeeslCz8Nq9WNN5Ue+mDP3xKY64JOMZWmpgbNIat",
-	"Ee3P+vtlwRQ9iiSLYpBGSLqccDRzaQ53WsLXCCvPbs8TRtoJnl9sk0orKUHeZGnsEzcTOr0Qs9ne1C99",
-	"m80ZUq8ruYBuIX/HxmHHur2o/UhRtiZbnYehiK7ndgYttu5P1lne9REOgfWEP3CT5wDWteC5btfzMXfn",
-	"qpv3t5arVgq79bc6GTjo0CRlNNqOJc1iOYtrXPVv4X7rEGvBC00GyrhVIX5z1n0LaIxV0omkQK3LmG0g",
-	"Dq2xZIOOaeGqkWi5n2gOlL/zNnUsCxD4k0RML+oCK/4Xq3faorB3UFh1G7n8e/MoUc4YcaIrx0xyjPZA",
-	"ES42cE4MmOHuJMuj06dHzQ4rZ5vxRYPVNXT5MY7MYzjS8QKBPho9jVT9gV3V7RG1BpFnEcr2Z5LAAdiB",
-	"gYSjk2TDUqZE+FxkGRghU7rGPIo4JbBgYISIS0yhaJAzeAC5hIdb4FyhJ5NY+TNEUnYZi7Vs4a0u2832",
-	"FRd1oPvuflOE0BtOtwFBUGY1wpuAG1xgh3F3LP7ZBc7Seq05T/5kuyMaS4Ge53HCLv0tUvenk0DNdKr4",
-	"r5jSRKeqtn6NTf07PJTpO0TvmPcEtaDRARv8xrygCJHoX301swbc4XbOp4SPucIcL/gOqjIXNDv0ol2C",
-	"1qmY+0Uc5ScNUURMln/5HMr8EBqFRwOO4INYbQpd//TdO07o/gbHeCbdifhXwLgs2umzL7jMGI1sL3bb",
-	"d31Xb91b6KC7W/btCx42efquOuv6qZ+9cXLjW5xoN6V+r4QrZ72ZZ2uG9J7OW47mkibrsudq0D862Uc3",
-	"fM47DLDofAhmqC21aTwr0pRpEYGLux/zczZj070fwDE+x3uVFMFqpVaxETR+p04HfQ8yMNzTGEcY7q7F",
-	"a8Cs93EcMZ7p/VN3j8kF/uRABPmMg32gBO50q+QsTqU6+crmCAobLF9SuyXq9+pzu2eKtc5jG0NwrEdA",
-	"UcAwcCZyH1jd9XG0XiXxFCHLDHUwZDHmQvHLsdscpnQHuqrSsU1C42IsVsqkAp8Li8YzkZoemOPdSMM4",
-	"15d04te06uEZ/ns0uur3u6PR1WA2Gl09mdWUKegP3AI0mmYhnwsbDT//lk1ZvPLM5TAW41FrzIbtBJ18",
-	"l3wI9vCRkutm5oB1A1y945KhxL63AXZ3rT7iHupdhymjafbNOrloKYIQZHt/rWRycT61sctW+cxxopP7",
-	"933gO7xzZ+GbNniwF25o7gsbF7n5oexeQ/8mJxun1Imizq3vrpgmpJ1w7SI1inP4Hs3YfzADnOxXFxvF",
-	"Q87xZosqCQ4irN8z1Nm5Uvr2t3i3kvpJPI/BFNs2G8Hz/AE7isSg+Y1XiwbwTyXwv9tA18QOm82edpOm",
-	"r3NAwXFDnMX3+n6LsljWi0vE8CFwVqleXUrPyILSZinN279rDWC632+SsdU9SQwkGrlg24CsefznNUO4",
-	"bQl5GL29SWIHiT0HmL2avZ7Gl4ybLihqEPckybPnwHAUiPhT6CS6pJzOQTJgt8UaY9eBKHAbjDHTkTb3",
-	"weoKtjbdR99lYtWInXuWyymLbScMonVK9ZZa2spKE6cyWk8VvskXolKaouDjJb1K2N7q6KLPVkdXmgVY",
-	"9Hea5Jk74brKuxsUQFUJjUULd5wYfQY1twWFOAxIJoQ6ZAmT6DSBfutWBQVfCuUEIcdo0vMUzvIs5mtU",
-	"4JcsoxHN6Li2Eg8blUD8FTHzLxhbSSywjTPCGYskyQSZCyL4GQYODfT/Pts2+ARJIiWAhgPQZJCjjk15",
-	"5P6y8igXkOV+N/mZsiEfW0fjiQHZZvVyKzO2HJdK1D/U9M5wd0yrLhr4bFMoACePoViD37jPDs6muWPC",
-	"PDFhC3oZi7Rhkf435nbnFS1Yxt5ubzta77y3RkKMx3WVxkuabolO+Gpkl1lX7TcxSphKFc4y5qYWyRPD",
-	"rUJZjXW9sDP0D/V87q1VD0tFX2AGo5nilHmpi4b/lC5PNTpI6XImRDK2DYXdX8xhgPRqtrEY/uOJhaxw",
-	"LyEGTEf3e5qINY8oeDWWlK9pMoY7/VLX1KEVmPrtJBn6XOtO2Vs1VL5PRWh/1op7tNGuK0OEXu/ZWY7h",
-	"Whhe4eN7kxVzZI4a1IE4c/slixT+0mZhQmW2P3X3kAYNmHqV20n7e75DQs4B4Up40Jyqpu7XvUL9TqXa",
-	"DVuz3aHgKBP3FgTIASdpTxe1ijO3dHzKfROKLLywGHk/msKZcwjmoYG7WUs73bMddx/aw4wP1IrGN5PN",
-	"DXT5W9gAPnNAh39KIVjmPxs28rPbqYTO+vpwz3s6f+eL/DavA6lAns5l3Zd2ZBh8bKDll4AH6YQlUtnm",
-	"nC4Bx3krSSLEBUniC0bCjNFlT/0UDkkiNiztTqlkJGFZxlIZkCieK/avjCZAmpFTkTKpM1cpiURGYi7j",
-	"iJ0hXMjJ0dGIhzG/pEkcjTM6B6C2HmAKLemVOxnHpK3COO2p5C57dhxhzwVnxhcg5c2K298XGlztb362",
-	"oJdM4zoqAsWcUKIOgc8wNElizapIC5B5bdEK3Iy0/EXe7ed18Lz97hk5Pj5+2iPn0D1TF3hy8vP7Z7gT",
-	"lnGSxBrO/8ygCkmAFVpLRhSZxGwmmc4wVo9P19Ca3X2yKY71Z8OtLjMov9JUAh922nNh1ELCnoCGo5cs",
-	"7ZGQySlNaKbOYJyRuVDPclNApRvVc2K0c9eFVoQpNttaibF1JsYWzdj5a6zWyzJ/a06YIfiPQQF+rWXg",
-	"Q8vToripyUyk3GS3w9bJ6AU7I30Dc64opmjBPKlztyazcixY28h455CLK2xGjUgeaqmhDFiHOu5kwHeP",
-	"+OiVwqaPQImtNS56zns/H5pqqOyP8fowvb82/2B3E8lVymbxld/xMGHzGBzRxcTaQDG5lE3FnMcSmsQh",
-	"Mp6vOFZcHDSZVOz30UE2tOn/cFASkX0yML0y4LvFzo2aQIXq96DYar2wbIVpf6jbZ7cRbscN+7mi7T9L",
-	"9n1K+QH53c2zWO4eZuNAZJhbyO4v1DUbouztgudbif9gaTzbxny+P+m7NS/Tqcx1WFyHMrrW+aWe9NZ8",
-	"cPVn00euYkG1p6iGETEb8fDjCDATRp3hCBs5jTrBqEMzuHDUP3rcHQy6R0fv+0+Hx/1hv/9fo841QJe6",
-	"DxbbPcEbMrGKp/BjxFaJ2PYM8hb8WkyPgttSlnQHvRPf69EtCb8oLbT0K+VbeKeYjTrDX3//698+XIdK",
-	"8yjelCSem2ZYVxQQmpGlgIbyKVNG1KWyvSLGVkpz3mJdFZhJsdSW0oRG2AsrjzrlVYF/evf6FdGmj4O/",
-	"mKE5ZdvRfKzkEBoqmNaSwxJpoV3OKp5CK5sCWYEjlljg7WDrqp10SHeCOy/9v1HJf6uCfCCBSJ8ZZLa/",
-	"m+JwZcekcdSgEcJ5bsfoqn2pDEkE6DXZ2iKJWIo+BixKlE4Gd5NCyF2ttqZZfNmSr9v4yr6UH3PfgY2J",
-	"y37vw/3cViIdoI/fqDlys87qug7FyY6V/mwx2C2cCM7OSDjOA1SCJ9vxWJ+BsTUuzWVsQq9sRQidc2G6",
-	"mTHtZWjYia45dzOpvcYAa9KkvUkGVK6lmCSoAzz4oLnPYj5n6SqNCwpK+a6Luq7Hn7e5W6mBctlJb3Ks",
-	"nO3+YRdbMKHdtlBonG2c7A+Q02FhqCEmO3GW19UsacQ0FIl+Yi2ZSWcOPTUpBzAb540tF8eXbnvOSQyl",
-	"M1uxBkC3Bnm1ngVvpq+y7R4W/iPb+g1u+8F7EhGqY67Bv7UMvptUuIKqXW0Hr3gZodr4P3PylpXiZiSc",
-	"rsBFMNSU4R6BzRFnvYO6Co67+4Z7G0b0jrDaJzKkPdV8O6pMA5JtBFmwKxPHwPLSyTZjZ4SSlPJILOG4",
-	"gmvWdMLpkXMiFyIFtZurHbVOIjJhZL5mUhqcXpq32dyxy9T6OSt2/9d+9+l59zvanX34eHT9YM+i4Sx9",
-	"yMgaKPCiYcz60pi9jde61lDeF1F1h+Z+ePdylgvs8/xOi16sYTc+7CJYjV+y1GC1vi3qTQXfbrHWtEdp",
-	"DlC8G4O4eUPdKKUxj/l83ChboOyBaK/jVRGP9/f8pTIbLxhNswmjbRLVmqAge4AIdnp6Uw0V3Up3LnjH",
-	"GkJc7Nk/1WeKXi/X+doQZrk8OR/lSz7b0u6p37K3ImRw8382CZN7Hvc0B8Z1yO3UzSLOGIHVQAgZTIEn",
-	"0wVN6TRjqSx2EZ6sY2XottVSZCNFBWvk12mcbd8pwmrgHkZTX+LxOcoy1E9iqcF8e+SXRZwwZT8BQIq+",
-	"iV3FMpMB1PIkCchI0GoSIVYTOr0gYBrNFBkwY5nr/EtYYZg5DsMOepFlq871NfQ4mQlPhcEa2gVCbQEm",
-	"IzhBd3HJUrJKaMzJD+/fv4Gf//Tu9aveiI/4OXn4UD318CHWiq1iho4GtXgmiwHR9sUMPA1iw4cYubMV",
-	"DGQpEPYYBT8ihpJM6H8FSre7gN912FaifxGzt2Wm/h+b02w0ykqk1AqWSLbB9trnnDx8aOdkBvubmFgk",
-	"KB6Bo4QSdcp1lxOzBQn24SdxFujOgxBmGnFKICgAJDHeloXYQFof41mPPL9k6db0oNykccYgof3hQ3AT",
-	"qnFwB58spVxi/dUZSXAPQAx0JZIElwUbi0mSMhqNuH0yEXNYjX/5l38hzwS/xGoCqS49JFplThmRnF6w",
-	"8ZRK1oMG13jVZB/UJhwEJFqnFDcDaNPOb+qhpQtVzXikroXjpQx7I07Iiwif+vnnF9/KM/8WW9KtUv+0",
-	"eam3TdlKwtQGjPfqwDBMPo4Q7o1QnTxx1O/DK9TXzYaQmUhZhP6MFyaLPusihOeQKAanhvuQPHz4jYhi",
-	"JnsPH5Jz279pIqKt5UOUhM8Eh+ffb1cMbVLrVA7pCsslY8EfXXU3m01XScvuOk0Yn4qIRSFSKpyu04R0",
-	"o5BIBlSOpRqxWlpCJR4x8jO/4GKT0xgThfAa9CTKGwZJjbs1W0sWKRX7zet378lmIZzOaIA4lCTE+Fkg",
-	"mK4YCLYkUt+nHFG4QDMHen28DglN4gumCQQtl+TDh/C2wnR1h7Z//U0KHqrDymD/n1xdwZtOr67OSKho",
-	"EOKaANNRvyA7mqgVytQgQvMq+Wi07vePp+ohpHFE5YJJuKpID7MBq29JFFG/f/6e2IdDiAtoj6jJH8Bt",
-	"Qk76fRIuaaIWh0VjGDIQwGZXWcqGZ+SkPyDhmtN1tlCHa6r2KVw+JuFMpJM4ihiHjnCpkFIjOKsbBse2",
-	"j+k4E2Kc0HTO4IdT+Niay/UKuyiNlyyKKRSrqxuOjkgIA8G4A6ZZwQ9PSeg2JQnPyKmajEmsgWGINF2v",
-	"snHKpiLFO45JOFnLrZ6kXKwzSEyPxAYGvub0ksYg8MMzPKCweLCLTvpPi+1BYz6eJfF8kaGPEAbr/r6M",
-	"JdSdhz2ihLpdAdjiIOI3GtjeLsiEbQWiI0qz056J5Qq2rGJ9LFNn8jsf/4C8MEpCA4CNg6KchM/f07na",
-	"Bch8Ua/AbuXgKnox6/4EwyT3RQp0+Tfzjq/DB2QB5fiSUI3jYn5DqBYAFQR4u5PBUf7xfO4Pzhwfe2Dq",
-	"qdV5YRHRrcAMHpgS4TjpFzkZuz+y7cOH6iBRWIchpsNA+bSFktTks0iHygY/OiELsU4lWOFsxTJw2JA5",
-	"y2TOOLWcVe9Rpx8P/37++NKKJLUe4RsATxqCXP76VUjuW6lhonWnpw/yLHcixZJhpC4TZuyKSmfmVYxP",
-	"WfccqRQqLWEWpyB8zfeVZDTc5+MIFc9RZ0ggXhiQkauCquu///Vv12FAONsoVo7eIl1zJqmSMdmCpZtY",
-	"aijjKU3TLQlfxvxiSJD7/P7XvyHDOSMpS77GL4w6KOBC53Oh7ZOmuzYwHulhvzKWBEoWVPUWVMLK2wvg",
-	"QHFYGtgfwIonWxJ+hyl0XfsujKD+m7VSvg51WznYazA6HS8KdUPiCVMqhUTiw8yJfZpEgiEiEaig5P5J",
-	"/+SBHv5bkaBQDBHoLwRBJQMSoo4UGiXJ0YUCEpqIQgisN1JyBmS7bcwN+kBAQlCA7V00SaxCk7f4JOdv",
-	"XqiryOSV3fUXHaJ4BEUnfwnJ/QWjSbZ4EJDw0ZJlaTyVIbn/JoVNx9YSfrDiQT9sZc1HJWauQ3IfO4Vm",
-	"NBHzNXAN9YN8EIx4+EisGKeruIdCDt9grm3pMoHHQQfFYjT4ZCRgIA4WLdDvQY+8Epzlyw36vPF85XPV",
-	"Do1HH+GHa9hmhoGCCDbujlCbTtaJnqhVIpkYKuWczpl20a1YKgUPlE01XRC5UEzV6EpUXmhVSV0ZccD0",
-	"hq6jUeAsnTRQpj0SgpCojhKfkg4Qr5K2eah9zohIMQHT9DcNtOqmTrZ6XHFUTA3Al0ejDvlfZNRJ2W8A",
-	"KwfpAmoHjzrD3//6t2CkKwrsn+qL+IdSY2RRYUGpr6mgpg78iEU6exum9ftf//bIBA1Ap4WeiTG/sIsA",
-	"cDIJg0MVZ+qgsRSO4BIsS3WXMLQg98NlzMf5C5XlcsnIwDSWtS1Y0iGBMEn4wM1OvSdHHFmFpFtJpBii",
-	"2TKLWRK5lAWtVM33fJ0tRBr/BWasZaFi4WYKoMPYjHL1aqAIzZT8t/1crfscciOSeMo4whtgql/nfEWn",
-	"C9Y96vU7QQfcgGB1yuGjR5vNpkfh555I54/0s/LRyxfPnr969xyeyTuXdnSeMPo2sXaqczmAMDiess6w",
-	"c9zr9451d04wvB9dDh4BC3m0Mq0Sc8W4M/zV7xLJb3lkWeq/Q6fP66D5Ez9gT9DrD0FnJaQnlR11FmMe",
-	"sYgsBZQhU06kwCT3SC0mnYsAm25q0TzZGpOZ8LXS4PVJAs1MC1GlQYkN9/SbVwIAkfrzvnemw60tOT8j",
-	"ocZBCbH6WrfbhmW2atuLqDPsIGWDloR11BkIRn2wVT7fiGhrirh1Wlf5bCI4rs3DsYgt6JAqdYU87l9r",
-	"Hwht1GKxc32NTiy5EmpDqoeO+v0bDcntCDk47jsdH51ei4O8k2Lf7ZM4OLpuN4MInTqeHHnk2VCUgOap",
-	"DrH0bA9bGFRF1av7rH4mX81M368HoHNS/A9bCptmz+g+Wy+XNN1Ce0Y1UOSlSiPCQ4IZ63PRMf1gfu2c",
-	"Gxjhq67SWLtgAHWGj09Pjx+ri6lSUgDFBm9Un8k5A0YFIe/Th+v4ytEPA91QGnJntbUBBS1KFVN8XvSI",
-	"jh2BHsqBVyoxytEZAbL7mVIahmhpGgar9UTf+UpiifEV2fqQPUN/awOu9RJIhqfwJvteu5p/LeZx5qmI",
-	"g/f9p8N+f9jv9/r9/n8VPd5DpSKXM8xLzx73hyf2WS1kco+uE12wuy/PH+/M6Pj04t+PivnP+quYzp1D",
-	"FOQp253+4OlXp9OTfrdPB/3uE3rMuk8np0fd49kg+oo9pieT/hOgXcFTrl7b+NzmCdeeo6sbbSspDvug",
-	"dFqVSbLvgMI9t3Eo1Rj1MPwnsHLYgi9I5IaoyBigApMugCY4nlNQ0rB3DXiJwXBCBRcEIabFSdALlWHd",
-	"Iy+4ZguK84GibZyOxt4CJFdIRVGbYqg5SJ6TkLswmTW/0PKvcAO8672OaH4+mdvw6BVPVePj8MyZ5XUx",
-	"pKQzv0psatBu9IczpxuwHB+Dye/4/a9/O4TrtKNo5JC0GmPDvag1eqlPx+2rBkHnpe6usJdrmftug3M9",
-	"0+eLmHSA21QftHE7jqNr5DpKdfGo/Erj5mJDhMFRtI55aBMBHUCySuDiBFSLgu5wQkIusvFMrHnkVRuQ",
-	"xxhGUTouJ/4gK24AGBWIx17n5mTH9he7yb5fZtSM9Z4kcRSAb6q4Y2N1GxSd2iPrVFIVuYl7hPbmmXwS",
-	"8VXYYNZp05V5WpJXVX2P0ONSR3d0upvbTkLtvWHZwWwcHc79NjPOtiZSMk69FCOTpqdCoOG5MPFyxJXq",
-	"JkFFtzozevpNm4ZswZaSJZesoiDD9n4Pjn+wgtXHlCxNktwTKQNlGYMbDSNUStI6IfKSm7ROm67ked1U",
-	"6y2khXUujgoJWG2UYVvKZMzGsvixX1D7yvPWfre/4606v9Z9balKqPCc/tgAd2QzOVOhbY2sUfv0NtgL",
-	"6qPODhMzx835h1VUz01jZwmuX8XcIprRCZVMu39YMrN4EDqjUvcWCC8GYX5QZjGPIFQwhAh4WOxzENq2",
-	"Z5Iu2YhfKHaae/ksT0U+cNJ/qsvirY56RrDDCQauaOG46+ONZfkTOr24mzPuSMVS2BXikzC+GMBk+CyJ",
-	"p1lI7ofOiQ0f+PiE9LTX+Jz6dn4Wm55EX4OQRrp0/8CROSBg5W4apd4Zpnqj8TxqZuJlK07TDcz/vxvn",
-	"Vmubw0snP31auQ4a0+eFBejDYOdd6fe3oKv/RC8YkeuU2Ub3KcPkLM1ZGnP5AzT6isL1CFncFxY9cEwJ",
-	"n+ame1luzDKT94bdIkQjdmXCdB5XQ8Qct9DTtgnrdxV3pikbccu+MSEEqgfzGpxYGnhkUBS1WICuwZof",
-	"aysHVjXkQqwgCKUOsPughXUxCis+hUVmYsQhScpV/q0DNhc+IHuMJqsGjfoxvl/jwQARbP+wP5CgSr0N",
-	"7T6nqMrb4+UIB7b/HOquDVmbv1nfbcRnnNZyfUerdllz3rnN26Btl+JcbMfWSmrX9MarC+gsqNQnpIh/",
-	"Ir9ctl7m2yavE1VKafbvTXk55p18WTz7B8gnFuuMrFdKYQ6X9CosJFXjGkKy8X0A++RMPrBCUDLiVhkQ",
-	"RFPdDpVJYLpFBGitT7aEzlmPWKgI9SqdlwJvLVavk+d0usBcHch0iqGczhS9B1pmCDFTQ7Rw/Tp4Dfxf",
-	"N4MHVtgjv2C2hkZI0ikuevc8ABdXopgn8E1gvw4RkDtjCrXa3+maA80ABzX3TVVzzGw22YhvRHpxBp4z",
-	"yIdwtAjsrgbO9RH/BdL9zkH2DUnGrrJHkNKuCQXLM3DT6WJJkpgjylj44/P/+fU9gC+8Fwbkz2thMFoh",
-	"Le/FfxK5YEkyJM//8/mzn9+/eP1q/OLbgPz44tW3SA8753uQQ/TD+atvXz4PyPn7989/evN+/OLVt8//",
-	"MyAvn5+/ez5+/ub1sx/sH//55sXb5+/G5+8D8ub8f758ff4tua+Tgx8E5MWrNz+/f5dfKYgeSMk0UUdn",
-	"M3mdiLB6z/Pg9U3Fyv7DhGt6MwFUrNf6tQPB4iTm6yvFRxLoht6Zxp0yeI9G7FnSKwjGO3VFjr/fV09k",
-	"fu62YPTPSqS9C9PM8MBfP+YZCFCPYjppRCyjcdIZdjztNYYG0xEBp8dxpN70wQI6ag8++qUs1qHjq9rh",
-	"9Dp6Ojx9WnJPjUvYDf38l8Q2T55qDAN/ZNgfuKned2zvK/QGHLjd/jpPJ4PoyezxSbc/PaLdE3Y66X4V",
-	"DZ52n9Dj6Sl7Ojua9E86h+8Si3OXEwx7tIMCbi7NaJysU2b/TMQG3oV/OnGiY9Z9Mjnqd59EJ4PuV/Tx",
-	"cfeUHU2fzp5MBtO+UmygPNw4EQGcBrhTx3cgSsB2/dooV97bDpJdOnNBYJKk96jX6znt78ZQ5ADuUACz",
-	"yYH/1bMsS7cOJH+hazkkv+QtkwZ9qNyfp0xqoEMzq6XGxtF/rqa5IV1sfpOXtiqWTfWH8/2NgVxn8jUd",
-	"XIGxfNCN0Au3Y8Y3bCiZ0TRrsGFhbONL2wKp1PTItFsxh2TXefV0LOpwkY01s8Bm/JWORDlVKr2GcFdE",
-	"nXpCVlsE4WAKwBlmZQx8rwXB7Qw7q4RmM5EusSo4o4nlBpquA7eThttAtHM8608H0elR9/HkK9Y9mQ5m",
-	"3af0yZPuUXTCvpo8ng1o/7gCXqHW6aZn30Hs6Zz/12L6hsv57Ofvf/yfgxPJj+X0/LevfvrhP/6U/nax",
-	"mS35NHsv1kdf0Z++gfDUag2BnGt7Gmcpk4ucIzXiX0pKuoD9v35oJ350a2Gr9hTER8dVW76+14TN3Btx",
-	"pd18fQ9Yyz2j0nx9rw157o14QQP6+l7/3og7WtDX9wb5BasJfX2vjkz3RlwrSV/f+zhSJwkyh4u8atS5",
-	"vjfiqDl9fe+j+qPj0rIcCPR6H4FrMrcGBfJqsVrQuEVMVS+WXXDhZsiDlmwWlIRwq1bMbjsGX62q2PeW",
-	"/AnzgHaE+qPJ6LHTyeDK2olE70udR9B5q5h493y2o5ufeR5uxTtvJS8BjC61SRyrF8uhZRO7VyeU5IYv",
-	"qmKYbPolWb8/g807CPr9Pok5ugrz2laoxo0zttQ1WErzCW35LCVaEwoQ1dqEn4hRPKU2YU1vKDTXsLh4",
-	"xKFOVBfVijTKcf20jXFGKBZzwiGdpIxeSHTtQTkynbq5GkR9QlmpCXMtKypJaEZjYOLUHOyHITfSa2Xp",
-	"p27R0LqJ+ZTncBZRyZpqmocKRd0cZ/ixIy60AdQi8PysSsS7MKluShxdVIQfjVCk0IRpE0cxE22RPVd6",
-	"CTnCxvGQrg9+EsjZB52FDDDRBS2MzrBy+O0WwAGeRoNZf3o0eUqPsadGlm4Rx0GnBUjd7e+k/zQvu4Cq",
-	"FnDFOCViUiwZHBcoKuNik2fK5FVTMK8uzuuQhYzKK1nFZQR2sWIG03DnEf8iHaJmrkSkwODKrQ2aSITB",
-	"4ydPnhwNdgsFABaozxx64dIt5iYhSEluqctdWRQQpf1Ms2RLqJJ+JIT/hG45a15TIpKISXAOQpZRACVd",
-	"uoir5LgL8CkMZimNCdKddfU/Vp1rJDddOznEVnz4WLHQcgPQGeFSpFhNrg59DzyRkmXjTNjc38L4AIdK",
-	"Twfjx2m8VJqcSLUSYzE6EjE/y+vU0NfK5jHXMee6nKPnuABt+bpWMxon8O+/8b1YxVPbjHj/7dsVa373",
-	"d4nYNL/77Zo3v9lyg+aPvNC88T2dN3+o4IC8HUlB0ajHDMRh7iTaV94Q0Yx6mnn1CwkEuuFKBUO0qUBS",
-	"956c1OZvW1/GUQ5enAsZxZ8g2gdfPJnMnh7Njk+fPJkcn0T0MT2esqdHT6M+67OTJ8ePcylhh9rLm6So",
-	"tTmUUlPoeQfzMEQrW/fWS1Joy+Jx3t2Mkqd1lDTEM4JeUwL+7OmYBuw6xbqsTC5UlJycNhaiwG4a1JMs",
-	"ECXm0IKSWzQjb5xmTNF8RoaeiLkjOzXzLab9YcH6Z8r7K4jlR4jfUyud30EqYFeqieETQxLGkRVlcE2n",
-	"QofwR4j9brYrFpBQnYjQoQ2CC0AcS+0BRJQJX1KZdYFQ3RffauALLREfEGxiI8sKgAn/8exMS8+v+3ZU",
-	"tjNHDtXFYrDbMPO9JPOnYrlUo4NsjxHHoOLglJgmRXpmQwKSPCzG9QgeEVd0B7pU3bT2TcRcC+oz+6qE",
-	"zucWeCdbsBFPYYHwPUIQmYgNvsg8Mtmy/H6bpJmJlRwiiAHAJeKPsKo2g5rodxtaml41I46D31cbGCDE",
-	"SybEWGmJYw365I3b4W93rnNQrde8+Pafmsc+zaNGn9jN64C62PL8FnKlvxNJIjZ/QC7pVE83qNLFXLMZ",
-	"0B2T4qZiOYm5gRB7SHn08IxIxWJoQsKMzkMXL2u5lgjgA3A9h5bs7nLmlC3ZZFtJAlGWBtX9k9VNgOqV",
-	"F7NAzK6pMvCScmZ6uuz7OFjQiMKV1X69EAZqXJoOD2lA9fYnuhnNLmIe1Y0aAi3uaFs1SW/CsQp2xu4B",
-	"axESSxMeuB9aZTR8oPEEudjUTcaWETYsyyg09mk0uI2SnAZ7j0L6jZH6sbT9FX1js4F/ECSNS6DjQwdn",
-	"nQMNx4X3HzCwL7bc/ka155ZT7bcXnMDW565B9zrJHKbrFWNB7hj7kqp9XmRkSjlgXeoIojpvfKrRetDZ",
-	"5mSHgHpurixlaHXpB06etbIQ4PnMuZJD8V2wbTjiul+qshawRWlQwcv0gWVWoZ5Mhgao/9OELlcIZtcn",
-	"v//1b+Rpv9/fUb9K7oc6syUMCCWYcKSGDgkaBBM0Hug0aVNagni4YZBfMVkIOt1QvfJBMOL1KW8BqfTM",
-	"DUgIjbTG0NhkNk7VRMP6Svy8lf7nrQ6qzehpkqNTm4kzodMLMZvpkmbYbJ3hqdOkbhZfYfy0lLOTd6HO",
-	"X+brSYrdN6spPntSbnankLQsis+XsHnAaI/abt74+sdOXirU8Bldqd+5vYp3njPLHbyyEFPon3x1+qQY",
-	"UjBQY05Qwb7h0USpyn+wcPNBEd+zHBcSMbkgBlWIOo94jmm9OyRFMP/432gmlvH0a4DTNHigSYJwolyD",
-	"j1AcDE3Qv0JtVxMs5lLDGHHb/kYP3IHYcxraqbFB669y+Brx+gor2yR8XTxFe+0dsy3zGdYpbEiXgqJW",
-	"7nNW7Uv2SRmva5r++rGO8coFTaPOcACj233PUatQaZnyd4GVkscxqrHrkvR049dQjcm2ZNR5z+hy1DFx",
-	"tA1LEoLoyp74dYWlHBzEPjoqBrEzOr8nYUTVgfjC13pq3YzOuxfQLqnturQJYNt5/wFj2Hic6yPXOwWN",
-	"L3i9W9Ksk4svS9BgGAOd6rbLIkoZJYHQk503K7fOY/RQEckSNs1M/p/+TT8+VUZAyuWQhJh1H2KdPbqY",
-	"of7rkiE0Lwcc1hCTl/PbtExQ9wWull58zYbGma5cAQukR84BI1YCQIjGic8FDoy7UD70PneGKwtLSahU",
-	"rOcLxK/VW1ppk/NUafwBett1DF5j64E4pQBvCSZLzOeJgxF+VnECUMcHkNBMF3EC0CVNAD8Z5atFsoRW",
-	"ES6YpZV+XMPtarHt96nTNPtG7b7PqenjxlDyA/ZDJ+jgckDI05EsGZ1D+3CjIA+tevzh2gmGyvWKpRJq",
-	"0JsXnFtC3EWC1W9i4lQ4gAsWQTD7zXE81eDeYeK9j/P+IDbIrrAijKZM60l2p9wVZMDRYbTIscAGgAU2",
-	"OWbdryanR92THAvsceeOqKWO9m9iQtI1l38/YGBwegIL2gcpZMgclWavdkdDCVZNyN0rvh59xIW9rg1n",
-	"hLqtgwZ6z9X8Qb/v94VahR+jntuWaGFzZlhbe2tXPYiG7g0X5R1j0CdnRqFd4Dq5gI0Xt/HwtXfs/UlM",
-	"msUv7ySiVdwQj2QmVu21m086hTo16Be3yZLM6Bb/qQxt21Eph/HFG6hEc7flblVU+tySuIW41IOtxy34",
-	"VOcrEyvnYN0Ng0PdqpazVWUvxBWU6odRRYw8guM65vgDBEIRyDzL60q0wpYjm/tT69e8RSgWvyFQQSST",
-	"bZ1jQmmxq/Fk63dNlOOjprmmDtoWfq201Sw2/rfRxw83R7ww65InwA2PT06x1yZUZg6OroN8apVpQF1e",
-	"Z3h8+qR9aOkZfr2ubgr18dtwecLC/RFjQ9WTJKaZaUL7xdi6arXAbaqTvLQDK4DmvmBBYpdf6E/y+1//",
-	"9kjfEJJ5rJv5ARAcecEh8cxGm9DrOaGSPT4JsI9fWK4dDk1zi6K4qMaEGngpv0vF8jUSuAHYKAByWOM8",
-	"t+Vth8A9eRr1gKOH5m0Ap7qIeWS7KqIgPTT3wZPt0KA9ue9TcfFDDRBVSxIini/QvcBomsQs7ZFn3nhi",
-	"XXKKCSR5RxHz7PjI05n2Lv3GcJC7eZJnXmKrBKE6MNI/2EnMKUzNU336dx2mMsCWSADDZe7Mp/jRTfiu",
-	"t8pamVM3CAzPXgnOoAHdoWmDxYU9xgrd3c+8EtlPIopn8a2sKaRjNww83qIgtq/+nBZdcTflTaLaS/LP",
-	"MJ1aJ3fea4rIeM5pIgsNxfISMKnblKFPGG69J7G5o1YaTAOvABv+0ozNRbo1DcugUyUA+ol1OsVUavPp",
-	"3oh/y6ZxVOj06uAIRmvkukoDcZNd5Ho2i69Ccn+yNShUbvetByRjSSLtwCShK5oqg8IYtbM4SRggE0J2",
-	"6CzWbno94nsS8PyW4Rm8FruQSejbBt559Tg05OLYn6kCBihZMhs78y/xGJ36ktF0zrKxuo6EhbacAQnz",
-	"hvfYrV9dwzuwG+iYXU0R79fHrZAK5/rrn7eVk14BALDHVm4dx139SmTY9vK7NI4omGeFXv+2VmfWPZoM",
-	"Btg1oeQpHbQAIPy2SJnbErzvYGluxabHsTH0YEIz9ZzRvsuhVypC8ujx0eDk5FAR+Ujn8tTb+d+o8+zW",
-	"rWkQOXRjKuMdc7X3Fz3sl7ZJLLNzM6A/Uo+kamGfzZEy6mmcxXAkwWu2F86qBBdVroGzuJSlD+sOSBr1",
-	"yZw2vNoKwEhr1NBkmEUGR6q21K4BTlaFSIMKkfRXCkTyomcVyHFUT45+lRYFWB47MY2ltJtExxUS6fsP",
-	"I8rRDTtN6YOyP9fXHPHPnunrqpH3pB3XP65GqUO/f2R18jmPZMmXQpUqqJshBiYJwMVOwpqIOBu6gJy6",
-	"X7YDmqQTJZxMaAQkQT1xxCv5zTpngkWmoTV5rSWhJGvJ8m7FXfPqOqFl4VL96puD9KEUtAJLyS/oWmB1",
-	"IV92wG+DCfqdWzCwH1gSfRn5yIdDwNwgL+GZhwi3pbG9BYCRW9HYcJiYVa/0INjWtwP9tINlgIT8I3MM",
-	"3VZE8IgsaDLDhtYIWBxzkm0EkRlbSTz285RysNsge3e9wquamYAFN2GF1kUkxrzZeXzJOMnEGVigRgKP",
-	"uAYjKTbnqwtZ6uNePL1wuMFeI/ch/RCjLhjoyrDaT414RdWYH1h24IDBW9gdwwkfOAUMqK/AxMNgxEPn",
-	"b5fHaN3CgNDVo/5+r55E0MfPiSRftOv2ZsDcLWbvz5IBWW6NrSAK4+2wFTgKFMrj00sXhPDOeYuOJ/7x",
-	"FZIY/VhEg6r0il3hXTd+qLHLMxMPw54zBDHM8pp/rXogUNF32MK8+wOqCcCURryiopD9GsqXp4CU0dea",
-	"RNVwtAGiL2VOZLGe7Dbog6ZGHvUp0rZxbae+/VOXDdwcIo+mWTyj0yzvjN8d9E56/V5G0978L22KoCpL",
-	"p579I8SvblMpM0BsNTGLevQ1T6VUG9bJM3aV3XLE6Zl+6807exWqCm+E9n1LFXuVOXpcGG9MTgKEx4ET",
-	"07ns3VZUCxR3apRJDv35MkEuNAziP6ZLAqpD//D2hV5TTFUpeicmdHqBbcFtRm4WL7VkR7jEOCNzAXUg",
-	"togH41PosBoWS7hB8c9LuEfc1HCbni26dCKvsjgjFL9pUylXVCr7JmGZxK9DcARLx2v8HxXlArARW2sX",
-	"hf5V5H4oLlmaxhELH3x63QNo+GX4PfIi6cfYS+QwQd8iPlWY+hcoWN+siw5cImazuzZI2JVFs/dKVex1",
-	"JHgU6xEZT8JQqaIORNmSZQGRMZ8y0FGxMyq0K4bzhqn2mDEaiR4JbVBAZ6qZtxlHxVy3QHbIwcUmIPFs",
-	"xNX75AW0L7L+gKDSJikREguzmEQjw+Cr60w0DYUSZ0P7UV215XpSw6pBHAI7stX225AgzSYsQJRfMSOC",
-	"5+VkUte15U/sd4jor6rrKZvHMmN49tv1JNKr29jSONd13fknDS0kg4zE3RA7Ba/B7cDtnMtcfzD12ZXW",
-	"Xji2MwODm7IV5Fv1sLlNAvW3mEzohbqxy1IYsw49FtL/TvpPq/l/AOjwAu928wNpmmLVjsy2wNdQf/tw",
-	"K52KCoW8h2FwzmnGNDz3ZRyZfiHVZifpmnP43DU+o7TRBQJzLmI14k4n6CyZ7cQNTMBE2oovr/Zh0a69",
-	"8UykY0TUMDgapR4/5WDhYNjv906hs4cdlpL4+ah+oXGmW3RmCwY5mDBKFy7UF4bM31ycy4dKTxcYILak",
-	"tUz8RaZ7q+GX697d67TQ41cJ5YV6rmpSuGbQMsg57Qwg7G5FmX9Ht2Sz2Balk64N1912/nH1+RkU8f+B",
-	"1flvtphDhphFCEJTEr2ADh6zSCvGUEGs3fEEuspSSbAO74yEGnE5xEyxHglXLF1SDlirmK1ug5chVLVg",
-	"+1mExIl6JERGAFhOANkESvdUmxI4vnvYJV3MZnervH9a9VyR8MvQzk2moeKqKeUyVo8FNw9WTgXnDAv2",
-	"AZy2ORv8rkCbuyinbihvyn2kgoMaBu4SfF9MF0HTa293+71dpLJpRbVbaufW+Mdo4ncwdNjedn/VFKsj",
-	"m2JlmwDCXooTFOLQC/Ckf71D2bmDVoCDEnz+bbUCXDEe4bEDibKjIeCu81jXJRCvJwwPwlirnzs0aF/D",
-	"wDVX1zwdA3OCH9IycFdzQKdxN8xUsdhonej8YZSRWk9uxZ7XKUN3SG0P7gmb0rz/dt7a4EsE68Gp5O20",
-	"7j7EUUqe+rsIEhdT1bQLmGag8cH50P6jmJ/lln4hhw1qCpQFGRFQ9xCoxnTOD4tGiekcuGCJLpwfcVS4",
-	"sFAidGUpAHBKht4p9NHkqXKA84nDMV2+/dlzQW5kmgeYnrxGFIWxjniMjqmznADOI5FgkkzWme3SRrBu",
-	"gtuXuZTsEUyNUkxb67slnFHQzuVCpBnDfjs4iv2eJw9CaOyiEVhMvwcBORkcKW0dGfd4GUtAVfGqtmZv",
-	"47hvUvGlq70aINcbifKJI9Zmayp2AJ7tG6XqvS4Q7tb81vhaFt1mnt4B6JktERNqGeYfPmfvex1IiyUp",
-	"g6CJQl1XkLOPghc0zkz0Sxp+xkk88yTMFTL8Ypkn7YZtE/WMAhQ2TsEzSXa1teeWTxR6vn9WW7jY+V7D",
-	"8LY+vrBDD8U1ufXkN8ELEdst+E4+yZl1bChvxAm8OeiKuqTJmqHbH6ofccWgV88ZQiKESucN86wopypa",
-	"iUsNeGcKLnenou5LFXljK6tv5maosxwbhjHFdL1kkFf5CTKPfJAvO8lc0uT/f/a+dbltZEnzVSoQG9HS",
-	"DESRulgWHSdOeHy6z3i2b2F71xF72EMUiSKJFVjFQYGitV5F9K95gHmIfrB+konKzCoUSIB3mZS7/3Rb",
-	"xK1uec/88tsPfLhKeYd79trXio6YOTQiHfxxPdOFb+B5CMZpDd4/QN4U7TKl+JTbgK2sQbx4VeSU2FWo",
-	"1pO3FnmgFlt8XHQe+LCgm2nH2uczBSjHF1CNdxGMvu9pfYn4XuRuisepzcIJYZx58ChfQC56rrtnq8Va",
-	"DACLM8buhJhokN4gzI8v5ILtkH+2i/8cK8FWOXLXI8t35YV4kgBLKW6y9sjsmH5UNbCrcOGYfYiT4ng9",
-	"aTaXLe/+yorXcn5npKu6F1mbcSbFzCaKhmwqY8gaMz9ig9iVAh2TqooEtHBZ/Vl1vRmasX5XHtt9whW9",
-	"2fD4iJsXTOjBqhI0dmJL6dzzuOWnaxah0WT+MGVoF19HGdoHficwVZFjsuIXK0OjA3MGu6WfPbtAoJQK",
-	"bjEHlAYg/kDcQJXZVIKOQs1wSXtosP/l3Pml2lgotMe+L7//+ptdwyjsSJUhheuQSQUuL0gD7XMJ+agQ",
-	"CbgX2RfhTEU2Y2FxsBMsjRsnWhsecgrNDyjkzScF4pG9sSIqHi1478KOXOBOmyaowgvfOVCSQ+a7VMWo",
-	"cb7W83cNzvyn5Vd/9xfkKXSw7XJFUdXWdfH4axuP35z9U25GAUxTZGdstmh1uZFY5MuPOMwMRcgHkAGU",
-	"5POMmf934G/xg8Z6NM01i9VMtuc8lfNdIzFJ0PaO5DK2FUlVBUnHaLfCs88Zw2QD03RurkdYvPP35H4O",
-	"l7XH+3dPT8RSzJ69/oYqWTaV2lIEityiWWtIdYNU4YF5DUDykup4jpFCpZg9b4yhcuTzcqPA57vy9J/e",
-	"n7SI4edvZp3uck25hJvNS8Tfg/Cs0TnwQNuOHbY3+RGqHuBKweE+PauaPPe659dl15PrF0oZuWEJ1gQQ",
-	"PDFz0EGc+MlnxlS13dj5nZAE9v+a2XTrhdrlRLM4U5MJtS7qSI8XuRxtwzUpvZIqOSh8xqWYmdcXDeo4",
-	"lWwYA3iQyESPRAydoNlYYTIKz/FvqOjOla312TRm5lLJQhZhBrM5CrorPo34VOee4eknEYPFWZmNpnFU",
-	"Mz8jbrN4G37na85C28TvP18YffgQ3LupBGUKMg493EOjtH+RaFyBHrNDkkqIweGMG5pliQQH78OqsDM7",
-	"iTKBgN6QoFoQEwEh4NiKrJeiy8/pqhyWdzitXQXvSkSdZ5PNEtl024j28ygSWHCH//D5K2YZxs/bQ/G9",
-	"ANHr8TBEHrF56li/EaMQxsJhi2rQHyVpnAnZRgNIZQwqIpH+x6Lr8FDC1R6LOmez+3y0ofg0I/iqk7jn",
-	"FhlzuTcQquUFOg6hCoP68lnaaDyfPX9344f5hlYPmqEDADR88jCiNo/hJ+de1OW49atFxGaRxrXFLtUY",
-	"JGAATKDxAzow8HeZPuArMRxe6NCa54keJEbdJsgV21rQaNIWHQUAWtrFU57ro2gdhu4RhGVKBgMBRaMV",
-	"o9zUUiB3Slj2y7ATGxevmPCmir+Zzfdk8H6FXIsqTQBQU2k4T0MFjdX2hez6zlvCer62aXp90WrAr06E",
-	"o+cVCW8E3w9DNKPt14JnVBQlItVsqwWGR+LagdwCbh1RM/5lchip29Fys4k6IlknRSa0sZeKQlZQdexm",
-	"2Lb68HeiC+dL0SAF/tv2W/SD+0DE8CL0K/A0/QtgPnQk1vk5MGuz9Q32usyLuS7iRAw1Ad8MNVxQM+Sc",
-	"HiD2TIEb52FvjVre03KuQm0C4Kti+nGCnZRgGeoQmziUwld0ZCV4HDKfekqlgsu1UF8P2h6m3xeTuorx",
-	"VvvKVYz3VZYJ9MB5wAJiMBBgzpLa5wB1CqFZLv/nYyqnvjBkh+2jPICD/lTnahy4S8Brb3ut+Gbw4uqs",
-	"2b/gZ1fiunf2Mm7dnt3wy/61uB1c9Jq3xSO0T1rkOVZmo0ugm8RC5pB0HUz0pPidNkx8ykUmoQ/ONu2e",
-	"/KcAQcFMGi30nVqp4FFe3UmFuMMhG6n81MOAPJC2oek6jXm+Z9TztsaXFyZy2hmjHs5GCsoP0VylkiB3",
-	"bIDr2rRv0i8HVAhdMHnsHD0m6E3ogmdUFVhzON+p0G1A+ks0S5VRAxiIanCYWy8a5FkVCOJF8TZns0zJ",
-	"IbB5IzXSmVF4rY3sQQZFjkDRuebM6FJPvDvxEDGed6S77E233E2vTUo8jsWMWhejjrHM2y89iZD1OJUc",
-	"xUmcxG1n6Fcwo4idlLMbKHcBXOYTNOm7ueq6YUbs5E4YuTlW5C6EjK/TsCOrH+i6GdG30gSQFQeY03ov",
-	"rJQ9LfrnJUOpMhF3Qf0WWRfDCxb0ae4mI/4SWUzOaPlQ/K50knuQZm7JGNd35Bwx35SqqyaQeGuPZh89",
-	"xqgomInA7HpTsE9iQPaweCDFusAmvJauPSGboUM1Z2Oja2Tab35I8JJS2QaMNDuzVdiBj0LW8I6TOezX",
-	"04VWhlYxgPO/qBfMbfLpU7c2TJN7kSGnPmi4eo70UNKdXd20WquF8ILYhLUN2sFdq309uOTN/m1PtOKb",
-	"q4sX/ZeDJm/1LvqX8ZW4Hrxo3rReXtxe8qvedf9FfCNeDm7L15++haK/A0fYQRFf5Tcz3b6F4qKQXG1e",
-	"IDLOXgHg31PH/t0U0TnoHqoH3ACgCIyYtQGKaMmqkYkcKhGirO8LjqiYUy0c0ebQ9Lj6NVkU8OVCuuMi",
-	"kniNRZbcixi47cFDNigySl5+xBj+44ZuKLDw1cPcI/SP82lIhA2y3FGzsRA544U2Y45z0R0aFTyjKLve",
-	"VnkyFmqadyQkfegGe5svS0xtL1REe4gfQwS7p0wVaPFAOiV5ZgHdu2hMPQI3dYTaSNvp+SNMZBrzB2cE",
-	"mAMfgm/bd2SbG0ccolkJlH82nJ7UnWZpZJtamwl0JBZLT0SmlWybf/GhaLB/UfkIQEH1SM0kI8oC5T/6",
-	"/dffzou1Pf/sC+PHc6tEIdQ30qSxD1DNntelMbT+uRO8T+QwFZ2g/blTtn07Qfv3X38LOwGps52g3Qk+",
-	"Jmnc51ncCdj/Z587wb88mPOEtz4+PhqNqxNYzI+fZPrQCfC3D7iv9qeONN9+Y9Vd/LzZIfjK6zT9adAJ",
-	"zLchW0d3gvY/fv/1t18eH9HpvuTZN0YngmelmwGo6l13y98SnSeyn390a2mm05HFFfI8wSy9X8HToHFg",
-	"blHwEzPvXW6srwqFXiNLNGfYGGXWoc9zNlY6Z1csFmLSYK9ZCtDp5W7phmiKlufUSMTInDYTUk2HI6e+",
-	"a/QeSkEtnoHkUpG7ng9wGt5KnRvGDUlQUsxK1qv1DM64ZmMeC2u+UXjHKJgxuRWnWliTImqwtwPyGXDN",
-	"jLFV5GbYQWL8BJyXtrkm9nBaiNC0fboqiqjJn1skq8N0PtolWrBZT6zftDAiPBbiBoD1h5Bd46W1wU1A",
-	"VTosY5ZhPmmjI+f9pjHrCfMmfYeADJieVYD5k8bAPATgwybuelEtPxbumVLmZrvHhmwXTEj/o0WEDEuk",
-	"/BfNmWDzpVKOMYUsMkIgM+pVVw26GZfD6gxjGvHhc4w1XcfW7+3PftN1fQcdJydCTUDlhHyp3RufdvsA",
-	"619Si3nRlr9gR+ge9sbG01TNujRPkTmP9ziR7g2aml4ro423DT9m/ZHo32kQTcNMIJ68fUnc7YHXN3FV",
-	"NWEAPqygHfxNTFL1wFqNK0MQk0zF0z6GoxZ9rTHca/SrxzDo8zSFGoLSegKqPeGM0A34p2QjNc2edoHd",
-	"kMIFR7n5IIpS7JkA0sH8EyWkZ5I/LvExP4YBKUDdnhjx+8RYTQAiHBRXIBcdYbgWNrree/24vnnyfp6u",
-	"vkTyemFMOUYU+Piuiw6H6qo6cJJUHn9QwoJ2MMrzSfv8vHVx02g2mo1W+2XzZfOc7jlfx6XRuGs19uBM",
-	"ObxrZlm4Y9PjIuYPzAKQkZ/vBXqKUWTAtdkTR1kg4JiNVmOBHnc1zXUSizX9Ph4erlRnkGFp24RsVURg",
-	"W+Pt6ABKE114gD6Yd+5KzXvq2feBD9+L6hBZmmJvPohdfPuBD6015TX8P7gnxPeBfKNhwH9cH4iZ9vnn",
-	"O/HwuOGRnfP7u8BUzoenc2pjzoeg6a9yc5pd3sZ5/IEP95R7aMwtCXMAs2u9JMTDnZAPfAgq8UHB7769",
-	"FzL3LJeG2W4t8siDt8P6AyxnnmVgadv4IiuW0xpo94KKKlyy4nBohFGuFHIWfJ0aGBMtyWSjlHNIndOU",
-	"RLRsSKaR+QKcu4Pqk9ZCrU0BrM7c2+CQ64VDfuSgeaSee9JhA+A8x6z3EBfaF2m/Bw/nZnS9v5Qzo7+d",
-	"2VT5P4i7uXSBSDvJWSwmgsizIHQsHKj0Ob/y2rB2ZFUNwZqtldhzb4tqDtF3Kntjj9FXjKXwcW6qRwil",
-	"4KwOIGvvpD91ibJvNdcobD+j9w9DEpj6r6TQgA2Vj0SSsSTWoUOcxp/Qh9qmyEp3kMihyCYZpOVAjzS6",
-	"g/EJz7AbhTImVSHIX3ts1e8rCqJ8xNEZDp3TqOeOlw2hIdRh6PkBSwa5dIGcWZKmLFZ7y1gtIgob09Bh",
-	"s0fz5J7Xp48WDYcqWmbVN90qPblf4KVWs/z2yo03p9963X4p0lRdhyYb2seDvL23aeFYB+1g3qHjbruD",
-	"N9+1jixB1Z3c1TmqBZs4ZJqqGadtDCH9kHO9FvbHSFj19SiovqT0UqsmGctnBDx2mhdNoK1nTmN1ppfh",
-	"yU5Kcb7TBqPoqC02GAuvzWxH8kxA+A+qCtxL4F5CB/Q/ZdSuZAxRQkzaYycR1Ch0+2o8TvJcxPOJgweM",
-	"ka0R16oSDcgjP3pJY4fTryxHTWQ5kLBttKSWHa3Led7MLc5aGllrw4L9PwMAG4uTdffvh0TmIp7bvwqW",
-	"VKQYOLAImP9Rev5/wPqxgn8ho5zrEvMlXf/1iT/AN5/c9HcbfHgJ99YenbKZ4NDSoC3G64pmemWPgqbO",
-	"cpqs+1d+oxwjEjHPxnMeNBgB/HckCSsqgiakK/NVv8ZjBAXQUI+ceGlxrK+mxrDzMBdRgHoJcPNuCxrr",
-	"Fp4FOylO0zyAfwEW6zjEX5FPDAUyPI4R7n9taVWeyj4KgCtsKvORbs1Q6XK1xXXh2URPa5nVWlM4usPJ",
-	"o5WSiEjXfegoBRCcsy0qDfbj/6nMLa11Cn2nMpcsCyC+CSj/8+tcOGo2bkLm9vQDDGRnivtTHdyxVGdu",
-	"Q2oojfS7PSJDkdgfrEkZSzQvL8gSfnWakyN1LIY+gzjlFo0OnlKLe0eBGAQkAERDyju2KFCgNeVqkvQR",
-	"X6YoXWdJTInO6QOLqEt+1GA/2eRl8jR4iFKUkzxQWUdeXEGyoGYnHBDrBslwmon4lD4jEfAAXdqEsmDe",
-	"hK/G3D5QxhgUEESwuhAgzgSHa8IWFhD+zUjNzDQ7Ug1yIamGRwuZl3TOkNaClBsso2UuxmymomZyOXSe",
-	"XYvTJSWO39KxgPD6YdsOzKERBJlIz1qNK6OV0KK6tNCzly+v5gog1Z3zD8Axcfc2LJ7nxsWH5bVZyxdx",
-	"sdmcbUGuS7ytnSmetBg2hfa1pJ9BYwHzr1vDyC+LxgLWuTzH+Zd1Itgg36+0RO9EXySTWl0LD++MY+nw",
-	"cdr6tPMFrYEduZjo912qZmv2vHfCZbG8cwBvqVOlfhQzYTFdMPw8SFIow+aZYH017iXSll/8E5fxP71i",
-	"2jANnrIo58OIFYTKxlOdM56myLFWxbjqQlo46xUQLD8ZPgwzw6GJT7yfW7sXiizrcFjgYlcLDVEXo/L7",
-	"x3DMP30v5DAfBe3r1sUiqGW4ZCAQ0E+g7iaf6rrv49Vg3bNvVuM9PrL864vLYDhEptK0fi2KOwzh7msd",
-	"bAnMXSLjui9DF5KaD15cv6j84OoEsu/g6AbHDp0zzVUX5YVjyVie44ok4rkLKLEseE552+bKIJYZ4U3f",
-	"WJ9mACKnczEJ2kEiEyOZRTwUnomNMBXmVfhlwte2fw4VT0GxwjIplKPDjE9GXZtjBq/ZRIy4/jR2QtIq",
-	"eCCukPGGgVSxP9BFqm4HfChk3u4nbfq5PUYwY1eJ0lVZMoTTCb/aAbfCwKzudGKn6crg70WGtwSAvguy",
-	"HmkTi7ypXHtpanIYTCfxWjtkBCoFVXeKtBoWsjrICrR78PjqgJh/hQicD55ubkY9pXEB/C8yBAHZH1aF",
-	"I5FqbI0RtjyDQ8aaoPnj4WER0Wz0irK7OuZYZXknoPQuq7+bHwHY2qvqzTMuNYcKJ3bi3t8K3cvpYEYh",
-	"lIWhYXbqI/IYO6Imzyy3g3etFQi0eZlJwFlvGg8FeJT/Y6pyTsD4Fk5lIba5du4prpM5Ewc2Ipbw30qe",
-	"uMDUNuFXsO3WobCMF+2pJuJNscr7SlYzL8NUNYqkrr4dRxHvo700vIlxOMk7qtdlrfr8M1lJj8gQUoF7",
-	"M2eWAIYRWNqE+Grb+gNpqZnUNkIZMvGpLyaARE6kajvxDFWR8qZmkmXCnNZkVb63BZ72WkJsgN6KU9qO",
-	"4LbO8y4drquaDpRm5QhqdR/+vr/BROmMsHK+3wpxVPLrVdpYiCn8Vwi5/aVorAE4Vj9nYiCyNvhu/vJj",
-	"5MOqoS+pyEB2UoTyjH+ktr3aFvW/Km5LtK13R0Q0ZN75SMiQOfhzqfLNPePVh6EK6R+nFhU+sTpjAKZY",
-	"sgaEnI7N2trFMku+uUWAA1gLEnjwo5KCDuwvu3G4Szyzy2//UeU/qDgBnMt9lYIt4W+7607mZV80EA97",
-	"UUNK8/KZ8Ktz7N8xFtlQxEyPoPA8fWgDNyVgDwaZ8wCjorTDIKbWIqr3f0U/D5lRrwtlh3HdkWAJYBay",
-	"xULsTXNQqfAp92aM+s9GKhUWTtwfL4zuDKb3zzB2uB2cx4lmcCe4gjvy3Xdv2M3l7YuQAdwsz3FcmcBu",
-	"QZymhE5oy89DcimBX7aBaFhkcKwBDr7Q/Se0yBEFJMMm8gOm+YXFx7ZKXdkeBjAuPQo8jWtlE5b1G+y7",
-	"ZZlvwzJ/OuYGWTEWMAW3+vK+Vbtd1bQRl0Mrgr9BN5ogM0lMdtbbair+UDnjzsr5+7cfqBrIaGMAbQRJ",
-	"OdHbwdkP1NxZZSz6qyWAv0SnDRYZBR+IxTcNzA9gEYYdGS1o/FGI5QO+KwJe4R1Ej7GBtmCWIALPLDGb",
-	"+BVBmGqWigFgQFkUKt2RtCMNfMlU01uMQI7QW9sTbCr7sPKgEnCWiiFPGViVDkArhk8WN0JVg/1eg/1A",
-	"rNXqtR0JgL4ZqrbmUYsWDe8iQNJlfMvObg2WlaQw4m4x4ijcjZGFHQkWaY/HADqzEiomXLRejVH7kkWT",
-	"TBRgspbY6huk9cUz4ZVLHZBlRgoNDyrt4kYr2NE1uGevX41t3drSz+f57zbqDdcXx8mgaXDbGNLJ4GyM",
-	"Cl0xo80M7HOk3s0zCr644lrdyVI+WIec7UQFCMsIoPz7f/5X0VjxFaWaYIWC4M6LSGZhn2dZIjSLSKON",
-	"GotWpGc6Ioa21X6hThUgw9z3sBT9Df4JpXbeNRSL9c5B0pCp86Xh7phEuJWquYFiiSP8ctxy864y65un",
-	"u3BiXHi3IF3sMuESOfV0IjItYkwuKZjZen7AYo23bae1P+UQce3WZT3rlLjPM5giZWlloJxa3cMD1oRE",
-	"tws0EGQnkByiUZkhpQvUuVPr4f+r7quJ+AtP04jxop0IJd0UGZN7KxQ1C/UtznCF88Zoqg45FOnfKG25",
-	"Bj1cg3KFQY55l6blTObepDb0CzOvboViBHoQOu8P/mWO9Fbunw8PE/FMIsKIVo35mO1+AnWvy4ODMc9h",
-	"7SrCDY/h5sk75t6ri7pgaymYaxOfLCXivoDa3rc++53jlXBUVwctkQQPGbX0XG/faGM2IXLeV+GCq6+F",
-	"eZgYLWKY2MhFhP13GlER7/zGi3ZC0QoakpgiMg+Ok/M7x0+NOrKZVxr7abhjc9DYoKVLNEZuBpccInNI",
-	"JLRK1nkDteObpAy+npvok1QurseLWhW8qDzn7XjQZR0PqmY7u66ot441uYRHmUGIB6GUrKuk+AZS354o",
-	"wkn60XnRIrpSTXoPnp8zaDFHBM17hMwBxB8WqoRTLDx9h70XgkV///YDg3xy/5uRa2s0MKS7uW4UsquL",
-	"WxblSnXHXD508bW6GuYKri3TmlYwldeDNRWP77nO4Rtr4qQZOlhfrfGVoK0CWzC097jpux/c71QKGuVX",
-	"FKuqIRfA0H2m3grycdkW2eafv//nfzFsLxWiwTIbJalgfnqizXuCBEZUBNAQdbUQiWQRpRBGYYWbY3/O",
-	"3g1cCWZAx+xI2Ft72kwME51DucdgqgXWN00nUNuwvnJuV+vo3JNmZE/qILApu8+bpoGQqVjl1bKwOdUE",
-	"PGUAJlITIbvWj4mV4yyCrN7oNOzITagYpvS10rGLTFBY2lHc+nRbrM/BnXk4lqdNyDuntT573nGD9yLX",
-	"jnCccI1sUiAY1u0S/GvhtutzifWKPeF59FVGchywIyA8CRAQVN5IuzKPeRdCz+US2i0lw7igwDa4s9WR",
-	"UJjlm6P38O9FMO/koX+3sFQHp+3X+s5lUbp2NOgWfxqpjPCqz5W+ffWaJLTX+ifxipOXyupDpElU067Z",
-	"jK9eCttetNiFhsd8g9yvd8USHZxYcSxkiAGg0RMKZCpjeJ50SpENn06PheZgXb9Sklsfqt0twsGJCoby",
-	"pIYoOE9rPbBvUQVUWWwkiCRNMR+JBzaD5o5xPO9q2TGu/B7Gs07FNrp9n6RQ2gzCL5Q+4nAvwGyX09ao",
-	"sHfN2t0ygBaV5m4TbvHu7V82z27E1dXZy97N1dmLwWXMmy/7F3HzmpqPIUVQyUnQvmwZMpsSjIbN8sum",
-	"0hgTQTsYc8mH2FLLps7paR8xS4Es9F3QDoaKwaOscd5omJOwvDj2suWKY1V2B1O2Q9hPnaw5RavDznCM",
-	"D14r62VKI/05UCL4+6uKOn8k0BqXyIyO46iQmBbWJqIj6G6hgxgtrVktolMUYipQG12+Hh+L2NawxlOk",
-	"deHStBfEehXHTKQWmeOZh8UlnCddR6a0prVEujZBvS3Pdv1o9WpJbV64vwrR13HM+HyZgUdF+1B+xUSf",
-	"f8ZFf9xPS33vGG2n7piH9+XQswvIeg8Q0qXjdXCm9G4qj6Fsbb5Go+gwDO2JqOQM4mCLqKvV2KliUjIh",
-	"1uI/rh7LnZsdTOFSOvzmFUjr84QvfZxdJdJeOEJN4RFyL+rPbgjnhAQXi8ZJlinEwL1otk6NSEK1COp4",
-	"Ty6azVMHDLz+kWKv4TsL3UxihT5dhtU9lJ4BqerUoHoqU6E1gPz20f9k9umpzqjqQfXQPk5pndq6gUa6",
-	"9rn+aW7YT3OyDyQg34m+yuKi2zrtETV0f0rBuccGpGZZnnvvUdT4D9921CW8lhuOfn1pPDv2FC3ZFDkf",
-	"ni7R5Y6uZeiRJGkdRWfQ+lrVDVuEGg7k8LbquoRqka/Ig95TK8/i3P3ZxfOQXTyf0FuMZajPP2mJYlSh",
-	"h4jjaqux3UYIbdMBSsM23VzgwbHgcZpIwSZca4EpyJGSXeqCETHNHzQoOh3ZE31lXgJVWdQTEJFoiQEA",
-	"9fIsS4wqRJ2tzAtnnDRqi+xc9ABlHCGaj6ywnXKvzAr92/uffmQAHy4yW9w24Vl+Wl38Xtve8ysNArs1",
-	"g4oHrEjn8sGswQC9+/UQ03S7PUVdQeUq9VjSn+eKLy5cLOD/FO+DXUEVxh5v/5nL0jPFWafc1w1bmR5l",
-	"7ufPPHNpJ5DDVOzSXnhqInvqU60C+C2AqLu2gMQW2ERkWkGhNaVJhUz6aMtb4iO/hbGsE23D3JGt4HiX",
-	"u3V76tP/NE+sE2gzq/5sqjCh6W37H5THEiDgbWBReM3ZsQTWraLLay9Gt3E8jogZngOZXWBWUKJJCWZD",
-	"J7IvFmNk/hDyJIcGe2Usyo1x2neJqcFZWR1Qc7Rz+KjarNwSwpKxx0eQAI8Ik5aYVMql0CuYlLmH+JPX",
-	"shQUFsg4s3kuiSSNiRw+Ez7VIoauy4ZltNlIzdiYywe/LzoZL/2UJ0bpkWrGTqJYTPJRdBoyOLAIHQT5",
-	"CWlsWKEaAEDFGB2SnxJz2rFS1H3BM48I+TblOmfjRE5zTFtNJOOajaf9Eepq5i9330UzbDabthitr8w0",
-	"T6J8lKnpcDSZ5ku6fa7gxN/Dgj+zvsuWhA21TPJR0G5dhIE5FsBgavG2cbuqwvIXt6W2yJjXil8o1Y0T",
-	"wypBahedkIv9wLmZsQMO+tVFGMwSGasZtA+F7qGPuzEls2+reRKQ08HZUUpnrLIP+x77Ce+bD51/Nv97",
-	"PAfGsbn5abboZ/PnoS3Q74oWjy7xnYwi4KVlnlegsY1EGrNsKjX1hiwYb2K5KSNbbr6no8+NNoFanGph",
-	"lu2PU8eWaBarmdwk9mjXaNssQfPwniyWKbTbS3HHKsl7UyulRHjb5sUfDeV9L3Lt6Owbv0jcVzIoRIle",
-	"lzvw+CgN8Ktoi1HJ+HiBBqXKLR3uhf5wvb9SAtwwu/04SMxlt++VxowlVa9lfxwpav1rBAGdS6tEQ6tK",
-	"gBRVOXsQObaoYkYjfWU068i2Sud5FOLRN08oKbRt0IR4wtQjt8t1Vw0iLPLCgXkBhWwqmZrmHYmw8XJr",
-	"LRdnvI7DwR8Dz3D4oKDTWBDBPsGew3W+iNLk1nZKfEjGorYvEY1LSZ+JWL+IOR11Y6GTs75aadjbymHQ",
-	"h1FXq/s0Xp3vy7TUPQdPbDKCROqcy75YNQa6bZfBHLVRhI7MlWnXi32Tt+tkXJB5ZY7zogsJbSZyEOmR",
-	"AJA/32aj1tkT1R8Bkin+DWO67bXim8GLq7Nm/4KfXYnr3tnLuHV7dsMv+9fidnDRa15ZKFU9SiZda5rB",
-	"O2JnU3jJop6lUTob7vJZa0e3EfCcNUw0OM6Ht9Esh3xGRtpYEH5clRT734h/G7KY57zHtQgJpH4qYwd4",
-	"iCGwVA1DBvITY2kDwfNphpuykOXwg/no7r2Uk24B0HvfIgAqM0xDHf+RJrlw7TxTNcRZShqKodJeM24N",
-	"rsXZddzsn131X4qzW359eXY5aA0uBjf8Rb9lXoq++qB9dW29H0G79RgGdoZmS227qkKs2C9D4YoW5gjg",
-	"6kAnTqPmdYHzdMf8U9BuNZvNMDA6SLc3Te+6vYfcvLj14ubm5qL1gi7Fqj8dm9nYyzaTCq7ei6xnr5AG",
-	"0+cT3kvSJE+Exkv4uavm7fxV+B067oFGXYwrnAtTdfM8BQ/MyxdXzSaMOykUzIqrZuu64GPy3omMCW/G",
-	"n4sHyteMPMJHEp13YQ3xgWvz4wSwUzGKSbl9dPU6xHhYd6Sy5P8ZrV2bCd5ewFeaj064EYZ/EHpwz81G",
-	"i9q6rcWm4DxXgodBt93s3oj3PSXmzBBc3b2YJT7HeR2bBTtifqOnPbdC+pz8exhuWRtJLHT9LZUUYNlB",
-	"22NIml30aQsZ6waLDG+AnNVByvM2wOtjgVvkC2/zt+1kHHZk5JygEHPPAatkmvfVWETsBLJGtQ4dIJJD",
-	"VzAjBO01ZPoumUygYCQq6Q1Rg6Gyg/wSXOH5SGQEataRRnF2aLA1SGhrlO+tj3SGO9MTb7xNORa0s82i",
-	"h65P+vqPvCX9xeseulq1zMWnHHfkrIDDcyIqSOI2u7rqSLijXRzJhnNrd6Q5lm32uRPgjnWC9tVV2Ckp",
-	"lJ2g3VlLpewEYccqix3SFjuFHx/eQywIbuU5/LSgeV6h5gn30GmHG+m807PeWe4E7eajOYols2AeqbdC",
-	"gcNVMwfc4wRIw4ZsMUokEqALncSC9VOlsQX6/kDoZvZzHh8lsL/jC+6V+afVus+WpkdXcVDDOc3qQrSP",
-	"klJZ1OdJJhueLh9BVprPTqGrCMfUxu3YKqviqu6bOQdEqEkm7hM1BVa1jE+yg7FJj2P8ySd355M3FXyS",
-	"UmorueTNMXFJ//TC3b10KuCKPcf0pV245Bdmi3ZO87n9z4Q1rnDQrq1VUjWUGjDnGtmnNmk9NMW/wXtj",
-	"/nT+Fv8PjzVD3yiulTxeVbLOZ/wnd9yQO1477giHpJGJe3VXoz9eHxNntOcb7lzHB+k9BZTQCdqtsFM4",
-	"H5G9on8R7l2kDP+WsxbchIQCFwrlO9hRZ8VsOgtX/6WVVj/A9PzYs4uo7cyg7ZsYNT9XsqSw7lFHhawp",
-	"jMhh/hkhlnZkyRV6Equ+Ju7aGMeny7nz4RTYn+wW/Mmed2XPLxx7tqexMckSlSX5Q5eaJVay6hfHxKrh",
-	"eMNt2PNBTdDUV2nctbMxlr75kJj5P7WazWek2IK9b/dJs1g9P+6pk6Hk6R60W3xRkd8LmQh7YJkdSTwT",
-	"P2CVWJ7kUFG08Df1QaW7zYu8P/s8F0OV4R1qmhk762EivD+TWMg8yR/gw+XCG7hrqidC6uIHMRiIfh41",
-	"2M/8IVU8Ri4sVc5ylcZtREmDhqW5x5JdcOf8s78Kj3Y7Cj28I4+L1b+n8/Inp9+fmwI3vRGLNLkXWQ2D",
-	"P7CXolVi8I4W11XGb1HB9qjWH//g7KLXapn7F+pFWhdzT96JB3h0wh/GQub+cMyc0L0s8jw1anlxzVI+",
-	"Ku7Q4wcvF1wALtkQpX/R8gS4AS/4bGBhJtWVLy20H5BhwDOY4FfUTHY1zxM9SPZgUBAf+dICEerVHYc4",
-	"elE4o6yKOuH3wWZ+asFGgmd5TxDQjWHwKZ/YCpYqp8q22XE21WOd9Dj7vYOmgNEqPnX629Hme+2Ul4Tr",
-	"uzoxiRb54JlJmCpvpJQd0vPKUqJBn392pPB4DnkqZ8OMU7fWzQaHkz48sgG0SUwybRhUOkAMCJgZ1LjN",
-	"FIJ6tlkmIN1DV4FS2idmaprGbCjyEBT8CNaGEmmiBvtRASSCSDWWq8BDHZnkHpICPGL0flfmF/380/sP",
-	"7Pdff8MFjyCPF5iobrDvlUt7cxr0iEOJnprmbCQy0WZaCBaZF2TC37OowS6aV4CzQFhkRsoJysnHbrKK",
-	"xXPgJ7eOa8cZTyThHPhIJ35aUzVkovn8GzOSgwJv+uM0BDdUhgL9PYMcp2Y5w3NVuuW6HOzvxSKsX8W/",
-	"/uSeIiG2eW0TYnGRvDdfNZfWLruc2T7terGimy1YXYdIpE5YjafpE3nRvKrkHVX0sp+SCcNtgCUYKelx",
-	"HOBQ21dSOGlSx9mLg/2IM04FNluYq8eDmmx8qNCXgTlxWfiEZyPF7qRDWEIo4FjwuMHe5tqyLihLkAUb",
-	"fKD0LXhbBoBP6m4eLL3gRFLl3ULC1lQFjdW9wHVapSN+HD28opHabnm534W0SkOjwjj/MI/5p++FHOYj",
-	"yuscJ9L+3QKAUmMyBe3g3//x753Op2bzrNP51Bp0Op9uBr/88/8IFjttL6peV1Vtgc241QAd4nZV9nEm",
-	"P/A7UWz5/BdW6jNbqzGkKdC5PDD82Hv+QEe5VLjB0uRe6NCYi4Yj5LBKuqg6SnKQ+LGyqEmReUAKra16",
-	"wPggh04zGqvlneHUYK+xtC7JOzIzLMkYLq6WSfMkhu9AtzaonuP+w7QZTAqB9U52w8yxxt4EuUJV5BX5",
-	"xmB6sbIltSlgAcA3QOQTLkBHRuLTJOWJjIjCMQgzrqNSQyLYFpgw+dzi9USq5FCbgXCJDjsv+H66qX5h",
-	"Z+iofZ8qQhikiZwC7AThPPzDiDFILy/taNC+xHTqqrKNDer4SnPZF+APvm4DKFN84J1jsnuRcXQQLU95",
-	"eoF2Dgd4a2Ply7OglaXwJTqC1EBJ1KypwhFNCur6nmhwsLMIFiIyPEAAHgkCI71y3ApD20nOxvzBSHYj",
-	"rrE+tyO1IiaGMpKKJ+fkAeKB5NpWiWNnWmu3OJZG6T0FLuP2Ih6mVCfhD1EjfycyKVKCjF6f5P/mzWPb",
-	"2l2fvnckUxjOjjS6WL67lEqd+HrulLrkBLNcpKku9Cl0l5aIZcQ1eUuNZHRyGyrtd6ATt7qHp5W1aeJf",
-	"3Ymop4j1KTROMgF4N+SHXK8OdPPBvhMTlVXarP+qZszoPB7LzFzv7qFSANr0NJbsrnCp/ME6vejkguq7",
-	"q+w23xD9aZbkD3AGe4JnIjPb8xh+NkcMi62qzDWvyCsIg2mWBu3gHI4ljWj+gZ8TQb5/831oWAPg6TwX",
-	"If1janR5nhixaV6CLVZZnvEkNc9RblFh/iGk4aKn/yOuFIF0mxOaqTQVGWnMvKemaCs4OIxYSQEuQjAl",
-	"vE8gmvviJ/5N9cgiMTwPoLnQP0BC2u0TaQWgohev/baomFx8N/inbIvZDE4zYCcjhhn+wKAFo7b9RkZc",
-	"xqmwJpLAyUGPsSSFBqRMzaT3fXtaKtbO9kJUWYEnq6a5TmLRYB9taFNDPlhizJg7IXXogniwZ9Agkqf+",
-	"Xr13UcigKjQjWKqGtMnZA/l1EMxhMhFo/WgwinSINDxRKX2OcgH85cUgXs3JWIS38x5FeLvFJz/QPDNh",
-	"SBvKg52dWa5L9F6GdYmPvzz+dwAAAP//",
+	"7L37khs3kjf6KjjcL0KXLbbYN8lih2NDluWx1rbsldrr/dbUskAWSJa7CHAKYLM5+vqL+ePEOf+fh5hX",
+	"OP+fR/GTnEAmgEJVocgqdsuyZycmYqwu1gVIJDITefnlh95ULFeCM65kb/ihx27ocpUx+PcX6+zqX8VE",
+	"/1Oul0uab3vD3gvyi5gQtaCK5Gsue1HvmmZrpm+iU5UK3hv2ppRPWdaL9BWR94Y9Ja4YH07TXtSb5owq",
+	"loyp6g17J4OTp/3j4/7J8eXg+fB0MBwMjgaDwX/2ol4iOOsNT84HUY/xxDzA11kW9WY0zVjSG/6sB5+w",
+	"3rBHs5zRZDtWLF+mnOpPJ0zRNOsNe68VWVBJ4CWESqLnmzHFkqNe1GM3bLrWox6nSW/YGxw//+x8esr6",
+	"zyYng/6z5Oy4/xl9eto/ZyfT57Nnk+Pp4KR3+94OYTwVa656w+OoN0szxXJNhYzqgfdgsorOe8Ofe4rR",
+	"5RGnSzZcZVTNRL7svb+Ner+Iif/Zs0H/mB4P+s8mp6z/2eT8pH82O04+Y0/p2WTwtBf1Vnkq8lRtLR1y",
+	"RiXQW65XLJcsYUkv6klFlR5AvuY85XM9CqFo1hsenwwGt7dR7yWsTsaSrzKxKS/u5YIRyuWG5UQJ4pax",
+	"WOG1EuNZylO56A1nNJMsMos9ztmf10wqvS6lHzKKTPEhxAwrkaXTreOYMc305wLzIpMtOT46OzqGn82X",
+	"gjz0zPHQbdSbCq5ykWUsR0JP0yc5yxiVrAMnTtd5zrgaS8VWvWEv5anSnJPMmV3/Eo82DwjZZp0zu4Bz",
+	"odel9xaHpCfYi3rznK4W45xdpxIIN4h6Fd4EJtH/eq6Z5LRgEk2dq5Tru4tpLtlywnLY0G7jvI96Yq2k",
+	"ojzRLKK/YZhkcBv1NKfKFZ1qLkrYjK4zPWEuEn/CYsNZPpZM6lGOr5heRTpnXA2n6dBcHi5pyr0Vy8ci",
+	"T+epXlq4aqd4EvX0Kq1XljCGhz/0rlmOt/T06g/0murf1tLxTAZMr+gcZuh2Wm/Yc3vtNuqtVwlVLRZo",
+	"Q1MjZmCnWFHxyoqJiizkxAkQFIlyPZ0ysxHdrplkYnqV8vnYyaReVFx03M61xIt6k3UyZ2qcJhIXqryN",
+	"kD5OhjUw71nBvM1MfvJ8eP68yuRUKbZcqXHKE3YDC21/QX4yA0gYTbKUM08qJyyj2/GaKz3DQlB77D7L",
+	"xAb2If7ZXuJGPeAvfMwwuFwwEBa+uIUhjnM2zWi69Hg1zNArus0ETfQK5Wu9AHNBJus0S8jRk6OjI802",
+	"5pYx41OBO6X3i16sQnJ96OVM5dtx8feETq/EbKb/iSRZyt7wfKC32HalRzBLb1ii376kN2P9dKrV7Ylm",
+	"uELCHw/0X2KeMwmMXdB5yaSkc0fU1dQybNRbrSdZOh1bDeC4pBf1/rwWippRFryVs5UeYUEpvVPTXGs2",
+	"uqKTNEsVDO7n3lz04H49V/92bwtLRfM28hSGN75mqA701JDl7LDt354yb9wsLEvnKYxz657nQo3papWl",
+	"UzrJ9E1ZOmPT7TRj49UCeLjnvRrkmFykK/f8mutrmmg76GnfMBZrNRUgb2DvSwkyai1XjEtvx+4TUCB+",
+	"3e6zdkVJCL1lK5GrnQrb3OoLnyTN2VSl18wsOfNF2T8k0z8k0z8k0z8k0wGSyS6RM/g1l3wFBmb9XPGC",
+	"6B2GJpIxQu/nVGGFzqc385+GzHzcHbtudWyjFozkbJ5KlW9JzmZryRKiL65XIAtuf6Pjwh/E+HdcdBfL",
+	"/2mj5a9Z+B0wQpmNNXPssPSnizRLynQxHNqSCcv+iIpyarumlXunp4P+M3Z21v9s8uys/3R2mtDBZ9OT",
+	"ZHAO6yD1CutpsqngWvyewuZeG5cI6J0eXFApUHdJOZ07VwOshk8MReVVXWXtXojB8PTYLYTIr2DKdgh2",
+	"Tb4FfVpeD9CxZReUFt1W76/Uojc8Pinr4jCHiyxhUjVYI/X9aj0w3raTKZ+yChODT+xaD1EtcrGeL1Zr",
+	"IHYhsIdnJ1Fvk/JEbEAfPx0MBoNbPd/vVyynzYfPsulHORFwv8h9ehxi7emdoC/MRD7Wi8Hyg2y/vYzf",
+	"xsozL/mHofcHNfQML/0GZt6gbOZ5u3CHQbdi4AAbz9JcOt5rvylCNh5ey9iYi03QwsvXnBvzr4OFVxAy",
+	"YN+ByXl/xh2Kn7foPw4Zc8a1DEbdH96QC8qJv09T6/ggU8sLJNzB1ho02lo/IWu39rHqpyWZiZxQ4rZi",
+	"V2frP5TcP5TcP5Tcf28l50TPboeFL29WLEe+/IfO+7t2L3iceAedd17Tefrkx5PUqjlDniXla5rpt1l5",
+	"77/rpPYuwcf6LC70WRJWsedOn/uGUHIkzHYmHIAV+BOKgaoBCI4qlrMkoIEDQk2LCL6+0cItyWmqzYlx",
+	"6bjMblZpzmSTc8BNQWsheOk01S/LqFTjBaO5mjCq9u6SLL1mnEk5VioDdXGqD9tNTFlMcq9XAIngOUyA",
+	"IvYql0rv+9LP/WOk74LRxETnX2RGDCVMTvN0ZZJp9Dl/ydRCJBLlEXoKpVjnU0YWVEZEcHI2OD/SXDBd",
+	"sCUFfkUlKFWu+Vh/6tUlnYdfb3dLRFJOtA5jEpNjIBeoN+yNes9GvV6huHpDla/Z7s+9TthyJRTj6i3o",
+	"v/qnY/2SmGwWjBMu1EIfKTZUkkRwRiZsSteSkVSRBU3IhDFuf5iJnAUnOxEiY5TD579N+VV4tpzdKLKi",
+	"cxYRKkk8Wg8Gp9Nf//o3+Ae7IDnLPh/19F2jXnxB6EQyroghPOPJPjp/K6Yu56X89Z8WLGfwGs42xRqm",
+	"QO0utP0hZzOWMz5lL1arLGVJgLh6t3/+xpBXf3PlHgIqLwQX65ztnc5bbY28mJnspvJH3qHPkFD9M9ks",
+	"0umCKEFUviV0TlNefvcy5elyvcR0E/xOyhWbsxz3wormdMmU3Q7hT37B5iknenxTlW3Nl9UilYRdM64u",
+	"yICkEuY70XdqUaNHAYrhz2uWb40S0ioFvuCPUAt12OspV0+1+ts55Kj3Am2KH/TAw8xmrI4HkoCxHxGR",
+	"k9ho69gNbEXVwhuXM9GaeWJJb75lfK4WveFzTTmlWK7f9F8Pzcv/18+D/vP3H46j57eP/kcvCizsy3Uu",
+	"RR4edqzZfzyFO2IiZshAdO5vvxBJ8Ylew0hPBmefAU3thePQuNxB8CuXU1ce4Pc825KNFoUTlgk+l8Bz",
+	"wAL20abxlfzrwZVfr+GXHcN6/WWYZu7derGThrWtDKB5gfcPSFut3Umk7dom6tiDY/dxNNFEv3EXOYov",
+	"3oUSTtVMt9+wgKL5jl4xSSjJ2YopML6QpVNJjPlIFjRfZkyinX9yRhZinUs3aNTSxbC9D/b1F5v4/fy8",
+	"yu7eTv35/+j/7/cPfyb9//3+Mfz70b+EN+rr2XdUTRdhCmutTh7GoKFjFC8/PcG/HgXsheVaKiJVmmVk",
+	"Qa9Z8wxnffxow9SenoVH+kZwtm+0blRTqo89kJ5rMngvyOngTCuSDDR/KokRZ7sGqr950GiNYXZJ5zv3",
+	"ESgWqVnG7V5JNgshGVF0TuIpTXN+5Jl5MUwJ+Aus4qb95h5RdN409OPBydl+mfmvYtK0BX8Rk1070CQh",
+	"320Dfks526EEtdX+QBL9xYZRmDhe8xj+R85mvWHvn54U6epP8Ff5RH/9jX4PDkWqV3rBQvR4y+R6yZqt",
+	"hyPyRS42kuWSSMYTzYKTrWbVpWTZNZMX+som5ZKIa5aTGJ6PG3lTj6UPg+m//rJpgU9PghRNl3heLE/g",
+	"a7EhS8q3JFVsKbVRuhRSNfFXBi/xv2tPN8PzAfjF0LgBr5kzdY6Dps4be0b6GicZNq3tTZHxl0CuN254",
+	"3Axpos8YNMuMUbFsJJ5WK3SV9t2He235wT3hmMJd+Tcg0L2NnegHceBkyShHw1P6fF5ZEn4Ps0Hrv9nk",
+	"H4LLiqxXWum/ISawTx4abiHn549gilLoc6U+dUEAGULJm1QtGpfEfLhR2z2NgucH64rZdfTcr6ouHG3h",
+	"2GYVVNxEaecCuouB/3Z9gBWarxvtT5PT0E26vl032pxSsdUDbfdqo4Jm5IptI7Lm6Z/XTPMqOC59g68s",
+	"dd1oDpO77xRb4dj0KPdpUSDVlOZ5yoxuVHSOR/Arth2CooyPyHd0SyYMTDXqinRWGdT54OBCdK0qUBCP",
+	"VU16qsWcb4D911AfkE7On94O64QH+fga33NccDbNc7pFX+EWfCPWEXhJ50HjUy+TovMHEhcnS68YiZ03",
+	"MT4iXwolCc31+SpX9qy1Q1degcHZ6mgIW3Kf7XApVum0pQGkFkxbPfoJeeEWCcxOyfT5XWGtzlQsl1S2",
+	"XTz9ur3LB3PxV4/2/zJ+/88PI/OPR4//x+5F9BRt8yJuV6wbKbYrdo+U0MPbSwg4RdcpMRod6X8N+s/H",
+	"R32PMJXre+nkGcuNdPqJpmol0rCVpTl+Y2/YZXu6m+5ugaKfunE08OtuE7Tw4R4qD3EMTk2bIRkbP+QN",
+	"TKcLu9/dCFe5mDIpmcTzz57Beq7lexk1pPXKleCyKAH9/hsTt1CMg0lqUpj1NJ5AmLZSN/oL1oyGPmpv",
+	"e2JrS/UX242zeALiJIFjjtYleGjkqPI853rhje4X7ujQ58wzT2rua/juy4ymS9mFInAnPIXB4HI9RuvZ",
+	"44ebJg8fYElxPgW9qvlKaKEFP38cgsDp5p3KGZ79PJoodqOegLjsS/d7EVJIkyE5OxlxuGOIVoqJdo54",
+	"QhUdkg+jXpqMIENy1KNq1BuOGqM7o140KoxruNWcdeAXUDFwVX8IL21XzF1xn9a/GKcU/NgmzgkPWXNz",
+	"pE3JESaiwhtsuSvcpSc26g0/jCDaCr978dZR7/Z2xPX/dvrkayzwgiCFwUWBCgrMaabNfvD/s1QtWE5k",
+	"mmhmESheIPXCuTVfIgU67nUbKN2332tJPu03vv9MkPs525Q9vx6b26DXLs6Ge0oRq4O3RDn6s+tZd99t",
+	"ybncWdh6mcR7liBQzXqPi1Akae2Qwr/xaljv9GGsbfPe9tHVT5RsT1BzeyND22PbH4+X9cy6s7Er5t7L",
+	"xiX4gtsCDmLPc15tEtY3dF/cqKu4u0eegHyk38/W8mPQfS8Ivest9aj1rV9rc9gulaZKZ/fa23Kebmth",
+	"Hmnco/rb929W3WXf6RF33nufioRQTPXxbfZvKWedaZKZYqOdNIGKpPb0MLcHaaG/9zvTnG+E+k4k6SyY",
+	"XnLpe2qtk1YaB65x6YoZuGmL8Fx88KT8eqjOa9lWaNcLrtqvrX32j2Ye/ZCLScaWOyi6wjv+OXSuRfQl",
+	"CI3AzWNXlumy7yci2ZIn+rQzJMbZTvAkQzJwaGlSHPeiHstzocnw84fi4Z0PgFtEvx7SxFMOTrsefAow",
+	"mlLneek9uT5+ohWoLBJGMRvvPDmeDaYnk+f0FOOPKt9C3rLN2LUZoWcnJ1FPpQrOrsj8mDgwyRm9QsaH",
+	"TF46VYWDyhJPPilo1Dc0as1aZom+BKIEXQA/QZoy44pscsHn5OHbr16S52fnzx5VGMylGO5iFLzJZn71",
+	"XR7Wrme8JDEsHgKsit/iMGNQMdrvVPdAcJ/m8CskyCl6xfjHUUnv0jmnWVc3EpvN2FRBaEuul2zsUonH",
+	"kqpUgqAGYCeTMU+nU7ZCUAAJH0Sefz45Tp7Nnp71B9MT2j9j55P+Z8nx8/4zejo9Z89nJ5PB8/bciVN5",
+	"y6YsXTVSFT9fUDXSwo+I3Msmu38iX9J5VwpjqnmR6u2ymksp3+0I4/RWMByEoWNIh0mNt8Z4gu908Cv8",
+	"zt21pMv03n2ywdva7zf3QJAU+NVCKXqZ5R/NIMQRvXVf+t0T6jUKJC6UTx+7d4ovoIxfrRiHcy74ZmFG",
+	"CcoJmv2QixXLMTPfaLiVd+kDOCj3DfRLMV0v9atvraKrZSJM11KJ5VFMKE8IhbCL5u+tWOdEbECq+pHZ",
+	"k3JaaDm8he/yoljv//nhz0f998WfwZDWrR8Q+Rl/fe/uEpNftCy9jSy9crpECuwkVjUiCLOKF5QnGcPJ",
+	"xjN9wI2JyS1MTYZ1mcpwz17Jyrj6Cm68jXozNz4XEtyZNMI2MKNKGHtgEn3s3/VAH05l3+u/xruqNDaD",
+	"bKYyQzrr11fYbo17LsBLl/maoRM7VZLE8I3xFdvGqE4gpd5kD0aQvoLJBRh0rBYGYPXShz28kib75yAD",
+	"k/BCO3t2UHGnXVtb/lSdPn6sSI8xnn6ANL2G5EmYaC2xpZrM0pmFyit2G4gJY0HQ2NVR1QLmqNDMfVFR",
+	"iVAk3WrhYNMeUtVqImGeK1OxFGZrWMpcXNOs44YHQ9tWAeotTuUVS47Ia9BdciE2xfkuAnHAYZFMRlCZ",
+	"XWgGKCe2fq2UnocB3Fr1CARxNguhvyvJkm5JwqZpwiKihAjzOxgttaV5Qf713fdvyDtYa018yM5Rgsz0",
+	"ST7ldiMx+ADU2wHECBAQf3TZZANSzMsaMZAWYY9tD2PG18s4IjEubgwBPhYRtqRpps3AdZ5GJHYaQN/q",
+	"1IP+w2gD/c+b/nKdqTRLOYsfRcTMNCKGP5Do6+WE5eRhbM6P5n3wz0fRiDM6XeAkYjjS6d89+hhBbhYj",
+	"viCxZbgYzLYtZOvA0kMeXYpcLfKEwR+mDsbeuMlTpRg/GvGfTC6hVuRXXDMLaAnAetKrx9dZhqdPXP+b",
+	"/lz0zZJqS+ToLd18Z8qSvV/78ipd9cUKmbjvzsL6Jbcg78fU8Lsscdlx1JRemqQzcNUqsmJilTHIwIM0",
+	"QXgROyJa9+VMs0MqOEYa6xv49KTnpZme7MkyLZWKtzVAVrlYrlTYQQU7C3wukMuraU01GckPGdWLxm5U",
+	"1RJ5evrZWSA7psAcnmxDmRy4Iy/IRO9IoK6X1VH5RihP0vkWuqdvlYwceElQ4JmaoprSqmARfKivX32Z",
+	"HA6eMf52qhG891LfeuvXIO8xYMxWuExR+XiQaq3ClF+Z+28tWgFbCSxKaKEpVzm7TsVajvcTp7pl6y+z",
+	"MAm2yv5D0zMFL/g1/t3I5IqbWyzJt7ZqHwJbRQXrh/qAQpWs+4yoMu0qTGNHGpXSroJZTf7ylUjjMVPB",
+	"HzV6N67mjl1SUEYf/bgWVz/bUvxiDD2LRYC4ZzgYC7Vo/y7GhX/7oNUgpvP1Ss/HjJr5lmdBfzcuGdjB",
+	"zpprZ9YZQRAw6LyavxZsWrWZ4ePll+wg8TvLqJa8BjazCazCxGu9K8VqOip6zyOGRnF3cR2wOOqvccCb",
+	"O+h/aeSdHXPKU5XSzDqOC+brWdCP4Nu+KJBLOtier25wKVOakYfmy+T/+38JmEOrLGU5+S9iYE4iZ50t",
+	"6c0jbWEBGAp5aJFSHtXN0QJExbcQ4MRYz5q3Kv30+PwUEOtKFSSDkBw0Qx5/7O/8oq2tsjVt6Fk3jpf0",
+	"Jjyep4P7G1CxQKVPnHivT8QawVLc+48HDTU5aNuWXS/mjT1WsAgIHOTS8lVExXkf2s61vfoFk+rVbGZQ",
+	"pzvwqrYjKYETmT0RLEXCSDxhUo0ZvBJcJFdspYa2Il4fCfE4Bw9t0ikjMUI1xLb+nl6znM4Zyalyr8Yj",
+	"MfC8VhZqxLW1nzE+nmVC5MYJZTaE/WnK9BliHptjmuCMZILPoRyM8srXj0a8tl/Yko5ptlqU66oGR3vW",
+	"NcgtxaKWR1feI2ibNvOkuWG3ie1Tpszyd3+3hdXw3nq6byN99vSsuovCBWh17jT4RW+dYVXRJUE4I/8i",
+	"KgkLJFX9DWIsIB0qP4WuYYSjctGeuiqXpzTL9Ecrl5UQ2djgsVYeWKRZkjNeuYxwZZWLAEFV++BKK/Iw",
+	"ETIxpQDutDQVtCuqz6PjyXbsIYoWFw0Cl38JEmZNt5igwhNrnriSgboFU6oD2J/uH3kPXGHJzW7bpFJn",
+	"UH46ZKR8AZR9/aUM4E/AT8YhR1erbAsp+tb02jv0HUVF7Y/0X6yzqxdTmyLkLFTbr8fYHh7OWXBV1tnV",
+	"V8WxqrwkGNoPHAVsbD7wUxm8uE3Vhr9IFWQEGID7XHiRsquiVqeDdnqB4Xps2QS6Jv7Tq0vy5Pr4SVHg",
+	"HUdkKpaTlLMEXUWPKU8eH2HJoP+J46picJhduwLnLkpoDm72IQzqtH3KIf21YDzEmuroX4h2JkLVC7Cr",
+	"kG57MhvgXjwK3JpuWR+ldq855NF+z+0O+zXUAAWZ1vRUq/hhprsy/vwiGLPxb117tcBW9HHj2rES9ltr",
+	"rDffsFwbSOKKaVMqcgj1gjNJUj7N1glrG4i4iw8Io7WtTrq+fAucdsst3Fr5hYomb3u/i3d6Td5a7NAC",
+	"lfJAR5O1g0IOpf27UY+72IvYDmw3P0iWsanSAhLDc2TC5pRDDSQlM7YhGZNyiLGFVBLDlNZfDqXcS7Fk",
+	"HH6F/aUZygUzuoaCHJSF2UtuwTzSOjIVHiicqtkBFb6IikYDuNlKW8tj5SYF9c74imr7vZkv9roHwVBj",
+	"SSumbSKRfceOcZf9MwUKsFRitQKSIOxlg88K8/QttGaHFIQC4nVnQRy8/ge8t8T9nto4Gzxv4UGvEQDf",
+	"/TXLytj7v8/MgG4R+52Eak2aH9wSFc6HUgvHQNh0wqZiWUQITVvCI89RAdaM4JnepaW3mT+MD6+B23zQ",
+	"yVowSFwxbm32nEGjLJpDwSSdqmx7RF4Y98DJ+VOL7gGLdhYNnj8lk61ikigxxwjsQylyKPb+RYB96Mq8",
+	"H0XoSWDLldpGI64NR7FW5teIbBapYgRKFOHtBvuVTBc0p1NtjV4QlklGzk5OSJxyyBotoQQbV0TIRvrs",
+	"+PnJbksIoIQONH+gALUuxkoNJloWkEXtuPxgDk/5aq125PK0Dy7W0YMyLP4XwAceHBQiBTNAcZDS6LHJ",
+	"llyxrVaHpWwUs5vK8d0lXf2Mi/a+Gur1jPe9JcLf6BuLoJcHq9rGDGw6kvXcIti1M0MKfMjRP6RaYIyO",
+	"FWRHzTCtbPLd+sG794BzjEGarUqS11wqRhMQ7vqWuHT6b/vyMijFzoQspO99edYGgwafYDUvwHdE73P7",
+	"2aDHvgSWS3rFEDgLLELYQxIzCzKDYlV30ZcCk21PXk0RywMAGC5I7IZgwFQzNlNErFUort+M9vdfo5Ec",
+	"jW4Gg/5odHM8G41uns3e//P+xMWCAI0b6hsjHZwizZlclKJSxh+ETs2kCFQ12W4GsKDmFXLXW7E86ozA",
+	"2euwTLkKYcxg9uZ6vcwYzbVBHUIH+daspV7sK8ZWEvJEIOs7ItoSJ1P9eC25pZWtXpbwmzRnR1+lLEt+",
+	"1k8f/fjj6y/flzRwurQdPgHtY9ibp2qxnhxNxRLKV+gqdf8F7cxp9gQFcy6f6Pfr+bbS6Po2sUzVX1gu",
+	"PB1vKPUOx39Xanmb4/z4pLo5DqSdUZK/M8IJyepxCNeJwSUF2CtFWoBrS+AlBvg6NfH6bVyLq8rmtcjp",
+	"RTICQOZbdHjogabPqHy6HWsiSZlOShlC/p4XkpWc9B008yc6tjRAztVFgKkW+js8zml9mqcJCwW8K27v",
+	"okWcKXOSJOVklenTiNGCC5ElLMc8atznWkHrb4W1c9E+sJ1J3WpxupqF3RJgzOdSAUZXxwT5YNLL+x2T",
+	"KnsQKhkdCMqiSuWhIjdg7VD0V+eoww5cHUMz8FFbF9qlNtHvChuE5W+M+LQjorxr+lMIBOWui+ylG3Y9",
+	"zyg2F/leX5d5+0t7+x3cXba7EASnxpWY5eFZLhWSmdHtphlsv48ihy9IrBVsTFLvtIaiKnaijxKjhHfs",
+	"sba7ZWZCou3kjheU+C30ZmcJ3W2Pgju8vWItU9rvuLYvOmFD8reVtmgt41ulNK+mI73XXC0OhiAOSQAr",
+	"dWzrHNhtgIJRgkwYocaPSsQsdDypMWrolS84SZNqdV6LNzkIfJuEUX4tMobDqCbgF3VqThsYKdcET9ar",
+	"set/G0cYHUplgcdcO2afh6LboSG8wMJDE2+yhbUdA+DW9VZ4utuk83cOmx9Q+dAqTlJESPzwYpGvVkvd",
+	"S+faKEklYTTPUpYfkZcZXa5YolluQH7969/I88FgECz1qPN+vSPe7uH+m74fx2z2ekOzvG7eP9vFa0/B",
+	"dt3JAOvYQu51tVlZ6cF2pktF0t7JcvW+3zy7A4J3pXZ4bVJwD9QAla55zdsTHA/1/IhSvzz/adM6r6OQ",
+	"wN553Y2x+5PHh4mpQKe9rqS8nx1ebuHXdQxQkbH/BAzBeHDrehkIKqdcYsZA+IzbKnmiVBN/qLABLmre",
+	"jhDF7CxnukWALMJwlSm1noLMDYMvSiWJEdkU+6fpp7CBWrynuL/uFm/hEy/16Au3VUuLNg0XJH4MBwJ2",
+	"zfLtRv98RC49jA1bgLzLnf/0bMewH45Gj//Xzy/6/4kYBO+Lfx6N++8fPwpOIRf7Dfe3IlBXb7BI4Plm",
+	"9mjvu7sn5xb1iqj3VJLjfbdFo8eUV+NZRbiq2eg+OX9+MmiRLv5bHKyqScv3IcRrec07A1725m/YdkfK",
+	"c1OOs4Fb/H34pw50N922mNfdXUZVQt3BYYSvcoK8IXG4taxuL92ruZRWyu+WswG3IJulN+Fjqeu36Opy",
+	"2DRnKtLnhpxNxZyn2M9zsj26m3iMEFS7oSUKfPUCw1Epx7ZvGd0etUmtg/celL7unoxK4joqdfzBYTsy",
+	"VpMJi9UMMg/arN9if/hQDfpCZIms7FeDolSdeTX52JyxPgbr2Scqddjl4f9JMEnWK0y1B7UNCKtgn7ZM",
+	"K8b3t60gufd655aFzIGaZp/6e7ngS6roxHCAjTPKP2cppLKuhFTzvBQHLyb1JUCFtEY+qVaHTl0XJxfe",
+	"RCwIjEj+ApnAwQ9bCJK29rPvWpLrmRE4pQ4ogxZu7oCDvAneoWMB0u7yIkeq4PKxjG4/chgSSxqFudk6",
+	"Ph2qSdnD2VwE/Ml8n3/XMdPbMFOk1yx/Zbp4HYLbNhV5zjLqBS06ejDgXNfocpaMJ5AdhUYtqBhsmPiT",
+	"mbVmt1QRqI2jILt//PH1lwf4Wxtd34ZK+it+M1tocdLKuj7Ax4qtqe6KymL6W1XW6H0zJyCo5r2zQKCY",
+	"L1mvQsmF93sYC8QKOjLFAUvnF/A2xH38fVw4B4o8mnuLABn4VT/eS7Ps+xmgHe9HV/2WThhiGnvp9oCK",
+	"6L281SnUb6I4pylimBGHvtdqG5nv2RNE6+FHPYQLH6cJ46oaiGjlrjQvsMgHd6WhbZtYOlHUeu9+XGvB",
+	"Hgl8qgYlQyllMlBfgSeu/BrQVK9kOa91SDC/LCJJTlMeEamlbCI2PCLGA5+JzRH5TkiVbbF+oZTZXKsx",
+	"hvfocdsX9ZwvPxObuh1YzufzTlyV1FC3hQPMvEXUOuypTN4AaIKEREToyqoWLM1Jks5TZdD3kHzSg2dD",
+	"qqS5X3/ycWDXvtQE+skVjXYQ5M2pbnd1o4aMj1dZOk8hVratFX0x+C1jYy42mlBCjd0lsOkg01CvfCam",
+	"VwgG4DIOU4Bl9H5xeAXeNQtX4F3KxVpV3plRzsa2Xs+77gEU6LEZ5N6mDEdnV9Uqb0UePlAnaWJSWWsv",
+	"a3/undJ16MB+aW0oi+2ZSjCiZiLLxIYlZJaLZcujb1fU3u4JLh0KzUOK6E+52MhGoMSUzyUWz0zFcpkq",
+	"1bqUuNRBvbs7K9/Tmxj1zQNZ9LTAjuEtoUoj22G3DdmcqVn/JadNPogCBWgvoi2wbNUdhYapgWSzFa7A",
+	"TSEdBBvoPkDIcCcGpP/SgB/UFiNnAHc6YUTfckHmAiqs9AYiKWq6FZ0zCPpY5VUP5VUQzkJtWKTSJhOW",
+	"c1FJ2A1dppwlFwak6Eb5Xd/bcACTTI2VCH9PHx2lQjlwYd+MwMZ5ulyyBIrHEDEUVFcqSSbmh1RHhwDa",
+	"DMGb11rM60s9Z1xL3eC2ebmgfM5M08E0QYxaqPCZMMahzAfK4qjeXErkzNSK0zTr61N5IAZX39KAFNXQ",
+	"xB1RpAw9Bw5yOGdIRc5aLhsuzP5Fc/3hr9jqLl+sRoILGruxuJkHl8t3KVVy7AxO0ngHdIu7p7A9dqZi",
+	"lKGX7pDGgVUPtFPA6KX/EOSCmJzeA+Ig3WMuNnWkhg1aCZivs8xA9Bu0mVyqohPrAfgO9sOZDQDsDFr5",
+	"wYJuGZNVEnVw4d0jauv+DEgM+O/JgNwb8WmLnhPKL3ytZDDDcO9Hi2Sd2jFOCkRD1+c2ByROMn16Ddqh",
+	"NtGw/oMpGkI01CDMSUPO3p4Q4AGZivjImPGpSHZ04nJhXrz/lb29dbJjGRjaT3fcmeJ40T2vcZWLec6k",
+	"bBGxxvvuBo10H0lWAHzahQ8aMy+djbf3NI/FBt0+2mSS2xDhZAvnJC9SOAWrA020V5d03lLH3xFmeXzN",
+	"7Mlxp/tJ3/vveOutX6W398Hizk5JZQbRximo9tQPHRr88wLIGlf5byU0CscSxk6J0yvkqhsbUc1EKaRM",
+	"QHg4YdDEoYZYHi81ae0wqcpsW9k6YcFa1pJldesJCx+nuqzOK6ZQiU9K1lVAFlTSCEoQ2SXbaKfh+LJi",
+	"igUh7k3HA+h2592P3rbNYtsm1aAJs+wOJsoO6KsCuf9AEAzHpPZ4XHpjedi7CSy4YjeBs7O1Bn4nqvbg",
+	"9NWde9YIDXj5HjKtuQphD7jrTaguLUR+7bPzXKxXpqlDwCVjQNA6H9/sWyM7bPuynVP3qggbXBNeydru",
+	"beaHmvaao43bp2kruLfvnM69eIqas+5+I8B6NwLnHa/AlR1u1R1sRlQ33g51G57SKqOcht0FoNaQjB8C",
+	"LrTOruM5VR26Tv3J4g9WlvouVMb+U/vZu4JAW6FqQZfilXZ2YSJ72Ry2P2bdObOGRjuB0+AbAa1zNzRV",
+	"ts+QujCH3iu2Uk4Ro2dB34fOKIT2k2EPqJ/msQtYsNVifYf3/0RTtTcp1n24+ExUzD5EQC0Nf3PAhjuU",
+	"ZP/9Yz38QUvO9VodUMp2B0TJDgPzmagmA6A2KWVcRSTls5yOpzmVi4isWL6kHK4bqJeIOAAZg7+6EXmy",
+	"o+dmvbyltmxmeN/bhsL1Lp/2k3HRoNE/FkCDP3D8u6ODj/eIbKHZPFkj8I1twlL0ES9gcd43j9C0dK43",
+	"ZOyefHhoD8fDyh5EQdoWwsYuRAVlI5CtR5euk7VbAmi8bDzStukFhF4h3JSYQMUeyA474KiEDehGsxeL",
+	"6yvT+qAAEO2wIVVq+gA75dTh4aVIWNYqKW6Vi+s0wayNFm3bYPsdLtb2+f1Dh5YyfGBN7dapbjVTnVVQ",
+	"4D+QxDRAlpGxK4Rk0GlyQznkW0oGcYxAxY9zqYQS0Ew5RqvEskNa0XVv7tahTKBaC96YwF9QoDqL4CaA",
+	"8ugDNFLHStQgK5iv7qnaDgZcoMnjZKvFPMtmKPJploHYN+lUGOsFVOywEWGgfJ0PJdA1lk8Z0XtB27pS",
+	"0a3J5bIBFq1hIOeXTFih9KDHFSiNXd9tF2jUNKrHGGv15rVkoVyLPTfO3WGbw+OORcl6vQYW/HJupJp6",
+	"PNkTP2LJnHUCwf/IHRw18b0woC2sb0h4xECg1DILkEO00SOD85zndLUY+9GFNulF3Vpr7AjnFRHL3cth",
+	"9lEbKn1nbt0bseMi6bbEDagAFYaXrPWswhX+zf7lVO17328WJNJbab1qsx5v8c5DEAP0A+tWi/4O7+wY",
+	"EFqvko7SZqPP9C3Gg2f/fYEj4/wtC1GzuUPsFuCYigD0GojS1EQ9NGECGqYUB6qIgdLmKAnDqKQUHR/U",
+	"4jRFQMcEnUqxGI/we5pF1JTOpwjBrDxcf//TDpnfHjPHWu+LnJSR+U3R7WaRZhaPARS1W4tWyREdGuXe",
+	"ObjjRRJ3RXmaFuzjJ0T+Ji5uX+cG2G5bqNrCxNrDYq0FTefYw47luI+VAAP5Uy7Ed4UFUO+9M6P1nV/p",
+	"qEEWVJ/mltCjPdva3CTK5Ybl+iRn3DaB6s9Ag6X9acsVOom1ArPTxB7bxOQOjbLZxj3+J13DnibyvnX6",
+	"vMGktGSkSaINCSWsVDNu0h2FIx8hYFlpPrglGJUgoP3qPSXaGh9IhXq3p65LUO2hZObcRPx3zs4pz8t2",
+	"hvr1//p/iGk0RH79v/9PYvpUwnXbbCgyQqhQP0Yi1Rt1Fz2LzIv8nkVea6c9TkYYOB66Kiu8SLOkaifv",
+	"VVqHwHyUY26BQpICWBEMc+OnM+1x2Yos0zwXyLWdUyS7F3/sva0rKqlfSVF/2ZpDGdLeCCpbvTW3tra5",
+	"9UO+zS2vgkM4wMAW+RUQtphYoAJl/REWNGSsF7lcZjgFVaMAmxtKeFa361tbCaJWp9lsHzfLDLa6L8UO",
+	"2/hTKvefzLFqlztDyyrj0fAtaSPC2ugdjuqmDYDUS3ezl4HV1bXjdRzY8+T3/NLcCIXELQKm/oH04Hpb",
+	"21LWztWbamn0dkzB5ctNwfOhlm69Pr/ujGuZtQVj8XO2oG36uKEWzErlRr/V3k/ZrlJL0xV47wPf6RvL",
+	"GWxtpFAxC+czKJLKvGQykB0wmMaVeuWRMtSc3rwXdlaeKsX4EfkC27zZLnFcKKLYDf4hGVeESjKhkj09",
+	"i0z7tiUjEzq9IlL4FshazT7rRT28NWxTOKr6MD4qMUyoEpbrQygkTWB+7KT5Pd+JJBSdTdbQyyW2PfX1",
+	"LK7YSh2R2OSv1H6C1ps4tyXL54D4CFgbtsn+A0nMs0NTR+3RkeJDI76iarqICMVybVyYo0rz/8qXjahT",
+	"C7aFa1ux5nMbpoSaP9eWD/vzw8dzqhhWu89Ejp3xLDHN7EvJOt4AgtT8k7Gc67kkTnToUdCijKeCfXed",
+	"Jm2SQHy7Zt7CWtfjskDRi5Q3ahBBEkHoBJM5LrAQ0vVmTSVZMtXgdFbhZC9Qae0lXCuBXlYe1cRJPE4s",
+	"WSGLo4KsZvahPe9I5O2n1QIzq40ZUylM17pWi5JkmcrCOYgZ3pjnXkkqNw2gg4wDD4ZNuHS+gKUBnimj",
+	"oGOslSLv30Mbgu6YbDDjrh3Ed7KqfqFrQhiuTaoly1KbGVYxHsv1BnuA0eDLrkvlb9RVEMdeAOg0JwA8",
+	"bQOU0xU1PoxT16E/eQ3qvAG7rjTPRupXFRq2BSwaBDZunbdFB8E/5sLda5fCA9dvLwDh3kX82uUj1uXY",
+	"KhcWJwkdkBBhDiBORtpKgltA4M3ptT7BHJHXplyzSAjZ3R6uxilfM5qrCaP7odHqE7OPNmaKHZz2dccG",
+	"q17b1D2pU6/nXAQThb/fmB7EBQLQBaHTKVsploAFleKjHw/r5jWfiBvbz6cWbLIgvAGTxWA6JIIzxzdQ",
+	"6LCiuQPkWlG1KIER7XVCH9Af5qNCorTRnEBDqzmR0u2dGyXMuoYGz71h7+f3h6/xKhfLlWqosWpRftVQ",
+	"Y9MBIaWTv0AqtmoNvZKqLHxwbu912AcI7oPUYyyGJUMvf9/iSIgV64gVHthbLwANyxxj7RtbMdIXYs2T",
+	"Akn+9sB+4RU5Zyy4whWDFC9MfCslgoLPbQy/xa3efSb0Py8SAXDUITsD3nIffsRC1n0qR+JrLlmu/LBE",
+	"F6MpFLO4S6PWFrKzRRz/8HBAC5f/6y8/TZiga51EICZwN9++c7rDiEK89K05cVR9R2ylFnFEYsSeGVNl",
+	"amjUIhfr+WK1VjGmF5KUkyyVSjoc1tboaiu6lswCrO3lERhS2Ju3pHzrN+N3A7MlUdTAIJKpWGcJJKlG",
+	"AEZEIJFXkpRPs3XSGnasEXRjdyKeI2b35Ih6TgaqEqRhy7yafUlznqvIrA2UD0HP8O7oCt2dQS2D15pn",
+	"i9C1Y8i9RC3ubDj6+ilrNrJdSwyyKsuRs2lb3Yeyge35qfSM8zQED4R/XrM1M9uL+wFoCF+l/Ij8kKdc",
+	"6WGRF+9evn4NHvIbulzpcfamaYd2Oz+T/v9u6AtUMIOPTA/nKIgeaDYOGgSuj8KdWyEcUrdwR99eAGtK",
+	"8Km1L7VkK+3ShCrWN27QCs07d2G/xNfcb/P13eep1nhKXdGRPlLdiElplYt01a5i+Xt7uxNr99+fouJb",
+	"LSL+ZS9rdeQ7+lbsdThVwVY6NbqA/XkvMtRioH0aIaq//pZdi2lDvf3OtigvpNnSpo1Lm+T9djWFxZBK",
+	"ZYXN9gZiGm6odHWDEG866myUFjWETrf6NAgSMZ2x6XaasR8WldYn+ZpzE+dzQh+hc5JSRWlYBaTLNAQ1",
+	"MqFquhjDCo+X9KalgJiIZDuerLOr8WSrWif4wVOJOdl0f/Ka5ZNOT/lOc3ywwxRLD3d4LKNpJ1JaYPYx",
+	"ogbscNMHOr9BEoFFoOlCGgxJjyfrPIT8+f0MgndGpkWEKlC5LXelebchQfjNK8213d63gsKJqQjVH1UH",
+	"LNdS0ZS3x1b2ujZ0WoFfpOBjOK51WHIUAfidgx9L2xZ26RPrONPbv8O3VjmbsRy8ToboXUaKCRTjFZ2z",
+	"zk81MM47/BHqyzCdAvtYcNcJAMHEZeQyaaFxXtfjrsmg6LSZ9IfGgOvWbUG1lZqPFyJP/yJ4W56raJiq",
+	"ZAxL2brErvFFVFMFJWEWYL8AIzczTmC2TbIvuB0DArlRwNe2ZUkmhcVmSMxUxGSdr0NLX2WhMl+HNL4P",
+	"LVPTz11CLwfnDRYGsn1FcJwMkfernVFTzX/W21L3ZXlN3HZ6PO19DrknE/NWtUTfCgxSMarWeVfUzszZ",
+	"RTvtarxrVzPJZhqEO9za+6MSBT16+WRw4/SmGVwiLSaSUnfcUB9bNl7nWQjBAHDlhe1WQMmK5VJwkkA7",
+	"PXlEXkgT07YBTGjpctRrai8ZdIYyLa0XFMz9Jd0SbAeDRvcR+YaxFZTDu9j5XZvSBHrNdmpbU366aGPj",
+	"0zK0GG+si63ZsQSIypBm5/xxZdeRhT7q4D9q7NQc9Cm9YRuX7dshtOKnF+4LszGpXuGdwczgvbgjd8wU",
+	"DtZ0/8jTP68dmDVKaIjKZ4LPLXPD8xaDbEiW9IpJY7pq+yJVprHUgubLjEl5SAe4UjJzdTta9vBbWhXN",
+	"u65SnniIVkdtukr9pmnQlekoshRSkafn0fnpUwLaMdKiRRjrrNSNysDH7N6o9lvB3ee720POBv0D4Efp",
+	"I/0fzoX4/QTM3vuMjO7MKcsYhSTjd42R0FaPY3hyJvJpC2S3b7WewRIg4HutM8DZYQAOAI0Fg5ZNMG5d",
+	"Y62fOATamobV8tBSiVJoOxTVKKVOdDNqMJxr6UoTNhX6mGWEDZbrmIYfxCYdkRWVEvEXC6QzuQaWN682",
+	"XdRCPqnvAbYP87zu3lm9yQccJodBDEQYgo67Zw5NiiptJHf2jyx6TO5unvjxcfjcxA9IQvWPe6W5n+7r",
+	"nxmY//Fg0A4BrBIw8Byiay42nDlnvee1B3d7YoHLjdPUgplfi6uGONkP+iR2AFhVFa+ooxFwD1hXbuT/",
+	"UAb/LZVBgCHWktmMl/tBAm3RYLEKsV4//qVqQWKsFosjEhsLLjb50vBqs76Qbg1Woq9efjFdFJrrzVri",
+	"LYYqkDPUd36MPyKzXPyFcT9hxJT1HpGfTCJjxmaKaCt8YU4OhpXBgE8IHGxr2UIHtpHCPsablCdi09zK",
+	"uJ44BAebuNKeOCaIYnBv3X8rMKTlYXzDVgpSpy489AlrYJjs2dCAfHt8fwW/gd0ct2ujU0HpRMTJeish",
+	"R+LjqqKDpAdHquN2ZMJvlLvUeJ+4py+gYwVdmiWLyp/NvcynuQHRoWu+q2uOyrctV/etvrdY2lysFTZj",
+	"AVtJy3m5Hz4EnnnrP+KFOFoNA4MXxTiKhidtX+AeKF5i4VjbvcFY//bxmvC+r/KIH3IxydjyS2huswMR",
+	"Bndvzf+IT5OHb796SZ6fnT97dES+YDJNoFxWFog1qSJTmuepBaGkU+WOKlMq2ZDEtqWpVjPsZsWmiiX6",
+	"33Sq1jTT/0LDIYmjEY9nuVjqa0rAPdiXFm5ytp1W8fqK68STiwzejkEUUFVxRH7969+gOreKVBAqXH4H",
+	"OWMXZKMVCbTOoUtp3K1kgimmnmsPnXnjhvSwoudhVbdpnUUl2wMbyQBlo/78KzpdGDh1m7m/yQXCM7TK",
+	"SjE88Uq/P+SDt5k0DdVYVC0qAmMX8GJDRUKpa/gD6CxqfdBrnmA3zjCYu+0P0Yg9jTIMPNnr6ZSxhGRU",
+	"sTwia244LGyQFualE7fnz597ovZsMAiHDVXTiDSX7VnlJl8juP6xoFqZNx3tDRwZ/AJX4mAhUlxvK7e0",
+	"pfWJcDv4BA6dVUt8E2iSk7CG5kqNvT8xaG5tyYlItrjDFtBrikHl/ILRpKH22Qm7Kvm0uHr6fHBcYAjo",
+	"d0eEZRJxbKwnF2u8crpkKshz1cwrECTmq25mDbRyTfoaGuoYlHQxI7ZJ1wVhem8bpZxKRP8C601vjA2V",
+	"5qFQ+4jusLhLo03aIEetpuE+bi0wxEseYlBtS6fGGhLwLPXeiKA76rCSycpQ9tQ8/pCvOx/WHJjXOKFb",
+	"GaRXYcQ/PW9hvudbfQANncbr8gsxxe7r0xas7H7ed9tE4dDqFpPe0QOodWZVJjYtNKIeyldwaygYL3ul",
+	"LxcL08g55mV1Kenw3loO3+EitrnZAswdkLjSFpzOm6fX66gm5b5keXrNEn1aX5qYHlWMYGco34FQwOPB",
+	"WRXB86himArDkgJBbwyOsZzxpoRL13AwPAeb9qv/pY3mVYPXsdLAtDY1+J2AmZ86zJ7VCiuQ2qNXFp0U",
+	"jp8eWOoY9d6yeSoVy7E2/zcEMcgoZ91qSSzwwK4OElEvS68ZZ1K2wkdo68Y+ECRhB8gBTr+G01IdfWjb",
+	"vGXg+P7N20t97B5Rt8G5crb5u5tp9IkiL0BNljRUDx2KI3FoOcod8SdqL6mWeOyxz94yOAK3ig5Vz1YQ",
+	"PKWS/OnVJZlD54xUHRGDflwAjZhEVrHhCBbmYVns7GGys4TbQGk09CPp9Gi7liL+Y/VOIjbwHMBEuQN6",
+	"rP/NWu8Q+8mUp6p7hk65aUjLQbRtHOI90rJniPeE7RfSNdRUbw/S8oNpF5YpGoWElzycn9SyJ4j3nVIZ",
+	"cttnSl1CWj7U0CmkC0OHe4N0e0PnVWvX1cN74A/c0sObRZuuHp5MDzb3gB22RxnYtO2OwUY9vKhIqLHN",
+	"fR6K3GbePHIwuCQ2adnGJoGy7LiqIv47IeVW1nncQTJVlrigS+M6b9sblKEX3DMI1yG9Fz9VC8XDGici",
+	"zXyH5t+HEe+5P/flVjT7P/3IbHcX2FtUQJj19tv2iQ2MRa6XHY6l1ZHop8eYb9AlFa9L092GMX+adob4",
+	"7d88pQc/e1AT02kmJBsX5ROCj012qL9aoUjw65kWNxGoxgL8CzSezb6H1Hvs6IyHJy3FoDTD9fVkhLMb",
+	"RYpou43AmDrRhvaJggNrmdbdNoui9ZhtA0dv3FLRLWCT4YzMG/HgB2YoSwp0aGXThcIpbB+X6d03FM3n",
+	"rJIs/LYoQLfeVHfpfTh8SlNuCDjGBuiYGzQG1kj2Z/39tGCaHmWSJSloIyRdQTiqfJrDnY7wDcoqwO1F",
+	"wkg3xfOTK8RwmhL0jcrTkLqZ0OmVmM32pn6Z21zOkH5dxQV0D/k7Lg47Nk3h3UfKujXbmjwMTXQztwto",
+	"jPpwslZFr26EjLee8Ed+8hwgdZc81906dRfuXH3z/obAdfAHH1LBJANHPZrljCbbsaQqlbO0wVX/Fu53",
+	"DrEOstBmoIw7Yau0F933ALBbJ53IStS6TtkG4tAGHjzq2cb7Blych4nmNWDy3qa3ZalxEZTRNgVWwi/W",
+	"73TVju+gYvA+cvn35lGinrHqxJRE2uQY44EiXGxgn1h82t1Jlifnz0/abVbONuOrFqtr6fJNmtjHcKTj",
+	"BWI3tXoaqfo1u2niEb0GSWARqufPLIMNsAPWDkcnyYblTKvwuVAKDiFTusY8ijQnsGBwCBHXmELRImfw",
+	"AHKJgLTAuUInTbEKZ4jk7DoVa9nBW109N7tXXDW1SvL5TRPCMJxp3oY4+3qEd8GruQKBVBpLeHaRt7TB",
+	"01wgf7LbFk2lMAWjGbsON7bfn04CsAS5lr9iSjOTqtr5NS717/BQZmgTvWPBHdSBRgcw+J1lQRn1Nrz6",
+	"emYtpMP97E8JH/OVOV4IbVR9XDDiMAhgDFYnVtkmxU5DYCib5V/dh7LYhNbgMRhS+CBWm0KvZnP3jh3a",
+	"5FOpblF/IuEVsC6Lbvbsay4Vo4nVcejsCGWBGdyzdgbNfvzA3bpvX/CwzdOHIGQ0AsN58w9TX/3g5cZ3",
+	"2NF+Sv1eDVfNerPPNgzpks47juaaZuuq5+p4cHK2j274XHAYcKILgVKitTS+S7ex/TDOsxmb7v0AjvEV",
+	"3luubW8dG8HDrzlWhXHhzT2toeHh7kYgEsx6H6cJ48rwT9M9jU3UPjbCRjHjaB/ahj/dOjnLU6lPvsYc",
+	"UYnBSj3XcJmbefWV45lyrfPYxRC80yPAg2AYWInCB9Z0fZysV1k6RRRKSx0MWYy50PJy7Lf0q9yBrqp8",
+	"7JLQuBiLlT5Sgc+FJeOZyG3n8vFu8Hic67d0Era0mnFH/ms0uhkM+qPRzfFsNLp5NmsoUzAfuAe0SyNC",
+	"PhXcJX7+LZuydBWYy2EiJmDWWIbtRb2CS95He+RIDSCv6L8AHUg8lwwl7r0t2jE02iP+pt61mRTN1Rfr",
+	"7KqjCsK+CftrJbOrF1MXu+yUz5xmJrl/3we+wjt3Fr6ZA08C57HY3he3LnILo5N+Dy35vGycCnBKk1vf",
+	"XzFDSDfhxkVqFecIParYvzOLhR82F1vFQ17gzQ4oGBxEWL9nqbNzpcztb/FurfWzdJ7CUWzbbgSvigfc",
+	"KDIL0DpeLVrgmlXwXO8DMBn7ord72k+avi0wYsctoXMvzf0OOLdqF1eIEQJVrlO9vpSBkUUVZqnMO8y1",
+	"tgdG2G+i2OqBJBZ1kFyxbUTWDgkKWhFnCD78EdSe12ujnr2ep9eM28ZWehAPJCmy5+DgKBDxp9T/fUk5",
+	"nYNmwB7ZDYddD6LA7xmJ9kDJB2sq2Lr0jH+nxKqVOA8sV87osllIuENiAAIeMxM8pebF9DoXDUUYqkwO",
+	"8NaZBwuJRLPs+1lv+PM+/AYhmRVM76sjdKC37Tt+5ybb/V4toSqouRlU+a0+8ar0eN+46gcFlKHRLQqS",
+	"pauntdFJa+vWQbtCgUl9PhB8vKQ3GQvWxDf4qE2vXdfTl1vGI1eMrWRE2A2dqmx74SGzmbLK40E0GAx2",
+	"RwFMvK5dyM7MIZAW7gcTmkIYCzcJhLyw8yjiqTPFcgOropcM/F64vq3xImoTaVG/V+cY09W4nkVlD9od",
+	"DuQgLcZ0tcrSTk6GjEo1bp+J6Lz5AKrb2LTBQw3tWkDlJu9jiXqfC0y1PovgBsUSp49cRnEBFfql43Ns",
+	"enKvecYkulgFz7ZFVB84ULMqIG/S7ChQZs9Vytd43F8yRROq6Lixbhc71UG2BjZNgk2M5fipIpyxRBIl",
+	"yFwQwS9wW9jeT/s8YdFvkFJWgXM5AHsKBfV42gLm0fBFYU5XGx4WstgFiF3VXSBibIArop7cSsWW4wqg",
+	"xfuG5mk+x3Rqo4bPtgUO8bKeyogdrRst4mzaiwr7xIQt6HUq8paQHl/Y271X7CtkC+cDhdv97ui9eOms",
+	"rxS36ypPtaQmJj20leniAjtfpDypJXmcYos+W7kYyPioA9+NDbqAN/Qdcu6tM90qJaLgNEOnhlcUqi9a",
+	"+VO5PDVYQpXLSohsbNDHyr/YzQDFGGzjmjiNJw7gxr+EiFE90/BzItY8wWb/S8rXNBvDnWEb3VatloT6",
+	"/aQkhwJxXpFsPbFm34Gi+14r82grrqsiZd/u4SzPzVUaXunje1ObCxyfBoySVJmmYjOBpz79l3Eiad29",
+	"P9H/kA5dmKhZnGH2hk/udlyyu6ptsGavUv+oWu2OvXk/ouKoEvceFMgBO2lPG91a6KeyfapnzLIILy1G",
+	"0ZCwtOc8ggVoEDieFk6nGjvu3rSHHVrRKhrfTTcP2ngx7swAodOXCRZXEjZYeG+4OPFuxwKG9pqDw5d0",
+	"/i6UJ9K+aqwGkDyXTV/akY/0oYWVX4EppROWSTLZAuTPEfmGbSXJhLgiWXrFSKwYXR7pn+IhycSG5f0p",
+	"lYxkTCmWy4gk6VyLf31oAlwqORU5kybPnZJEKJJymSbsAsGFzk5ORjxO+TXN0mSs6BxgHY8AgWxJb/zJ",
+	"eK6QOujbHtyHqh/YU/ZccGY9h1LeDQrjstThdH/32wW9ZgYFVhMo5YQSvQlCB0ObUtqu5rwEsNn1aO7n",
+	"rxYvCrJf0B389quX5PT09PkReQHt0005OCc/Xr5ETlimWZaa/joXFoNMAgjZWjKiySRmM8lMPYJ+fLpW",
+	"+ijrP9kW9f6TodxXBVTYaKpAlXv9WTHGKYEnoOP8NcuPSMzklGZU6T2YKjIX+lluyy2xeoRyYq1z3+Fe",
+	"BjW3bK3V2FqJscM+9/4a6/Vywt8dJ+wQwtugBNbYMUxq9GlZ3TQ4AT23n2YdRa/YBRnYpgiaYpoWLJBo",
+	"e286q0COtoWmu4dcXmE7asT90UsNoAEmMPpRBvzx8WGDWti206mItdYQCdZIPDwxGX2Hh9n9jdlKu7uI",
+	"r3I2S2/CjocJm6cQtiqn4UdayOVsKuY8ldAlGHE0Q6X04uqgyeRiv48OaidsG6SDUg7dk5FtGQXfLbfu",
+	"NgQqYWWU1riybKVpv2/is/tIzkGG/VS5OT9K9qec8gOqQdrnvH18UJ4DcaTuoRaohIJgibK3DXJoJf6d",
+	"5elsm/L5/hKRzrLMFD40IfcdKug6Z6MHkuGLwTXvzRC5yvALgRI8RsRsxOMPI0BYGfWGI+ysOOpFox5V",
+	"cOFkcPK0f3zcPzm5HDwfng6Gg8F/jnq3AHTsP1juvwhvUGKVTuHHhK0ysT2yOH3wazmZEm7LWdY/PjoL",
+	"vR7dkvCLtkIrv1K+hXeK2ag3/PnXv/7t/W2sLY/yTVkWuGmGVYjQmBZ6SqlFzvQh6lqfvRLGVtpy3mIV",
+	"JhyTUmlOShOaYHPKIupU1BD/67vv3xBz9PHQWhUep1xXtg+1jGNLBdtbfFghLXSNW6VT6OhWIitIxIoI",
+	"vB8kbs1Jh/Qy+ehAIXcCCOkE3wEkEPlLi+P4dwMloc8xeZq0aJvyojjHGIwPqQ+SCOdtaztElrA88jIW",
+	"pFfv0aZselfHyalKrzvKdRdf2ZcgaO9rVVmy3+99uJ/baaQD7PFy55y9ZkdXHDyvas3LpZfh3FLgFk4E",
+	"ZxckHhcBKsGz7Xhs9sDYHS7tZW0CYJACQudc2KaezHgZWjZkbS/dbCGAPYC16i/dIl+ysFJsyuQBHnyw",
+	"3Gcpn7N8laclA6V6l7E1fm89TktcWXfS24xMj93f7xILNrTbFTiRs42X/QF6Oi4NNcbUSM6KKrwlTZhN",
+	"D8Qn1pLZ4oc4UMF2gLDx3thxcULJ+S84SRO/z2eLLPzAgrezV9l2jwj/JtQv9dIHNHkgEc/edE91Ovjj",
+	"JM6WTO16Miim4ZnD/4WXEKoNN6vhTL0+QifnDHkEmKPWN7Vlc91xf99w7+MQvSOs9hsdpAO1vztq0iOi",
+	"NoIs2I2NY2Ax+mSr2AWhJKc8EUvYruCatX2zjsgLIhciB7Oba45aZwmZMDJfMyktqjctuk3v4DK9ft6K",
+	"Pfx50H/+ov8V7c/efzi5fbRn0XCWIRx1Ayt61TJmfW2Pva3XuvGgvC+i6g/N//Du5azCcRTZ4A7r3ID0",
+	"vN9FsAa/ZKXPeHN38Lsqvt1qrW2r7gLOfDdiefu+8klOU57y+bhVtkDVA9Hdxqvjo+9vfU+lGi8YzdWE",
+	"0S6Jam0w0wOwJTs9vbkBlu9kO5e8Yy0BcfbwT/2ZstfLd762BGWvTi5E+YrPtsI9zSx7L0oGmf+TaZjC",
+	"87inRz6uQ3FO3SxSxQisBgJOYcEMmS5oTqeK5bLcTH+yTvVBt6uVIlsZKoiosc5TtX2nCWv75NM8lHj8",
+	"AnUZ2iepNNDfR+SnRZoxfX4COCVzE7tJpZIRVP5lGehIsGoyIVYTOr0icDSaaTJgxjI3+ZewwjBzHIYb",
+	"9EKpVe/2FjoizUSgHslWOWRig8kIXtBdXLOcrDKacvL15eUP8PO/vvv+zdGIj/gL8vixfurxY6wsXaUM",
+	"HQ168WwWA/bmEDPwNIgNH2LkztU7kaVAkHRU/IgvTJQw/4q0bXcFv5uwrUT/ImZvS6X/H2suNgaTKdFm",
+	"Bcsk2wC6HnnByePHbk52sL+IicON4wk4SijRu9z0RLIsSCD6pwcQmT6lEGYacUogKAAksd6WhdhAWh/j",
+	"6oi8umb51nas3eSpwhqSx4/BTajHwT00w5xyidWaFyRDHoAY6EpkGS4LVmZIkjOajLh7MhNzWI1/+qd/",
+	"Ii8Fv8ZKEakvPSbGZM4ZkZxesfGUSnYE7fDxqs0+aEw4iKAKBpkBrGnvN/3Q0ge2ZzzR1+LxUsZHI07I",
+	"6wSf+vHH11/KizCLLelWm3/meGnYpnpKwtQGjPeawDBMPk0QHJJQkzxxMhjAK/TXLUNIJXKWoD/jtc2i",
+	"V30E/B0SLeD0cB+Tx4+/EEnK5NHjx+SF6/Y2EcnWySFK4peCw/OX2xXDM6lzKsdQgIEQdE9u+pvNpq+1",
+	"ZX+dZ4xPRcKSGCkVT9d5RvpJTCQDKqdSj1gvLaEStxj5kV9xsSlojIlCeA06mBXtxaRB6ZutJUu0if3D",
+	"9+8uyWYhvD6KgE+WZcT6WSCYrgUINjDT36ccMfvAMgd6fbiNCc3SK2YIBA3a5OPH8LbSdE0/x3/+RQoe",
+	"683KgP/Pbm7gTec3Nxck1jSIcU1A6OhfUBxN9AopPYjYvko+Ga0Hg9OpfghpnFC5YBKuatLDbODUtySa",
+	"qH96dUncwzHEBYxH1OYPIJuQs8GAxEua6cVhyRiGDARw2VWOsvEFORsck3jN6Vot9Oaaaj6Fy6cknol8",
+	"kiYJ49A/MhdSGrx3fcPxqet6PFZCjDOazxn8cA4fW3O5XmHPtfGSJSkFaAt9w8kJiWEgGHfANCv44TmJ",
+	"/RZG8QU515OxiTUwDJHn65Ua52wqcrzjlMSTtdyaScrFWkFieiI2MPA1p9c0BYUfX+AGhcUDLjobPC83",
+	"E075eJal84VCHyEM1v99mUpAqYiPiFbqbgWAxUHFb0wbDLcgE7YViKUqLae9FMsVsKwWfUzpPflVSH5A",
+	"XhglsYXLx0FRTuJXl3SuuQCFL9oVAL6OrqLXs/53MEzyUORAl3+x7/g8fkQWAN4hCTWoT/Y3BHYCCFIA",
+	"wzw7Pik+Xsz9kV8VGFn0BazPIqZxoEUP1CocJ/26IGP/G7Z9/FhvJArrMMR0GABbcMCzhnyujk+fwU/O",
+	"yEKscwmncLZiChw2ZM6ULASn0bP6PXr34+bfLx+/dSpJr0f8A0CtDUEvf/4mJg+d1rDRuvPzR0WWO5Fi",
+	"yTBSp4Qdu6bShX0V41PWf4FUirWVMEtzUL72+1ozWunzYYSG56g3JBAvjMjIN0H19V//+rfbOCKcbbQo",
+	"R2+RqTmTVOsYtWD5JpUG+HxK83xL4m9TfjUkKH1+/evfUOBckJxln+MXRj1UcLH3udh1VTQ9XhhPzLDf",
+	"2JMEahY09RZUwsq7C+BA8UQax4pNzshkS+KvMIWu796FEdR/caeUz2PThBJ4DUZn4kWxaV8+YdqkkEh8",
+	"mDlxT5NEMMQvAxOUPDwbnD0yw38rMlSKMcKCxqCoZERitJFiayR5tlBEYhtRiEH0JlrPgG53bfzBHohI",
+	"DAawu4tmmTNoiobA5MUPr/VVFPL63PUXE6J4AkUnf4nJwwWjmVo8ikj8ZMlUnk5lTB7+kAPTsbWEH5x6",
+	"MA87XfNBq5nbmDzEvsKKZmK+Bqmhf5CPohGPn4gV43SVHqGSwzfYa1u6zOBxsEGxGA0+mQgYiIdcDfR7",
+	"dETeCM6K5QZ73nq+irkah8aTD/DDLbCZFaCggq27IzZHJ+dEz/QqESWG2jinc2ZcdCuWS8EjfaaaLohc",
+	"aKFqbSUqr4yppK+MOHQAgB7FSeQtnbTAx0ckBiVRHyU+JT3Ybq1ti1D7nBGRYwKm7YYcGdNN72z9uJao",
+	"mBqAL09GPfK/yKiXs18AhBLSBTQHj3rDX//6t2hkKgrcn/qL+Ic2Y2TZYEGtb6igpw7yiCUmexum9etf",
+	"//bEBg3ApoUOqym/cosA4FMZg02VKr3RWA5bcAknS32XsLQgD+NlysfFC/XJ5ZqRY9uG2jVsyocEwiTx",
+	"Iz879YEccRQVkm4lkWKIx5ZZyrLEpyxYpXq+L9ZqIfL0LzBjowu1CLdTABvGZZTrVwNFqNL633V/du5z",
+	"yI3I0injCIaCqX69Fys6XbD+ydGgF/XADQinTjl88mSz2RxR+PlI5PMn5ln55NvXL1+9efcKnin6HPdM",
+	"nrBX5zzsXR9DGBx3WW/YOz0aHJ2aXr5w8H5yffwERMiTlW2sWhjGjfAMxS1PnEj9N+gLfBu1f+Jr7CB8",
+	"+z7qrYQMpLKjzWKPRywhS8SyoJxIYXAG9GLSuYiwRa9RzZOtPTITvtYWvNlJYJkZJaotKLHhRryn0nnZ",
+	"QQFgX4+iS6bth+3gBC5IbFCTYqy+Ns35YZmd2fY66Q17SNmoI2E9cwaCUe9dlc8XItnaIm6T1lXdmwil",
+	"7fJwHL4TOqQqPWRPB7fGB0JbNWTt3d6iE0uuhGZI/dDJYHCnIfn9Y49PB15/WK8z63HRd3Xgd1U9Prnt",
+	"NoMEnTqBHHmU2VCUgMdTE2I5ch2vYVA1U6/ps+aZYjWVud8MwOSkhB92FLat4dF9ZmEeel/CQFGWaosI",
+	"NwlmrM9Fz3aP+rn3woKO3/S1xdqHA1Bv+PT8/PSpvphrIwWQTPBG/ZlCMmBUEPI+Qyiwbzz7MDLt5yF3",
+	"1pw2oKBFm2JazosjYmJHYIdykJVajXJ0RoDufqmNhiGeNK2ANXZiaH9lqcT4iuy8yV6iv7WF1PoWSIa7",
+	"8C58b1zNP5fzOItUxOPLwfPhYDAcDI4Gg8F/lj3eQ20iVzPMK8+eDoZn7lmjZAqPrhddcNxX5I/3ZnR8",
+	"fvVvJ+X8Z/NVTOcuIAqKlO3e4Pj5Z+fTs0F/QI8H/Wf0lPWfT85P+qez4+Qz9pSeTQbPEL/H95Tr17be",
+	"t0XCdWDrmrb8WosDH1R2qz6S7NugcM99bEo9RjOM8A6sbbbod6RyYzRkLFCBTRfAIzjuUzDSsNMVeInh",
+	"4IQGLihCTIuTYBfqg/URec2NWNCSz8Lo4AnWnLcA9xlSUTRTDI0EKXISChcmc8cvPPnXpAHedWkimp9O",
+	"57bceuVd1Xo7vPRmeVsOKZnMr4qYOu42+sOF0x1ETkjAFHf8+te/HSJ1ulE08Uhaj7EhLxqLXprdcf+m",
+	"QdT71vRi2Su17H33Iblemv1FbDrAfZoP5nA7TpNblDradAmY/Nri5mJDhEVddY55aCoD/YJULXBxBqZF",
+	"yXY4IzEXajwTa54EzQaUMVZQVLbLWTjIigwAowL1eNS7O9mxWc5usu/XGQ1jfSBJmkTgmypzbKpvg6JT",
+	"t2W9SqqyNPG30N48k99EfZUYzDlt+rJISwqaqpfYqECa6I5Jd/Obz2jeG1YdzNbR4d3vMuNcIzOt4/RL",
+	"MTJpO7BEBp4LEy9HXJtuEkx0ZzOjp982dVELtpQsu2Y1AxnY+xIc/3AK1h/TujTLCk+kjPTJGNxoGKHS",
+	"mtYLkVfcpE3WdC3P665WbyktrHd1UkrA6mIMu1Ime2ysqh/3Bc1XgbcO+oMdbzX5tf5rK1VCpefMx46R",
+	"I9vpmRptG3SN5tP7EC9oj3ocJmaem/MPa6i+sG3gJbh+tXBLqKITKplx/7Bs5vAgTEal6UQSXx3HxUaZ",
+	"pTyBUMEQIuBxuStK7JokSrpkI36lxWnh5XMyFeXA2eC5KYt3NuoFwX5IGLiipe1utjeW5U/o9Orj7HFP",
+	"K1bCrhCfhPGlACbDZ1k6VTF5GHs7Nn4UkhMy0IznU9rbxV5suxND7YRa2dKDA0fmgYBVe+9UOu3Y6o3W",
+	"82iYSVCseC16MP//4zi3Op85gnQK06eT66A1fV47gD4Mdn4s+/4ebPXv6BUjcp2bgg5czbTI8G8v5Q+w",
+	"6GsG1xMUcb+z6IF3lAhZbqbz7cYuM7m04hYhGrGHG6bz+BYi5rjFgSZvWL+rpTPN2Yg78Y0JIVA9WNTg",
+	"pNKCqYOhaNQC9Bg38ticcmBVYy7ECoJQegP7DzpYF2uw4lNYZCZGHJKkfOPfOWAL5QO6x1qyetBoH+P7",
+	"DR4MEMF1G/wDKao82P7yU6qqoplmgXDgulWi7dpStIVbe95HfMZrRDnwrGpfNBd9HoPtHHcZzuXmjZ20",
+	"dkMnzaaAzoJKs0PK+Cfy9yvWq3Lb5nWiSSkt/95VlmPeye9LZn8N+cRirch6pQ3meElv4lJSNa4hJBs/",
+	"BLBPzuQjpwQlI36VAUE01e1QHwlsb5kIT+uTLaFzdkQcVIR+lclLgbeWq9fJKzpdYK4OZDqlUE5ni94j",
+	"ozOEmOkhuuYeJngN8h+Te1AUHpGfMFvDICSZFBfDPY/AxZVp4QlyE8SvRwSUzphCrfk7X3OgGeCgFr6p",
+	"eo6ZyyYb8Y3Iry7Acwb5EJ4Vgb0Ywbk+4j9But8L0H1DotiNegIp7YZQsDzHfjpdKkmWckQZi7959T8/",
+	"fwDwhQ/iiPx5LSxGK6Tlvf4PIhcsy4bk1X+8evnj5evv34xffxmRb16/+RLp4eb8AHKIvn7x5stvX0Xk",
+	"xeXlq+9+uBy/fvPlq/+IyLevXrx7NX71w/cvv3Z//McPr9++ejd+cRmRH178z2+/f/EleWiSgx9F5PWb",
+	"H368fFdcKakeSMm0UUePmYJORFi9V0Xw+q5qZf9mwjW9mwIq12v93INgcZby9Y2WI5r79dTSXhW8xyD2",
+	"LOkNBOO9uiLP3x+qJ7I/9zsI+pcV0n6Mo5mVgT9/KDIQoB7F9t1JmKJp1hv2As14hhbTEQGnx2mi3/Te",
+	"AToaDz76pRzWoeer2uH0Onk+PH9ecU+NK9gNg+KXzLVanxoMg3BkOBy4qd936u4rdRI99nuD9p5PjpNn",
+	"s6dn/cH0hPbP2Pmk/1ly/Lz/jJ5Oz9nz2clkcNY7nEsczl1BsIRldDsGA9xemtE0W+fM/ZmJDbwL//Ti",
+	"RKes/2xyMug/S86O+5/Rp6f9c3YyfT57NjmeDrRhA+Xh1okI4DQgnXqhDVEBths0RrmKTpiQ7NKbCwKT",
+	"JEdPjo6OvGaZYyhyAHcogNkUwP/6WabyrQfJj9h6KoftC8kvRYO14wFU7s9zJg3QoZ3V0mDjmD9X0+Ig",
+	"XW6VVZS2apFNzYcL/sZArjf5hn7PIFjgfj18/3bM+AaGkormqgXDwtjG165hWqVFmm3OZDfJrv0a6G/W",
+	"48K0AJlC6V6gf1lBlVpnMuSKpNdMyHpDMRxMCTjDroyF73UguL1hb5VRNRP5EquCFc2cNDB0PfY7afjt",
+	"hnuns8H0ODk/6T+dfMb6Z9PjWf85ffasf5Kcsc8mT2fHdHBaA6/Q63TXve8h9vRe/Odi+gOX89mPf/rm",
+	"fx6fSX4qpy9++ey7r//9X/NfrjazJZ+qS7E++Yx+9wWEp1ZrCOTcut04y5lcFBKplfzSWtIH7P/5fTf1",
+	"YxqRO7OnpD56vtny+YM2YubBiGvr5vMHIFoeWJPm8wddyPNgxEsW0OcPBg9G3LOCPn9wXFxwltDnD5rI",
+	"9GDEjZH0+YMPI72TIHO4LKtGvdsHI46W0+cPPug/ej4tq4HAoPcRpCbza1AgrxarBa1bxFb1YtkFF36G",
+	"PFjJdkFJDLcaw+y+Y/D1qop9bymesA8YR2g4moweO5MMrk87iTj6vc4j6r3VQrz/Yraj96d9Hm7FO+8l",
+	"LwEOXZpJvFMvlkPLNudek1BSHHzRFMNk09/T6fdHOPMeR4PBgKQcXYVFbStU46aKLU0NlrZ8Ylc+S4mx",
+	"hCJEtbbhJ2INT2mOsLY3FB7XsLh4xKFO1BTVijwpcP3MGeOCUCzmhE06yRm9kujag3JkOvVzNYj+hD6l",
+	"Zsw/WVFJYjsaCxOn5+A+DLmRwVOWeeoeD1p3OT4VOZxlVLK2luahStE0xxl+6IkrcwDqEHh+WSfixzhS",
+	"3ZU4pqgIP5qgSqEZM0ccLUzMieyVtkvICTA0puuDnwRy9sFmIceY6IInjN6wtvkdC+AAz5Pj2WB6MnlO",
+	"T7Gnhsq3iONg0gKk6Q16NnhelF1AVQu4YrwSMSmWDLYLFJVxsSkyZYqqKZhXH+d1yEIm1ZWs4zKCuFgx",
+	"i2m4c4v/Lh2idq5E5CDgqq0N2miE46fPnj07Od6tFABYoDlz6LVPt5TbhCCtuaUpd2VJRLT1M1XZ1jSF",
+	"jOE/canJpaspEVnCJDgHIcsogpIuU8RVcdxF+BQGs7TFBOnOpvofq869Rq+MJ0NsxYePlQstNwCdES9F",
+	"jtXketMfgSdSMjVWwuX+lsYHOFRmOhg/ztOltuREbowYh9GRiflFUaeGvlY2T7mJOTflHL3CBegq142Z",
+	"0TqBf/+Nl2KVTl3r8v23b1es/d1fZWLT/u63a97+ZicN2j/y2sjGSzpv/1DJAXk/moLioR4zEIeFk2hf",
+	"eUNCFQ008xqUEghMw5UahmhbhaTvPTtrzN92voyTAry4UDJaPkG0D754Npk9P5mdnj97Njk9S+hTejpl",
+	"z0+eJwM2YGfPTp8WWsIN9ahokqLX5lBKTaHnHczDEq16undeklJbloDz7m6UPG+ipCWeVfSGEvDnkYlp",
+	"ANdp0eV0cqmi5Oy8tRIFcdOinmSBKDGHFpTc4zHyzmnGFI/PKNAzMfd0pxG+5bQ/LFj/RHl/JbX8RLoW",
+	"6EHt/A5SAftSTwyfGJI4TZwqg2smFTqGP2Lsd7NdsYjEekfEHm0QXADiWJoHEFEm/pZK1QdC9V9/aYAv",
+	"jEZ8RLCJjawaADb8x9WF0Z6fD9yoXGeOAqqLpXBuw8z3is6fiuVSjw6yPUYcg4rH58Q2KTIzGxLQ5HE5",
+	"rkdwi/iqOzKl6ra1bybmRlFfuFdldD53wDtqwUY8hwXC9whBZCY2+CL7yGTLivtdkqYSKzlEEAOAS8Qf",
+	"YVVdBjUx77a0tL1qRhwHv682MEKIFyXEWFuJYwP6FIzb4W8f3eagxq55/eU/LI99lkeDPbFb1gF1sVX+",
+	"PeRKfyWyTGz+gFLSq55uUaWLuWYzoDsmxU3FcpJyCyH2mPLk8QWRWsTQjMSKzmMfL2u5lgjgA3A9h5bs",
+	"7nLmVE+y2baWBKJPGtT0T9Y3AapXUcwCMbu2xsC3lDPb02Xfx+EEjShcqvHrpTBQ69J0eMgAqnff0e1o",
+	"dpXypGnUph9+MdpOTdLbSKzSOWP3gI0KSaUNDzyMnTEaPzJ4glxsmibjyghblmWUGvu0GtxGa06LvUch",
+	"/cZq/VS6/oqhsbnAPyiS1iXQ6aGDc86BluPC+w8Y2O+23P5OtedOUu0/L3iBrU9dgx50knlCN6jGosIx",
+	"9nuq9nmtyJRywLo0EUS93/jUoPWgs83LDgHz3F5ZytjZ0o+8PGt9QoDnlXelgOK7Ytt4xE2/VH1awBal",
+	"UQ0vMwSWWYd6shkaYP5PM7pcIZjdgPz617+R54PBYEf9KnkYm8yWOCKUYMKRHjokaBBM0Hhk0qRtaQni",
+	"4cZRccVmIZh0Q/3KR9GIN6e8RaTWMzciMTTSGkNjk9k41xONmyvxi1b6n7Y6qDGjp02OTmMmzoROr8Rs",
+	"Zkqagdl6w3OvSd0svcH4aSVnp+hCXbws1JMUu2/WU3z2pNzsTiHpWBRfLGH7gNEes92+8ftvekWpUMtn",
+	"TKV+7/4q3nkhLHfIylJMYXD22fmzckjBQo15QQX3hicTbSr/wcLNB0V8LwpcSMTkghhUKeo84gWm9e6Q",
+	"FMH843+hSizT6ecAp2nxQLMM4US5AR+hOBiaoX+Fuq4mWMylhzHirv2NGbgHsec1tNNjg9Zf1fA14vWV",
+	"VrZN+Lq8i/aedyxbFjNsMtiQLiVDrdrnrN6X7DcVvP7R9OcPTYJXLmie9IbHMLrd95x0CpVWKf8xsFKK",
+	"OEY9dl3Rnn78Gqox2ZaMepeMLkc9G0fbsCwjiK4ciF/XRMrBQeyTk3IQW9H5Awkjqg8kFL42U+srOu9f",
+	"QbukruvSJYDt5v0HjGHjdm6OXO9UNKHg9W5Ns86ufl+KBsMY6FR3XRZRy2gNhJ7solm5cx6jh4pIlrGp",
+	"svl/5jfz+FQfAnIuhyTGrPsY6+zRxQz1X9cMoXk54LDGmLxc3GZ0gr4v8q308ms2NFWmcgVOIEfkBWDE",
+	"SgAIMTjxhcKBcZfKhy4LZ7g+YWkNlYv1fIH4tYaltTU5z7XFH6G33cTgDbYeqFMK8JZwZEn5PPMwwi9q",
+	"TgDq+QAyqkwRJwBd0gzwk1G/OiRLaBXhg1k67ccN3K5R22GfOs3VF5r7PqWlj4yh9QfwQy/q4XJAyNPT",
+	"LIrOoX24NZCHzjx+f+sFQ+V6xXIJNejtC84dIT5GgtUvYuJVOIALFkEwB+1xPPXg3mHifUjyfi02KK6w",
+	"IozmzNhJjlM+FmTAyWG0KLDAjgELbHLK+p9Nzk/6ZwUW2NPeR6KW3tq/iAnJ11z+/YCBwe6JHGgfpJCh",
+	"cNSWveaOlhqsnpC7V309+YALe9sYzohNWwcD9F6Y+ceDQdgX6gx+jHpuO6KFzZkVbd1Pu/pBPOjecVHe",
+	"MQZ9cmYU2gWusytgvLSLh6+7Y+9fxaRd/PKjRLTKDPFEKrHqbt38plNoMoN+8pssSUW3+E990HYdlQoY",
+	"X7yBSjzuduRWTaVPrYk7qEsz2Gbcgt9qfymx8jbWxxFwaFs1Sra67oW4gjb9MKqIkUdwXKccf4BAKAKZ",
+	"q6KuxBhsBbJ5OLV+zTuEYvEbAg1EMtk2OSa0FbsaT7Zh10Q1Pmqba5qgbenXWlvNcuN/F318f3fEC7su",
+	"RQLc8PTsHHttQmXm8cltVEytNg2oy+sNT8+fdQ8tvcSvN9VNoT1+Hy5PWLg/YmyovpPEVNkmtL+bs65e",
+	"LXCbmiQv48CKoLkvnCCxyy/0J/n1r397Ym6IyTw1zfwACI685pB45qJN6PWcUMmenkXYxy+u1g7HtrlF",
+	"WV3UY0ItvJRf5WL5PRK4BdgoAHK4w3lxlncdAvfkaTQDjh6atwGS6irlieuqiIr00NyHQLZDi/bkoU+l",
+	"5Q+1QFStaIh0vkD3AqN5lrL8iLwMxhObklNsICk4ipSr05NAZ9qP6TeGjdwvkjyLElutCPWGkeHBTlJO",
+	"YWqB6tO/6zCVBbZEAlgp89F8ih/8hO/mU1mn49QdAsOzN4IzaEB3aNpgeWFPsUJ39zNvhPpOJOksvZc1",
+	"hXTsloHHe1TE7tWf8kRX5qaiSVR3Tf4JptPo5C56TRGZzjnNZKmhWFECJk2bMvQJw60PJDZ3NEaDbeAV",
+	"YcNfqthc5FvbsAw6VQKgn1jnU0yltp8+GvEv2TRNSp1ePRzBZI1SV1sgfrKLXM9m6U1MHk62FoXK7771",
+	"iCiWZdINTBK6ork+UNhD7SzNMgbIhJAdOkuNm96M+IEEPL9lfAGvxS5kEvq2gXdePw4NuTj2Z6qBAUqW",
+	"zcbe/CsyxqS+KJrPmRrr60hYaMsZkbhoeI/d+vU1vAO7gY7ZzRTxfkPSCqnwwnz907ZyMisAAPbYyq3n",
+	"uavfCIVtL7/K04TC8azU69/V6sz6J5PjY+yaUPGUHncAIPyyTJn7UrzvYGnu5UyPY2PowYRm6oWgfVdA",
+	"r9SU5MnTk+Ozs0NV5BOTy9N8zv9C72e/bs2AyKEbUx/eMVd7f9HDfm2bpVK9sAP6I/VIqhf2uRwpa56m",
+	"KoUtCV6zvXBWFbioag2cw6WsfNh0QDKoT3a34dVOAEbGooYmwyyxOFKNpXYtcLJqRDquEcl8pUSkIHpW",
+	"iRwnzeQY1GlRguVxEzNYSrtJdFojkbn/MKKc3LHTlNko+3N97Rb/5Jm+vhn5QLpx/Te2KA0Fnnww/7rd",
+	"V0EIBTE5dWVnsf5/SAKIlYgjrFxL+TRbQxZBIAUlzUmaSFecD6jLJjEZNEps3o8ZyxNoiD/iSzan4BkS",
+	"M3uIk9Buay4gYcKEXZ2wtx3zzfiMvyWjUpE0KXUmEjwxzS/JKlubdsmXruoOcvAot8xCXGIcokJv8lQp",
+	"BukZqUSIAQdunUpiUZdjH3cANRemRzRgh0JVlTnoQ7bBDCqu5NA8rIplcAkM4NE2oK02A8K1BAeBVpQ+",
+	"wrPxiC+oLN6lH0iooqZOsax0L1yhaIw9q83P2LfadNFPE9M3/4i8VhbNgCqzCk2wD7Ba9qcRN7+Vy0ij",
+	"Yv1sL2MLgzVPrxm/wG98zjgOslQTamdtTNpKxaeZyAM54khwgybLBfZRRToDT9j+bChrgHcvCs7LTb1s",
+	"mScRPf1G2e9EFhjdDEqPeMTLQyrcFy7OdUR+WggyFZxjjo9p7JTAHZLpNS+atvqdhk8GZ64NsxIrSC/F",
+	"akA4FR0Boi9Wr8KyQ10qALlLu32xxg+Jc2Q2ut2s8IzFzDDQ57CzJWTIdDbLuhSn5owmpqZxbzgGqncF",
+	"8uSQxKA59TQYx1IBWGUofbYMvpTIzH38U7I/G+YGfq3cFDc5ETUjNgR3YAyQbOE8qE/PWhSPNUwN4Eyo",
+	"NJutaTxKNIyGgV/3bmMxdaG14m7YkHTJok60DUmYxgcbM39rpWN3m6ILOxrxSxVZCqka3fZg6gcpfmwg",
+	"gtPlegl/DWAw5s+DHMveEaQ86rdQKt5iYbrRnHyRi41kuZZAPIGYzNbrzAUKeqN1ACBOGXHvSIVGXkGr",
+	"ksTftWT3HtIMAAaDqtjbN9bc5ox7B7ZqwFSiHrKJOaQFDz7nDmq4QLZdq9ln9uGxm24i1srAg/SOnz39",
+	"/9n71tw2kizdrQSIC5Q0k6JIPSyLRqPhdperPVNdNmzPFHCbNcwgM0jmKBnByUiK5vgK6F+zgFlEL6xW",
+	"chHnnIiMJDP5lki56k+VxXzF88R5ft/lTfPmqnHdaDTOGrUcjNfeNsLM6miSknXhcsQhcBsnsRy05Y5G",
+	"gC0pt+ifvuJSjFDEUYs1zueaDfAMTiFpS6N+tNjXdnFG2mZK2rU4ArjN+VfUgrY3UHALjgFcMaMy/xsN",
+	"BPycD0VbwkU7C3DVzAP8yjP4u2r24B4z4HAXDXm79mBOv83QP4uQKhb5ARJqSTtBohS5oz1VSd1IX4Hi",
+	"O+USwYY8R+AsVdDqe/P1+51GtZfFBWcUagSHNtDI/P1gfjl+g+4ciylWW3XlKrrRPuNEeLk2kDZjAUny",
+	"NaPGAghJHYMCCwFeGopLT8wy1kS8rufg21AtP/V4Im1E30YEuJzV50DaKA5gAddo14C6bSsdHlMBNYO6",
+	"ngL62lMwg/1qmIsaTq7U4cmwu8YDU5YpmKiqdth5Lm+Kr+tYegSr7DTKlZ3HUryuN9e7FlRugB/qCp2d",
+	"iX5fpZlrldkeI4VRpVFV4+5jTbjqFfPGk8RL96K/voBXpWO+2sGvrp309YRodUt1KeJzKGpN5GK1itK8",
+	"PrKg6myunJRTHtkUwLlz9FiAyH62pTRQNo/cZSDZjOFPIvf3Y3HrY9GOc8WRiPHaTDO60W3wKELOpRZV",
+	"7WrG2UikA8HGPOsN2cnHt2/YzeXti1N7HEWqNxkJiaiyFhBVgKOPhe1ap9Pvd8we6HTatZAywdoSi6jM",
+	"787TdSfGGXjWMOd5ah1S1LTBMmZvr4A3FRQQD6lvFuy0kBNb6XChgdtVTthRwep7bfMTtcayE7MXwNeJ",
+	"bBPVcSNnPiVcZ53JOOLrRFBgrjpkMpnWncEcno2pVvRepBg9vlxf2tDAVKSm0ljvTU/O8ndCkOV3ibCJ",
+	"RKCit+ecSPO9jPSct5hrRpxKAjJp4bLPGoFoUHHW8qnIoIKzQBdBJaIeBgxCsaPbuS0XkF2oWlRELcBJ",
+	"DuvsPeUAaDbRgoU2JeDMvrpKLXdEceWJKx7GOTih/WBq/gOhoIJ/1007MNdAB8vTeqFhfxFJdBxILNuD",
+	"3+9QkfmmZBD2lavyEaDV95Krgs1ExcjYobCs90N6sURkQG7Ac5YYRKiuwJ+T9PHYQKrGWLJsqpjOxBhD",
+	"XWyQcglaB+CWTMb4KwkTyF3rUkqdY+rFwCjE41imXoH6ZHMP2pJg2D3K96XqCmz34u6FzQ2ZauwEgBew",
+	"3gRLfDLEOTQtHnPT5lMnDjwaXEc4YCXhqQfdhJka0PEwaMvQ+9uXMZRVYel3qvkOfzBPIt3VITl0ixlt",
+	"K2t/H5et8N+0gGHZm1hB/qn9iBXYChyAgdN7n37p0WULVVI9f4UkxgxeRhGQOiTjlhYwhBRnz2wlEOUi",
+	"IHtLjnZMqgemm7xN1JSP47O/oJoAQqktF1QUtlpDOT4FZJ53Zp16ImxtkNuCtqaqetgr42/FsV0b1ZJu",
+	"f2rApN3JgXiaxX3eM5Zin7rerF/VG/WMp/XBf28C/7YwdebZ51C5s0+lzFLQVFRrVPPOlGDEbSI6ZSa+",
+	"ZHuutXlDb93VyzGHp7gTz+mesAoX+ljisPhgqzGhMBAkMR/ovfkuQHHnVpmUQkTABnVHBFC/zWRMwMV8",
+	"9vYFzSkW6Ra9E13eu4O1lGORZPGITnb0i+bJcy53FCtz0IfUKoLXYpjMgde2pc36s2z1BBqV40u9Yhy/",
+	"6UAk0OPIEpFp/DqUhSBoboX/Y0G5AFaojbWLS6j06cZRJGTITkJ1L9I0jkR4+vS6B4zhcfg9cnjYFxgm",
+	"3O6g36Ayp9D1IzxYP0yKqetM9fuPbZCIL47Ht/RUBYrMnpJRTC2ynoSWUUU9cpaRyAKmY9kToKMGKPv1",
+	"UE1hvyHIEGJlRKrOQlcOQWm69m3WUQFct0W5ItU0YHG/Lc379B2mHVh/QMB4ohWZGpCGliiNkHRCo5Fh",
+	"81qoBp8yteOs5T5KgRzfkxouGsQhiCOHMzwLGY5ZVwTIb6j6TMkcSE8Tol/+xGqHCH3V/J6KQawzgXu/",
+	"Gpq6bLvT7K5tabwmRNv8k3YstAAshuXkAgWvwX6IBl7rXH+wgS0tmN9z27ZXlgAwFWOoNK8jrX8C+XEI",
+	"o1AK8u+mpdBmKroqJCVeNW4XkQ8gyeAd3u0jI/A0Rbwync1ArqH+tjsuiyskshCm27GPDXhGCYviPo4s",
+	"U/oizXs6kRI+94DPGG10iJRkw9i0uFYLaiMjPAiqIoZXYXph8eWLDPTk2uv0VdpBLHGLIB7UPBVgMcjX",
+	"bDUa9WvgNHfNMid+3iqIq2MOfjYUgD4BrfSJ0srCh/mbi335ZYHNHhoIfr9ciL+zOVH45ap312sb6PHj",
+	"hMsCkt0iHA4JaB3kkpZKSfahzH/iMzYdzoqnE6HimuWBGSm/UX2+Txl3z1ad/9MMEyCQrQHh9+eOXuBF",
+	"jUVEijFgp5I7niq7NEMEwlcsJK7JEGvk6ywci3TEJVTNIE6PC15iKQmWWCEZQFRnIQoCyHeDfEJQuntk",
+	"SmD7vtOMBMXjKu9Pq56bITwO7dxiLBipmnKpY/NYsHuwkgqbzJoCWr71xeDbwtg8BpDsmudNUHMRdEpj",
+	"y71g/hnngM1rwYYHH9KZdOKI3k/bhUBPKbfOYrL5+XaWRmnxVLu4bV3fumoGrGErqWK2V5BzlF4bCR4l",
+	"sRTel9YeKldQXbmkli4NInmxn91EvbkTM/vYErITu1cxBAiwcjAQ5ZSsO7n1HoE0ZYEFZZyqQSq0xgTN",
+	"stSoC5caNRJa84Hwy0RMK3uZ0XMflig7wLFDzc8XKQpXbwhXMLLgINDtzTni4I0wBDr3AlmA86RU2+ix",
+	"kBFuOzhR8OrG+1Ek8YDyeN2bjSTH3xOBG6FD6ucSDTqoqakUqR7GY/eiiTS/RbUlA25pijo5i7NUEhRy",
+	"nSN20GIn7/EDwS+6TW5H+sEng8aeGhEbTRJCTsEzkvTkjcTzJBXoDqlMxe2Knjmoyc7OSZ2PkaYAu8I4",
+	"szLs0UMcNjX6ObuGlV8oQvNcqKn3Qr3kiOmrtIXkLuTItSQv7F2k2SBVU3QdY/F6pvAfdUa1FmyKtAUh",
+	"FofdiVnotwGYdhDtsVAv7dJkEaSQKlEiFjpIKFIT0aSyHCCEAwA6Zp29bksS+PgdrFVgL66D68sXGO5j",
+	"J1fNy1P0VNuBGPEZFeuza6AbsknHlLaDn2w24Bo5qdnJ1cXt6fY6qxkMC/bETqiY3U/QD4n7GP15d0Ys",
+	"nQZz2m5brlZ3r5qXzCFxZkp1Ep4OhK23SY3Aht1SgS2F4/IWt8IhVWCvorOiojIwr0tTgZoZOl90JsZn",
+	"F4UyTZGmharMKU+NxdxiEwk5V/c8jaGOEF/pljFAU+J5fta8mC8TdUe9+xRUC+YFodolcOef/trGHOx2",
+	"rfW1TVnYbUzDhm/7NSetr7UsS6wuYjQCT6dB3NX8290E4KHp0/5r/M/H//6n9x+njX/9YaD+AJPzyD7/",
+	"1/5aehSTYc4SwBmyR22zUBZcWs5rBr3kAgIZOUnk3JeFO6/MnTdVr0DYH1oEnS3y3F8Tmog/fJXlhMaM",
+	"h7KFYzzJsSfU1KrE+f0d43M50N9Erlcx45wiuTwDxw2ouXRsxPJV7rAvpKIDWouQPWGO275l2hmkvCfA",
+	"yVPwLdpKmKFICPm/LdFvgkiPoW8SQ3moFhhkwlBLnvEORKXYnB5PjeFUkQQf5L5i+4CgzhMlKrS1LWOM",
+	"L73KB8B7JFJCs+4E6rgwSwaBH6V7mT+SdYYZzgmUW4Pbao4oFTFzhirNhNR5K1YHkEooTmOfTsGREp6a",
+	"E/uChdb+6oxiDbQwpaezXdvY7l0gawmudg3qfWsYPnHimV2aWDva2DHj/n1h4PYWfsbXimif6fZb0H9u",
+	"SPlQKTCffer9D5QPE2s2z+KmCsC0QS4+CsHMOLNJLNrKM8nifkneeyFRP9Z57U24ab699WOEa2fS21z5",
+	"SvB8JyfMjB6HSxt7ZlVa4hHeePvCCt2WmGXvOexKFhKvZmBZP8me9VyhlVATFFG658lE5Fh8NGPM2DGv",
+	"kNMhlJMkCfPkZg/W3RyXxNhn8SGWV5Ssyvj84KDhd1P9qxzAa2Yj2arYJ0kgLi+KXzLMc2r895/5YJXm",
+	"Dvfsx+9GVa/WsxJnWiT9326AOXfxP4+DcVIiDt5lxNmDtoNDb6G8K1lB2fEqTw21o1CuJ2995IFabJ17",
+	"GAPweU030461L2dyVpEnUI13ORj9ENL6J+InkbkuHqc2CyuEcebxuzzBuehF4J6tFmtJDCxRGrsTYqzh",
+	"9IbD/PgyJ1II1nzIfaLPr6B7VTx2vW35sTgQj+/0XLtltk0/qQreWLhwzKFAz+X+qEnZFp/+G6tBz/id",
+	"OV3VvUhbjDMppj5WcgTJ3+ZHkAKrD3TMjc7zyINlZeTlZeNoxuZvZidSQSp5Xrtus9yG3LxgTA+WVZKz",
+	"E1sR757HKT9ds5acOvObqSa/+DaqyT/zO4EVBxxrDp6smpwWzBnMln724gIh70ukxRzT21BpgUICdmU6",
+	"kaCjqBTMWNIe6uzfnDu/AHEBeDnhh/efkG6SxjAM2lKluMN1wKQClxdUc/S4hLISiATci/RJJFNelJBb",
+	"HDZqP4q1NjLE3Ocy1/g4p2yyN5Ykt4UL3rugLRek06Z1JvDCj45V5ZBpq2WpZthfP5j92PLqB39AHkMH",
+	"267kA1VtvRJibXPxT2kAObNOnmS52aBVxZkRq4MfcbYYYIkc4AygXN1nLPzfgr/FDxrr4STTLFJT2Zrz",
+	"VBpp3BWMaKJsrj+mSGHalGXlKKkrPka7FZ59zlBkG5imc309whrcH+L7OWLZLu/dPf4mlmL67PU3VMnS",
+	"idR2R+CRGzqWHktQQ4WamNcAW15SOe4x7lApps8bKrAY+bzcKPD5sdj9p0iimych9CezSne5ppKAzfol",
+	"oh/h8KzQOXBBO3otqaZHqnqAKwWb+/iiavzc4UteF11PHl4yFNYEBXQywF3GAgCHVOYnnxlT1XK+8TuB",
+	"50WdvWa2amoBgiTWLErVeEyUG23pySJXamWkJmXPU0Emhc+4FFPz+pEAKjsAZMDKS+DRiGWshyJi/URN",
+	"2UjdW+I4+BuAWTJlS3Y3jZm5VLKAhViIZJaC7ogvQz7RmWd4+rVAYHGWZqNpbNXUz4jbLN6G3/mWs9A2",
+	"8fvP45scPgT3cSJBmYKMQw++2CjtTxKNy0HgdkhSCajyg5s9y2IJDt7ZqrAzOwktADvSKbqWEZ4Rti3P",
+	"eskh2U9X5bB8xG7tTOGwChjv2WSzhDbdNqT5PIoEFpzh33z+SgqkdM9aZfhRwNHryTAEELN56liGGeEh",
+	"nHMigSQZxkmUCtlCA0illnEJh6XjYM2C1R6LKmez+3y44fFpWvBNJ3HPDTLmcm9wqBYH6DgOVeR4fPIs",
+	"bTSez56/u/FzwaGIHCvoAAANnzyMqM1j+Mm5F3Uxbv1qkXhBJFFlsUs5lBgYAGPRy0SEDgz8XSYzfCWG",
+	"w3MdWvMs1v3YERxPhzNSH6YeeR/grLXypzzXh/3JukcQXTHuA7dR1ilp5aaWArlT5qpH2YmNi5d0eFPF",
+	"3/TmRzJ4v0GpRZUmUCytNPJfKyn2CND+0RvCarm2aXo9eW0uiiADsPQ8rI+NqEehiaa1vUoMrBJsAdw1",
+	"22qBwZG4diC3gFtH1JQ/TQ6jjgeSJ3q52YT3OCdFKjSQhzs8ClB17GQAn7uFao117nzJefLhvy2WQXQ/",
+	"Qyq0icxE5JH88yT5A9TkA59sOss5KXqECFCQxVzncSKGmoBvhhopqBlKTo/XYqrAjbM5pXmZoEpinX2i",
+	"4VwFvgj4lXn3oxggK3EYKkkhAdGmhFqQUO7IfOoqlQguNyWXXnHnj7DYdkc0JKjFv32t8V5PjKuAX5o+",
+	"IfNc3T1in4h+X4A5S2qfw8XLD80iig8fUan2hdl2ME8dD6eoN9EZ0rrjJZC1t91mdNN/cXXW6F3wsytx",
+	"3T17GTVvz274Ze9a3PYvuo3b/BGaJy2yDAFW0CXQiSMhM0i6ro31OP+dJkx8yUQquZlcY06MVVwMyF/2",
+	"zy66zab56EJAHrAC8qcISYDP0ELfjQYaOvVjrLPlnMYkHXZiLt5RdL7vYkAetrbZ01Ua86ccQucbsMaX",
+	"FyZymhngeB0qKD9Ec5VKgtyyAalr075Jv+xTIXQu5M17zCmPtYgZSM5Y45jD+k6EbgFgb6xZoowawOCo",
+	"Boe59aJBnlVOBJIXb3M2TZUcgJg3p0YyNQqvtZE95L/QbVB0rjkzOoxztQyhYXjWlu6y110gePSwX7DN",
+	"Di6G67zVEZZ5+6UnIYoep5LjcRLFUcsZ+iXCKGQnxewGyl0AlznBL3Qy1XHNDNnJnTDn5kiRuxAyvk6D",
+	"tix/oON6RN9KYgBI7mNO672wpyxAvdAgDqRKRdQB9VukHQwvWOzGuZvM8RfLvHNGy4fid6XjzEMmdUPG",
+	"uL4j54j5plQdNYbEW7s0e+gxRkXBdAR6152AfRIBQJeF9crHBSbhtWR8PE7VPU9yLJuR0TVSMyeKRaIX",
+	"R0ITSrRUMMqpuqfeman6T7BLKGQN7ziZg3Cfw+C5zBUDWP+LesHcJJ+SyZTxdCAw+xh7bnMF88kjuJ58",
+	"akC9yxP9KiDe43uRoqQ+aLh6buvhSXd2ddNsrj6EF45NGNtaq3bXbF33L3mjd9sVzejm6uJF72W/wZvd",
+	"i95ldCWu+y8aN82XF7eX/Kp73XsR3YiX/dvi9S3P1E2Q5r0Z2FeSC75uLx4kfJWRrnYYlhyHvllx8eKi",
+	"eXW14pBcbV4gwN1eeVw+wTt3VUTnEPioHnADnEFisl0TZ5CGrBxg0IELIlnKvlAF8z5VogpuzjCDo19F",
+	"iGsu5qc7DiIdr5FI43sRgbQ9eMgGj4yClx8R6n67oRsKLHzzbDUI/eN8GhJhg6x01GwkRMZ4rs2Y5eyg",
+	"PMi1YBRlR1GZxSOhJllbQtKHBjbvJYmprYWKaA/xY4CcNZSpAkxNpFOSZxZIOlxrEYmQhaiNtJyeP8RE",
+	"phGfOSPALPgA0QU9R7a5ccghmhVD+Wfd6UmdSZpANNt2wPKXj0WqlWyZf/GBqLM/qWwIoGB6qKaS0c4C",
+	"5T/89e//OM/H9vyrfxg/nFslChk7cE8a+wDV7HldGkPrX9u1T7EcJAJx7Qq2b7vW+vXv/wjaNVJn27VW",
+	"u/ZznEQ9nkbtGvt/7Gu79qeZWU9468PDg9G42jWL+fFeJrN2DX/7jPNqf2pL8+03Vt3Fz5sZgq+8TpL3",
+	"/XbNfBuydXS71vrbr3//xy8PD+h0X/LsG6MTwbPS9QBU9Y675c+xzmLZy352Y2m605b5FfI8QS+9X8HT",
+	"oLFhblDwE1PvXa6tr3KFXqNINGvYGGXWoW+BL69YJMS4zl6zBBhQ8kUJa5dLu5J4EhIfmDlzWkxINRkM",
+	"nfqu0XsoBUONHLZcIjJH3QSr4Z3UmRHckAQlxbRgvVrP4JRrNuKRsOYbhXeMgkkgoOFEC2tShHX2rk8+",
+	"A45M/Hluhm0kxk/AeWk5spGKcSFC0/L3VV5ETf7cPFkduvOzHaIFm/XE+k1zI8ITIa4BWH8I2TVeWptG",
+	"1NQ7IXVQxCzDfNJ6W877TSPWFeZN+g4BGTA9K+fkIY2BeUD+h03c9aJafizcM6XMzXaOzbZdMCH9j+YR",
+	"MiyR8l80Z4LNl0o5wRSw0BwCqVGvOqrfSbkclGcYU4sPn2Os6TpsQfNvD0JR3wFx9FioMaickC+1O395",
+	"p4eIob5a7Frg2WnkHvbaxpNETTvUT5E6j/colu4NGiJR41QZbbxl5DHrDUXvDvEqB6lAWhj7kqjTBa9v",
+	"7Kpqghr4sGqt2p/FOFEz1qxfmQ0xTlU06WE4atHXGsG9Rr96CGo9niRQQ1AYTyCnIZwRugH/lGyoJunj",
+	"DrBrUrDgKDcfxKMUqY/gdDD/xBPSM8kflviYH4IaKUCdrhjy+9hYTcAFUMuvQC46wnAtTHS19/phffPk",
+	"0/y+eork9dyYcoKo5sO0LzocyqvqwElSuvxBCau1asMsG7fOz5sXN/VGvVFvtl42XjbO6Z7zdVwa9btm",
+	"fQ/OlMO7ZpaFOzZdLmJ+wSwAGfn5XqCnGEUGXJtdcZQFAk7YaDUS6HFXk0zHkVjT7+Ph4Up1BhmWFpJ4",
+	"qyICy3C7owMoiXXuAfps3rnrbt4T9e5nPvgkykNkSYIUuxC7+P4zH1hryo3Qd/rgnhDfB/Kdhgb/dn0g",
+	"ptvnX+/E7GHDJTvn93eBqYwPTufUxowPQNNf5eY0s7yN8/gzH+wp99CYWxL6AGbXekmIh1shn/kAVOKD",
+	"gt99fy9k5lkudTPdWmShB2+H9QdYzjxNwdK28UWWD6c10O4FFVW4ZMXBwBxGmVIoWfB1qm9MtDiV9ULO",
+	"IfFuKIlo2ZBMI7MFVhYH1SethVqZAlieubfBItcLi/zIQfNIPfdOhw2A85yw3kNcaF9b+xN4ODfb1/tL",
+	"OTP625lNlf+NuJsLF2hrxxmLxFjQ9sw3OhYOlPqcX3ls6m1ZVkOwJkMie+7s5mYRvVXpG7uMvmEshZ/n",
+	"unqEUArO6oBt7a30xy5R9q3mCoXtA3r/MCSBqf9KCg3YUNlQxCmLIx04xGn8CX2oLYqsdPqxHIh0nEJa",
+	"DlCd0h2Mj3mKbBTKmFT5Qf7aE6s+PTgc5UOuifYqdNR5XjaEhlCH2c8zLBnk0gVypnGSsEjtLWM1jyhs",
+	"vIcOmz2axfe8On005w0sYb6s5s4sPLlf4KVmo/j20ok3q9963X7J01Qd0aIN7eNC3t7btLCsa63avEPH",
+	"3XYHb75rHlmCqlu5q3NUczFxyDRV005LDCH9kHO1FvbbSFj19SiovqT0UqsmGctnCDJ24hJKY1uAgOpT",
+	"IaGVnRTifKd1RtFRW2wwEh5bfFs6Riv22nsJ3EvogP6njNoVjyBKiEl77CSEGoVOT41GcZaJKDw9mhjZ",
+	"GnGtsqMBZeTPXtLY4fQrK1FjWQwkbBstqRRH60qeN3ODs5ZG1tywYP/3AMDGx8m68/fXWGYimpu/EpGU",
+	"pxg4sAjo/1F6/v+K9WO5/EJBOccS85Su/+rEH5Cbj276uwk+/An3zi6dopng0NKAFuN1CZle0aOgiVlO",
+	"k3X/yifKMUci5tl4zoM6I4D/tqTDioqgCenKfNWv8RhCATTUI8deWhzrqYkx7DzMRTxAvQS4ebcFtXUL",
+	"z4LtFKduHsC/AIN1HMdfnk8MBTI8ihDuf+3TqtiVfRQAl9hU5iOdiqbS5XKL68KziR7XMqu0prB1hzuP",
+	"Vp5EtHXdh47yAIJ1tkWlwX78P6W5pZVOobcqdcmyAOIbg/I/P865o2ZjEjI3p5+hITvvuN/VwR1LdeYm",
+	"pGKnkX63R2QoOvb7a+6MJZqXF2QJvjnNyW11LIY+gzjlFkQHj6nFfaRADAISAKIh5R1bFCjQmjI1jnuI",
+	"L5OXrrM4okTnZMZC8yygrbD3NnmZPA0eohTlJPdV2pYXV5AsqNkJB8S6fjyYpCI6pc9IBDxAlzahLJg3",
+	"4asxtw+UMQYFBCGMLgSIU8HhmrCFBYR/M1RT0822VP1MSKrh0UJmBZ0zoLEg5QbLaJmLMZuuqKlcDp1n",
+	"x+J0SYnj97Qsvife+wPSDsyhEdRSkZw161dGK6FBdWmhZy9fXs0VQKo75x+AZeLurVs8z42LD4tjs5Yv",
+	"4mKzPtuCXJd4W9lTXGkRTArNa0E/A2IB869bI8gvc2IB61yek/zLmAg2yPcrDNFH0RPxuFLXwsU75Vg6",
+	"fJy2Ps18vtfAjlxM9HubqOmanPfucFks7+zDW6pUqZ/EVFhMFww/9+MEyrB5KlhPjbqxtOUX/8Rl9E+v",
+	"mDZCgycszPggZPlGZaOJzhhPEpRYq2JcVSEt7PUKCJb3Rg5Dz7Bp4gvvZdbuhSLLKhwWuNjRQkPUxaj8",
+	"/jIc8S8/CjnIhrXWdfNiEdQyWNIQCOjHUHeTTXTV9/Fqbd21b0bjEz6y/OuLw2AkRKqSpHos8jvMxt3X",
+	"ONgSmLtYRlVfBhaSig9eXL8o/eDqBLK3sHRrxw6dM8lUB88LJ5KxPMcVSURzF/DEsuA5xWmbK4NYZoQ3",
+	"fGN9kgKInM7EuNaqxTI2J7OIBsIzsRGmwrwKv0z42vbPgeIJKFZYJoXn6CDl42HH5pjBazY5Rhw/je2Q",
+	"tAoeHFcoeIOaVJHf0MVd3arxgZBZqxe36OfWCMGMXSVKR6XxAFYn/Gob3AxqZnQnY9tNVwZ/L1K8pQbo",
+	"u3DW497EIm8q116amhzUJuNorRkyByoFVXeKtBoRsjrICnv34PHVPgn/kiNwPni6uRn1mMYFyL/QbAjI",
+	"/rAqHB2pxtYYIuUZLDLWAM0fFw8Lac+Gryi7q22WVZq1a5TeZfV38yMAW3tVvVnKpeZQ4cRO3PubgXs5",
+	"LcwwgLIwNMxOfUQeY0dU5JlltvGOWoFAm5eZBJx1J9FAgEf5vyYq4wSMb+FUFmKba+ee4jiZNXFgI2KJ",
+	"/C2ViQtCbRN5BdNuHQrLZNGeaiLe5KO8r2Q18zJMVaNI6urbsRXRPuil4U2Mw0reUb0uatXnX8lKekCB",
+	"kAicmzmzBDCMwNImxFdL6w9bS02lthHKgIkvPTEGJHLaqpaJZ6DylDc1lSwVZrXGq/K9LfC0RwmxAXor",
+	"dmm7Dbd1nndhcV1VMFCakSOo1X34+/4MHaU1wor5fiuOo4Jfr9TGQkzhP0LI7Q85sQbgWH1IRV+kLfDd",
+	"/OGn0IdVQ19SnoHsThHKM/6JaHu1Lep/ld8Wa1vvjohoKLyzoZABc/DnUmWbe8bLF0MZ0j92Lcx9YlXG",
+	"AHSxYA0IORmZsbWDZYZ8c4sAG7AWJHD/JyUFLdhfdpNwl7hml9/+k8r+qqIYcC73VQq2RL7trjuZlz1p",
+	"IB7momIrzZ/PhF+dIX/HSKQDETE9hMLzZNYCaUrAHgwy5wFGRWmHQUzUIqr7n6KXBcyo17myw7huS7AE",
+	"MAvZYiF2JxmoVPiUezNG/adDlQgLJ+63F1p3Bt37Z2g73A7O41gzuBNcwW358e0bdnN5+yJgADfLM2xX",
+	"KpAtiFOX0Alt5XlALiXwy9YRDYsMjjXAwRfYfwKLHJFDMmxyfkA3n/j42FapK9rDAMalhzVP41pJwrI+",
+	"wb4blnkalvnVMdfIkraAKbjVl/et2u2qpg25HNgj+Dt0owkyk8R4Z72touIPlTPurJwfvv9M1UBGGwNo",
+	"I0jKCd/1z/5K5M4qZeEf7Qb4Q3haZ6FR8GGz+KaB+QEswqAtwwWNPwywfMB3RcArvIXoCTbQFswQhOCZ",
+	"JWETvSIIU80S0QcMKItCpduSZqSOL5loeos5kEP01nYFm8gejDyoBJwlYsATBlalA9CK4JP5jVDVYL9X",
+	"Z38l0Wr12rYEQN8UVVvzqEWLhncRIOkyuWV7t4bIihNocSdvcRjsJsiCtgSLtMsjAJ1ZCRUTLFqvxqh9",
+	"ycJxKnIwWbvZqgnSeuKZyMqlDsiiIAXCg1K7uN6s7ega3LPXr8K2bm7p5/P8dxtxw/XEcQpoatw2hnTc",
+	"PxuhQpf3aDMD+xx37+YZBU+uuJYzWcqZdchZJipAWEYA5V//539zYsVXlGqCFQqCOy8imYU9nqax0Cwk",
+	"jTasL1qRnumIGNpW+4U6VYAMc9/DUvQ3+CeU2nnX8Fisdg6ShkzMl0a6YxLhVqrmBooltvDppOXmrDLr",
+	"m6e7SGIceDcgHWSZcImcejIWqRYRJpfkwmw9P2A+xtvSae1POURcu3VFzzol7vMCJk9ZWhkoJ6p7eMCa",
+	"kOh2AQJBdgLJIRqVGVK6QJ07tR7+P+qeGos/8CQJGc/pRCjpJs+Y3FuhqBmo77GHK5w3RlN1yKG4/43S",
+	"lmnQwzUoVxjkmHdpWslk7o0rQ7/Q83IqFHOg1wLn/cG/zJLeyv3zeTYWzyQijGjVmI/Z6sVQ97o8OBjx",
+	"DMauJNzwEGyevGPuvbqoCrYWgrk28cnuRJwXUNt71me/c7wSlurqoCVuwUNGLT3X23famE2InPdNuOCq",
+	"a2FmY6NFDGIbuQiRf6ce5vHO77xoJxStoCGJKSLz4DgZv3Py1Kgjm3mlkU/DLZuDxgbtvkRj5KZ/ySEy",
+	"h5uERsk6b6B2fJOUwddzHX2UysX1ZFGzRBYV+7ydDLqskkHlYmfXEfXGsSKX8CgzCHEhFJJ1lRTfQerb",
+	"I0U4ST86zymiS9WkT+D5OQOKOdrQvEvIHLD5g1yVcIqFp++wT0Kw8IfvPzPIJ/e/GTpao77ZupvrRgG7",
+	"urhlYaZUZ8TlrIOv1eUwV3Btmda0Qqi87q+pePzIdQbfWBMnzeyD9dUaXwnaKrAFTfuEk777wn2rEtAo",
+	"v6FYVcV2AQzdZ+qtIB+Xpcg2//z1f/6XIb1UgAbLdBgngvnpiTbvCRIYURFAQ9TVQsSShZRCGAYlbo79",
+	"OXs3cCWYBh2zI2Fv9LSpGMQ6g3KP/kQLrG+ajKG2YX3l3I7W0bknTcse1UFgU3af956GjUzFKq+Whc2p",
+	"JuAxAzChGgvZsX5MrBxnIWT1hqdBW26yi6FL3+o+dpEJCku7Hbf+vs3H5+DOPGzL4ybkndNYnz3vuMEn",
+	"kWm3cdzhGtqkQDCsWwX419xt1+MS6xW7wvPoq5TOccCOgPAkQEBQeSPNyjzmXQCcywW0W0qGcUGBbXBn",
+	"yyOh0Ms3R+/h38vBvJOH/uPCUB18b7/Wdy6L0tHRoFv8cU5lhFd9rvvbV6/phPaof2KvOHnpWX2INIny",
+	"vWsm45s/hS0XLbLQ8IhvkPv1MR+ig29WbAsZYgBo9IgHMpUxPM99SpENf58ey56Dcf1Gt9z6UO1uEA6+",
+	"qaApj2qIgvO00gP7DlVAlUbmBJGkKWZDMWNTIHeMonlXy45x5U/QnnUqttHt+yiF0qYRfqH0EYd7AWa7",
+	"mLZGhb1r1u4WAbSoNHebcIt3b++ycXYjrq7OXnZvrs5e9C8j3njZu4ga10Q+hjuCSk5qrcum2WYTgtGw",
+	"WX7pRBpjotaqjbjkA6TUsqlzetJDzFLYFvqu1qoNFINHWf28XjcrYXlx7GXTFceq9A66bJuwnzpZs4pW",
+	"h51hGR+8VtbLlMb950CJ4O9vKur8M4HWuERmdByH+YlpYW1CWoLuFlqI4dKa1Tw6RSGmHLXR5evxkYhs",
+	"DWs0wb0uXJr2wrFeJjFjqUXqZOZhcQnnt67bpjSmlZt07Q31rtjb9aPVq09q88L9VYi+jiLG58sMvF20",
+	"D+VXjPX5Vxz0h/1Q6nvLaDt1xzy8L4eeHUDWnUFIl5bXwYXSx4k8hrK1+RqNnGEY6Imo5AziYIuoq+XY",
+	"qWJcMCHWkj+uHsutmx1M4UI6/OYVSOvLhKdezq4SaS8SoaLwCKUX8bObjXNCBxcLR3GaKsTAvWg0T82R",
+	"hGoR1PGeXDQapw4YeP0lxV7DdxbYTCKFPl2G1T2UngGp6kRQPZGJ0BpAfnvofzLz9FhrVHWhemgfq7RK",
+	"bd1AI117Xb+fa/bjrOwDHZAfRU+lUc62TnNEhO6PeXDukYDUDMtz5x5Fjf/wtKMu4bVIOPrtpfHsyCla",
+	"sCkyPjhdossdHWXokSRpHQUzaHWt6oYUoUYCObytKpZQLbIVedB7ovLM193vLJ6HZPF8RG8xlqE+/6Ql",
+	"ilEFHiKOq61Guo0AaNMBSsOSbi7I4EjwKImlYGOutcAU5FDJDrFghEzzmQZFpy27oqfMS6AqizgBEYmW",
+	"BADsXp6msVGFiNnKvHDKSaO2yM45ByjjCNF8ZIXtlHtlRuhfPr3/iQF8uEhtcduYp9lpefF7Jb3nNxoE",
+	"dmMGFQ9Ykc7lzIxBH7371RDTdLtdRR1B5SrVWNJf54ovLlws4P/m74NZQRXGLm//mcvCM/lap9zXDalM",
+	"jzL38wNPXdoJ5DDls7QXmRrLrvpSqQB+DyDqjhaQxAIbi1QrKLSmNKmASR9teUt85HfQlnWibZg7shUc",
+	"73K3bld9+VfzxDqBNjPqz6YKE0hvW3+jPJYaAt7WLAqvWTt2g3XK9uW1F6PbOB5HmxmegzM7x6ygRJMC",
+	"zIaOZU8sxsj8JmRxBgR7RSzKjXHad4mpwVpZHVBze+fwUbVpkRLCbmNPjuAGPCJMWhJSCZdCrxBS5h6S",
+	"Tx5lKSgskHFm81xiSRoTOXzGfKJFBKzLRmS02FBN2YjLmc+LTsZLL+GxUXqkmrKTMBLjbBieBgwWLEIH",
+	"QX5CEhlRqPoAUDFCh+SX2Kx2rBR1X/DMI0K+TbjO2CiWkwzTVmPJuGajSW+Iupr5y9130QgajYYtRusp",
+	"082TMBumajIYjifZErbPFZL4RxjwZ8a7bLew2S3jbFhrNS+CmlkWIGAq8bZxusrC8he3BVpkzGvFLxTq",
+	"xklgFSC1cybkfD6wb6btgIN+dRHUprGM1BToQ4E99GE3oWTmbbVMgu10cHGU0Bor5WHfI5/wvuXQ+Vfz",
+	"v4dzEBybm59mij6YPw9tgb7NKR5d4jsZRSBLizIvR2MbiiRi6URq4obMBW9spSkjW26e09GXRptALU60",
+	"MMP226ljizWL1FRuEnu0Y7RtlqB5eE8WywTo9hKcsdLtvamVUth42+bFH83O+1Fk2u2z7/wicV/JoBAl",
+	"el3uwOOjNMCvoi1GJeOjhT0oVWb34V72H473N7oBN8xuP44t5rLb97rHjCVVrWX/PFRE/WsOAlqXVokG",
+	"qkqAFFUZm4kMKaqY0UhfGc06tFTpPAsDXPrmCSWFtgRNiCdMHLkdrjuqH2KRFzbMCyikE8nUJGtLhI2X",
+	"W2u52ON1HA5+G3iKzQcFndqCCPYxcg5X+SIKnVvbKfE5HolKXiJql5K+ELF+EbM6qtpCK2d9tdKIt5XN",
+	"oA+jrlb1abw6z8u01D0HT2zSgljqjMueWNUGum2Xxhy1UYSOzJVp14u8ydsxGefbvDTHedGFhDYTOYj0",
+	"UADIn2+zEXX2WPWGgGSKf0ObbrvN6Kb/4uqs0bvgZ1fiunv2Mmrent3wy961uO1fdBtXFkpVD+Nxx5pm",
+	"8I7I2RResqhnaRTWhrt81tzRbQQyZw0TDZbz4W00KyGfkZE2EoQfV3aK/Tvi3wYs4hnvci0CAqmfyMgB",
+	"HmIILFGDgMH5ibG0vuDZJMVJWchy+Kv56O5cynEnB+i9bxIAlWmm2R3/lcSZcHSeiRpgLyU1xezSbiNq",
+	"9q/F2XXU6J1d9V6Ks1t+fXl22W/2L/o3/EWvaV6Kvvpa6+raej9qreZDULM9NFNq6aryYwUSqQFWyLYB",
+	"ftLCLAYcJ+DkNApfB2RQZ8S/1FrNRqMR1Iw20ulOkrtOd5aZTzRf3NzcXDRf0KVI9SYj0y972eZUwdV7",
+	"kXbtFdJlenzMu3ESZ7HQeAk/d9W4nb8KvwP3HujWebuCuYBVJ8sS8MW8fHHVaEC7AZCpQ0Spc01AsKZO",
+	"d5LCCHoPFLpOv4wB0LmnjKi7hgtxrsaWfNkskA54srz2ovjDm/Hn/IHiNXPq4SOxzjowP/jAtflxDAit",
+	"GCulDEK6em2nuWNkkd8Pmv38p4aTF3ZgLl5cNK+ujLiIk043Ub07185LfADjrEOVxv9t7A7zzPXtBfSg",
+	"8eCOZ2IhqAUeYHWj3iRiurUELezIUvgz4AtO742CsqfUoinCw7sXs9iXma8jMxlHLDH1pOtGSJ+ThxID",
+	"RmtjoQWOoVNJAbYpEDdD2u+iV17ISNdZaKQbZN32E561gCAAS/RCX/0wf1su5qAtQ+fGhayBDNBWJllP",
+	"jUTITiDvVevAQTo5fAjTQtC/A6bv4vEYSl7CguYT1hmqayjxwZmfDUVKsGxtaVR/h2dbgeW2RgHi+lht",
+	"ODNd8cablGPBa9ss/umY3td/5B1pYB7/6WrlOBNfMpyRsxzQzx2ytThqsaurtoQ7WvmSrDvHfFuaZdli",
+	"X9s1nLF2rXV1FbQLKnG71mqvpRS3a0Hbqrtt0nfbeSQC3kMiCG7lGfy0oDtfoe4M99BqhxtpvdOz3lpu",
+	"11qNB7MUC4bNPNZwiQqKo2YWuCcJcA+bbYtxLhHDvtBxJFgvURpJ3PcHoze1n/PkKMEVHl94sig/rd1w",
+	"tjTBu0yCGslpRhfilZRWy8Iej1NZ96yREPLqfHEKvCgckzO3E6usTKq6b2YcMK3GqbiP1QRE1TI5yQ4m",
+	"Jj2J8buc3F1O3pTISUoKLpWSN8ckJf3VC3d3k4mAK3Yd05d2kZJPLBZtn+arE56JaFzhYl5bq6R6LtVn",
+	"zrmzT23S+pjyf4P/yfzpPEb+H55oBuYrrpU8XlWyyuv9u3TcUDpeO+kIi6Seint1V6E/Xh+TZLTrG+5c",
+	"x4vqPQU7oV1rNYN27j5F8YoeUrh3cWf4t5w14SbcKHAhV75rO+qsmA9oAfefWmn1Q2TPTzy7mODOAtq+",
+	"iRF9u5IFhXWPOirkfWFMETPoCHO1LQvO3JNI9TRJ1/ooOl0unQ+nwL63U/C7eN5VPL9w4tmuxvo4jVUa",
+	"Z7MO0T2WiuoXxySqYXnDbchaocZo6qsk6tjeGEvffEhM/Z+ajcYzUmzB3rfzpFmknp/01PFA8mQP2i2+",
+	"KM9QhlyKPYjMtiSZiR+wSiyPM6iJWvibmFzpbvMi788ez8RApXiHmqTGzpqNhfdnHAmZxdkMPlwsHYK7",
+	"JnospM5/EP2+6GVhnX3AYAtKYakylqkkaiHOG1CuZp5IduGp86/+KDzY6cj18LY8LlH/idbL75J+f24K",
+	"nPR6JJL4XqQVAv7AXopmQcC7vbiuMn6LCra3a/32988uus2muX+h4qV5MffknZjBo2M+GwmZ+c0xfUL3",
+	"ssiyxKjl+TW781FxB5YivJxLAbhkQ6v+RSsT4Aa84IuBhZ6U1+400X5AgQHPYIpiXvXZ0TyLdT/eg0FB",
+	"cuSpD0SouHcS4uiPwinlhVQdfp9t7qoWbCh4mnUFQfUYAZ/wsa3BKXOqbJvfZ5NV1knws987aBIbjeJj",
+	"J/AdbcbaTplVOL6rU6tokA+eW4XJ/uaUsk16XnlW1Ojzr24rPJxDfs3ZIOXEN7tZ47DTh8dmAKLHONVG",
+	"QCV9RLGAnkGV3lQhLGmLpQLSPXQZrKZ9YqomScQGIgtAwQ9hbChJJ6yznxSAOohEY8ENPNSWceZhQcAj",
+	"Ru93hYrhh/efPrNf//4PHPAQMpFBiOo6+1G5xD2nQQ85FBmqScaGIhUtpoVgoXlBKvw5C+vsonEFSBGE",
+	"pmZOOUFVBciHq1g0B99y66R2lPJYElKDj9Xip2OVgz6az78xLTkodKjfTrPhBsrsQH/ObO6Wn6O6KmF0",
+	"XQn2Qz4I6+MQrN+5x0jpbVzblF4cJO/NV42l1dcu67dHs56P6GYDVsVxibsTRuNxmC4vGlelsqNsv+yn",
+	"6MNIGxAJ5pT0JA5IqO1rQdxpUiXZ84X9gD1OBNJFzFUUQlU5PpTryyCcuMx9wtOhYnfSYUQhmHEkeFRn",
+	"7zJtRRcUVshcDM4ofQvelgJklbqbh3vPJZFUWSc/YSvqmkbqXuA4rdIRfx7OXlFLLd9f5vOolmloVNrn",
+	"L+YR//KjkINsSPmoo1jav5sAsWpMplqr9h9/+492+0ujcdZuf2n22+0vN/1f/vn/1Ba5whdVr6syYmPT",
+	"btVHh7gdlX2syc/8TuRTPv+FlfrM1moMaQq0Lg8MoPaJz2gpF0pPWBLfCx0Yc9FIhAxGSed1U3EGJ36k",
+	"LO5TaB6QQmurHjDez4ArR2O9vzOc6uw1FgfGWVumRiQZw8VVY2keR/Ad4JuD+j/uP0yTwaQQWLFlJ8ws",
+	"a2RXyBSqIq/INwbdi5QtCk4AzQC+AUc+IRu0ZSi+jBMey5B2OAZhRlW71GwRJDYmVEE3eF2RKDnQpiFc",
+	"osPOC76fbqpf2B663b5PFSGoJbGcAHAGIVX8zRxjkBZfmFGXBV1WeLJBJWKhL/uCLMLXbQDGig98dEJ2",
+	"L2ccLUQrUx7/QDuHBby1sfL0ImhlMX9hH0FqoKTdrKlGE00K4q2PNTjYWQgDERoZIABRBaGdXjlphaHt",
+	"OGMjPjMnuzmuscK4LbUiIYZnJJV/zp0HiGiSaVvnjty61m5xIo3Se3Jkye2PeOhS1Ql/iCr/O5FKkRDo",
+	"9fpb/s9eP7atPvb3947bFJqz4x5dLEBeukvd8fXcd+qSFcwykSQ616fQXVrYLEOuyVtqTkZ3bgNWwA77",
+	"xI3u4ffK2nviL25FVO+I9XdoFKcCEHvID7leJevmjf0oxiottVn/oqbM6DyeyEwd+/hAKYCdehxLdlfA",
+	"Vz6zTi9auaD67np2m2+I3iSNsxmswa7gqUjN9DwEX80Sw2KrMnPNK/KqBbVJmtRatXNYltSi+Qc+xIJ8",
+	"/+b7QLkD8O88EwH9Y2J0eR6bY9O8BEliWZbyODHPUW5Rbv4hKOOip/9ncqs5b/94AjQHAaP6Ddad2X8G",
+	"RnenQLXDHgADFCpSIVQkIu+jn6hCs+KzDt3cbIxUJYlISVHnXTVBE8XhiERKCvBMggVT+IgYl33iX1SX",
+	"mmlELWCaoVuCdAO3PEgZAcsgf+33eanp4rvBLWa5eVPYRAA6jeBv+AMD7kptiVqGXEaJsJYZjjcDcrY4",
+	"AeZWpqbS+75dpCVjZ0kkVZoD8apJpuNI1NnPNqKqIQ0tNtbTnZA6cLFDWCrArMkTf4l8csHPWllESLBE",
+	"DWhtpTNyJyEKxngs0OjSYIvpAEXHWCX0OUpB8IcXY4cVK2MRF9B7FHEBF5/8TP1MhZEoUFftzNtiOaT3",
+	"MiyHfPjl4f8HAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

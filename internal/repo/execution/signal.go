@@ -105,9 +105,9 @@ func (r *Repo) take(tx *store.Tx, e execution.Execution, w *execution.Waitpoint,
 		return k, e, nil
 	}
 	c := e.Wake(k.ID, in.ResumeDelay, tx.Now())
-	tx.Because(ref)
+	cause := tx.Because(ref)
 	err := r.save(tx, &e, c, nil)
-	tx.Because(0)
+	tx.Because(cause)
 	return k, c.Execution, err
 }
 

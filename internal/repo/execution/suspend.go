@@ -32,7 +32,7 @@ type suspendedRef struct {
 // reference: executions.md 2.15.
 func (r *Repo) Suspend(ctx context.Context, f execution.Fence, req execution.SuspendRequest) (execution.SuspendReport, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.SuspendReport) error {
-		e, draining, err := held(tx, f.ExecutionID)
+		e, draining, err := Held(tx, f.ExecutionID)
 		if err != nil {
 			return err
 		}
