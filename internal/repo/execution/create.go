@@ -195,12 +195,18 @@ func (r *Repo) createMany(tx *store.Tx, in []execution.Item[execution.Create], a
 		}
 	}
 	refs, out, missing := make([]itemRef, len(in)), make([]execution.Item[execution.Created], len(in)), missingBuckets{}
+	awaited := map[string]bool{} // ids and keys of those whose bucket is missing: another item with one of them is most likely the same
 	for i := range in {
 		made, err := execution.Created{}, in[i].Err
 		if err == nil {
 			made, err = r.create(tx, in[i].Value)
 		}
 		if m, ok := errors.AsType[*missingBuckets](err); ok {
+			id, key := in[i].Value.ID.String(), "key "+in[i].Value.IdempotencyKey
+			if in[i].Value.ID != uuid.Nil && awaited[id] || in[i].Value.IdempotencyKey != "" && awaited[key] {
+				continue
+			}
+			awaited[id], awaited[key] = true, true
 			missing.keys = append(missing.keys, m.keys...)
 			continue
 		}
