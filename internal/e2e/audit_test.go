@@ -60,7 +60,47 @@ func (a *audit) check(ctx context.Context, file string, told *ledger) error {
 	if err := a.attempts(ctx, tx); err != nil {
 		return err
 	}
+	if err := kept(ctx, tx, told); err != nil {
+		return err
+	}
 	return a.claims(told)
+}
+
+// kept looks for every answered frame and signal.
+func kept(ctx context.Context, tx *sql.Tx, told *ledger) error {
+	frames, signals := map[string]string{}, map[string]string{}
+	var key, of string
+	var id int64
+	err := each(ctx, tx, `SELECT frame_key, id FROM frames`, nil, []any{&key, &id}, func() error {
+		frames[key] = fmt.Sprintf("%d-%d", id>>20, id&(1<<20-1))
+		return nil
+	})
+	if err == nil {
+		err = each(ctx, tx, `SELECT event_id, effect FROM signals`, nil, []any{&key, &of}, func() error {
+			signals[key] = of
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	for key, id := range told.frames {
+		if frames[key] != id {
+			return fmt.Errorf("frame %s was answered as %s, and is %q", key, id, frames[key])
+		}
+	}
+	for signal, execution := range told.signalled {
+		if signals[signal] != "resume_condition_satisfied" {
+			return fmt.Errorf("signal %s has woken execution %s, and is there as %q", signal, execution, signals[signal])
+		}
+	}
+	var asleep int
+	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM executions e JOIN signals s ON s.execution_id = e.id AND s.suspension_id = json_extract(e.suspension, '$.suspension_id')
+		WHERE e.lifecycle_phase = 'suspended' AND s.effect = 'resume_condition_satisfied'`).Scan(&asleep)
+	if err != nil || asleep > 0 {
+		return fmt.Errorf("%d executions were woken and sleep, %w", asleep, err)
+	}
+	return nil
 }
 
 // sound asks SQLite itself.
@@ -102,7 +142,7 @@ func (a *audit) fold(ctx context.Context, tx *sql.Tx) error {
 	var id, revision int64
 	var eventType, execution string
 	var data []byte
-	err := each(ctx, tx, `SELECT id, type, hex(execution_id), revision, data FROM events WHERE id > ? AND execution_id IS NOT NULL ORDER BY id`, []any{a.events},
+	err := each(ctx, tx, `SELECT id, type, hex(execution_id), coalesce(revision, -1), data FROM events WHERE id > ? AND execution_id IS NOT NULL ORDER BY id`, []any{a.events},
 		[]any{&id, &eventType, &execution, &revision, &data}, func() error {
 			if id != a.events+1 {
 				return fmt.Errorf("event %d follows event %d", id, a.events)
@@ -130,6 +170,9 @@ func (a *audit) fold(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
+// beside are the events that tell of frames and signals.
+var beside = map[string]bool{"stream.closed": true, "signal.delivered": true}
+
 // apply makes one event's transition, if it is possible.
 func (a *audit) apply(execution, eventType string, revision int64, d eventData) error {
 	f, known := a.executions[execution]
@@ -139,6 +182,9 @@ func (a *audit) apply(execution, eventType string, revision int64, d eventData) 
 	if !known {
 		f = &folded{owner: "unowned", revision: revision, epochs: map[int64]string{}}
 		a.executions[execution] = f
+	}
+	if beside[eventType] { // it is about something that the execution has, and no change of it
+		return nil
 	}
 	if known && revision != f.revision && revision != f.revision+1 {
 		return fmt.Errorf("revision %d follows revision %d", revision, f.revision)
@@ -178,6 +224,13 @@ func (a *audit) apply(execution, eventType string, revision int64, d eventData) 
 	case "execution.delayed":
 		f.public = "delayed"
 	case "execution.eligible":
+		f.public = "waiting"
+	case "execution.suspended":
+		f.public = "suspended"
+	case "execution.resumed":
+		if f.public != "suspended" {
+			return fmt.Errorf("it is %s", f.public)
+		}
 		f.public = "waiting"
 	case "execution.completed":
 		f.public = "completed"

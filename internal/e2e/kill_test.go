@@ -48,9 +48,9 @@ func TestKill(t *testing.T) { //nolint:paralleltest // it wants the machine for 
 	if err := new(audit).check(t.Context(), file, told); err != nil {
 		t.Errorf("in the end: %v", err)
 	}
-	t.Logf("%d creations, %d claims, %d completions, %d failures were answered; %d times a client hung up, %d calls were replayed; %d events",
-		len(told.created), len(told.claimed), len(told.completed), len(told.failed), told.hungUp, told.replayed, audited.events)
-	if len(told.completed) < 10*kills || told.hungUp < kills || told.replayed == 0 {
+	t.Logf("%d creations, %d claims, %d completions, %d failures, %d frames, %d signals were answered; %d times a client hung up, %d calls were replayed; %d events",
+		len(told.created), len(told.claimed), len(told.completed), len(told.failed), len(told.frames), len(told.signalled), told.hungUp, told.replayed, audited.events)
+	if len(told.completed) < 10*kills || len(told.frames) < kills || len(told.signalled) < kills || told.hungUp < kills || told.replayed == 0 {
 		t.Error("that was no load")
 	}
 }

@@ -24,6 +24,8 @@ type ledger struct {
 	completed map[string]string     // id -> result
 	failed    map[string]bool       // ended so
 	claimed   map[string]claimEntry // id/epoch -> whose
+	frames    map[string]string     // frame_key -> id of the frame
+	signalled map[string]string     // signal_id -> execution
 	hungUp    int
 	replayed  int
 }
@@ -31,7 +33,8 @@ type ledger struct {
 type claimEntry struct{ worker, leaseID string }
 
 func newLedger() *ledger {
-	return &ledger{created: map[string]string{}, completed: map[string]string{}, failed: map[string]bool{}, claimed: map[string]claimEntry{}}
+	return &ledger{created: map[string]string{}, completed: map[string]string{}, failed: map[string]bool{}, claimed: map[string]claimEntry{},
+		frames: map[string]string{}, signalled: map[string]string{}}
 }
 
 // snapshot returns what is in the ledger now.
@@ -39,6 +42,7 @@ func (l *ledger) snapshot() *ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &ledger{created: maps.Clone(l.created), completed: maps.Clone(l.completed), failed: maps.Clone(l.failed), claimed: maps.Clone(l.claimed),
+		frames: maps.Clone(l.frames), signalled: maps.Clone(l.signalled),
 		hungUp: l.hungUp, replayed: l.replayed}
 }
 
@@ -247,7 +251,7 @@ func (c *loadClient) claims(ctx context.Context) ([]held, error) {
 }
 
 // tooLate are the refusals that a worker meets whose lease ran out while the server was away.
-var tooLate = map[string]bool{"lease_expired": true, "stale_lease": true, "execution_not_active": true}
+var tooLate = map[string]bool{"lease_expired": true, "stale_lease": true, "execution_not_active": true, "stream_closed": true}
 
 // work does with a claim what workers do.
 func (c *loadClient) work(ctx context.Context, h held) error {
@@ -270,7 +274,7 @@ func (c *loadClient) work(ctx context.Context, h held) error {
 		return true, nil
 	}
 	result := fmt.Sprintf(`{"by":%q,"epoch":%d}`, c.name, h.epoch)
-	switch c.random.IntN(12) {
+	switch c.random.IntN(14) {
 	case 0:
 		_, err := verb("release", "")
 		return err
@@ -295,12 +299,71 @@ func (c *loadClient) work(ctx context.Context, h held) error {
 		}
 	case 6:
 		return c.completeInBatch(ctx, h, result)
+	case 7:
+		return c.suspend(ctx, h)
+	case 8:
+		if err := c.append(ctx, h); err != nil {
+			return err
+		}
 	}
 	ok, err := verb("complete", `,"result":`+result)
 	if ok {
 		c.note(func() { c.completed[h.id] = result })
 	}
 	return err
+}
+
+// append puts out a few frames, under keys by which they are known when the same is sent again.
+func (c *loadClient) append(ctx context.Context, h held) error {
+	var frames, keys []string
+	for range 1 + c.random.IntN(3) {
+		key := uuid.NewString()
+		keys, frames = append(keys, key), append(frames, fmt.Sprintf(`{"payload":"by %s","frame_key":%q}`, c.name, key))
+	}
+	r, err := c.post(ctx, "/v1/executions/"+h.id+"/frames", fmt.Sprintf(`{"handle":%q,"frames":[%s]}`, h.handle, strings.Join(frames, ",")))
+	if err != nil || r.status == http.StatusConflict && tooLate[r.code()] {
+		return err
+	}
+	var got struct{ Frames []struct{ ID string } }
+	if err := json.Unmarshal(r.body, &got); err != nil || r.status != http.StatusOK || len(got.Frames) != len(keys) {
+		return fmt.Errorf("frames = %d %s", r.status, r.body)
+	}
+	c.note(func() {
+		for i, key := range keys {
+			c.frames[key] = got.Frames[i].ID
+		}
+	})
+	return nil
+}
+
+// suspend waits for a signal and sends it. Whoever claims the execution then goes on.
+func (c *loadClient) suspend(ctx context.Context, h held) error {
+	path := "/v1/executions/" + h.id + "/"
+	r, err := c.post(ctx, path+"suspend", fmt.Sprintf(`{"handle":%q,"reason_code":"waiting_for_callback","idempotency_key":%q,"waitpoints":[{"waitpoint_key":"go"}],`+
+		`"resume_condition":{"Single":{"waitpoint_key":"go","matcher":"Wildcard"}}}`, h.handle, uuid.NewString()))
+	if err != nil || r.status == http.StatusConflict && tooLate[r.code()] {
+		return err
+	}
+	var waits struct {
+		Waitpoints []struct {
+			ID    string `json:"waitpoint_id"`
+			Token string
+		}
+	}
+	if err := json.Unmarshal(r.body, &waits); err != nil || r.status != http.StatusOK || len(waits.Waitpoints) != 1 {
+		return fmt.Errorf("suspend = %d %s", r.status, r.body)
+	}
+	signal := uuid.NewString()
+	r, err = c.post(ctx, path+"signals", fmt.Sprintf(`{"waitpoint_id":%q,"token":%q,"signal_name":"go","signal_id":%q}`, waits.Waitpoints[0].ID, waits.Waitpoints[0].Token, signal))
+	if err != nil {
+		return err
+	}
+	var taken struct{ Effect string }
+	if err := json.Unmarshal(r.body, &taken); err != nil || r.status != http.StatusOK || taken.Effect != "resume_condition_satisfied" {
+		return fmt.Errorf("signal = %d %s", r.status, r.body)
+	}
+	c.note(func() { c.signalled[signal] = h.id })
+	return nil
 }
 
 func (c *loadClient) completeInBatch(ctx context.Context, h held, result string) error {
