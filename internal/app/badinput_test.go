@@ -92,12 +92,13 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	e.create("")
 	mine, other := e.claim(`"lease_ttl_ms":86400000`), e.claim(`"lease_ttl_ms":86400000`)
 	e.create("")
+	waitpoint := e.report(mine, "waitpoints", `"waitpoint_key":"k","expires_in_ms":2592000000`).Want(http.StatusCreated).Str("waitpoint_id")
 	job := x.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`).Want(http.StatusAccepted).Str("job_id")
 	s.Advance(0) // it has ended
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
 		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
-		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a",
+		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint,
 	}}
 }
 
@@ -212,7 +213,7 @@ func (w *badWorld) operations() []*badOperation {
 			}
 			if declared.RequestBody != nil {
 				if media := declared.RequestBody.Value.Content.Get("application/json"); media != nil {
-					op.example, op.schema = media.Example, media.Schema
+					op.example, op.schema = exampleOf(media), media.Schema
 				}
 			}
 			all = append(all, op)
@@ -220,6 +221,14 @@ func (w *badWorld) operations() []*badOperation {
 	}
 	slices.SortFunc(all, func(a, b *badOperation) int { return strings.Compare(a.id, b.id) })
 	return all
+}
+
+// exampleOf returns the example of a body, or the first of several.
+func exampleOf(media *openapi3.MediaType) any {
+	for _, name := range slices.Sorted(maps.Keys(media.Examples)) {
+		return media.Examples[name].Value.Value
+	}
+	return media.Example
 }
 
 func (w *badWorld) fill(path string) string {

@@ -400,9 +400,12 @@ var counts = func() string {
 		`SELECT 'tokens in use' AS name, count(*) AS n FROM tokens WHERE revoked_at IS NULL AND %s`,
 		`SELECT 'open events' AS name, count(*) AS n FROM signals WHERE open = 1 AND %s`,
 		`SELECT 'flow_steps' AS name, count(*) AS n FROM flow_steps WHERE flow_id IN (SELECT id FROM flows WHERE %s)`,
-		`SELECT 'attempts' AS name, count(*) AS n FROM attempts WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
+		`SELECT 'open waitpoints' AS name, count(*) AS n FROM waitpoints WHERE state <> 'closed' AND execution_id IN (SELECT id FROM executions WHERE %s)`,
 	}
-	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "signals", "waitpoints", "suspend_keys", "executions", "execution_keys", "lanes", "workers", "bulk_jobs"} {
+	for _, name := range []string{"attempts", "waitpoints", "suspend_keys"} {
+		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE execution_id IN (SELECT id FROM executions WHERE %s)`)
+	}
+	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "signals", "executions", "execution_keys", "lanes", "workers", "bulk_jobs"} {
 		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE %s`)
 	}
 	return strings.Join(queries, " UNION ALL ")
