@@ -185,8 +185,11 @@ func (r *Repo) unused(tx *store.Tx, e *execution.Execution, id uuid.UUID) error 
 func (r *Repo) suspendOnPending(tx *store.Tx, e execution.Execution, f execution.Fence, req *execution.SuspendRequest, out *execution.SuspendReport) error {
 	id := req.Bindings[0].Pending
 	w, err := findWaitpoint(&tx.Queries, e.ID, id)
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return fault.Invalid(fault.CodeNotFound, "/waitpoints/0/use_pending", "Execution %s has no waitpoint %s.", e.ID, id).With("resource", "waitpoint")
+	}
 	if err != nil {
-		return fault.MovedTo(err, fault.InBody, "/waitpoints/0/use_pending")
+		return err
 	}
 	if err := w.Usable(&e, tx.Now()); err != nil {
 		return err
