@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -248,14 +247,6 @@ func (x *executionTest) stored(from string, args ...any) (n int) {
 
 // equateEmpty takes a list that is empty for one that is not there.
 var equateEmpty = cmpopts.EquateEmpty()
-
-// inMillis is a time as it is kept.
-func inMillis(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }
-
-// sameInstant says whether a nullable time is this one.
-func sameInstant(got *oapi.Time, want time.Time) bool {
-	return got != nil && got.Time().Equal(inMillis(want))
-}
 
 // suspensionRow is a suspension that is refused, and why.
 type suspensionRow struct {

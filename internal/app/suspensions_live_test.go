@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
@@ -37,9 +38,7 @@ func TestLive_signals(t *testing.T) {
 			}
 			data := shape{"execution_id": e.ID.String(), "signal_id": got.SignalID.String(), "waitpoint_id": w.WaitpointID.String(), "waitpoint_key": w.WaitpointKey, "signal_name": "go", "signal_category": "custom",
 				"source_type": "external", "source_identity": "", "effect": effect}
-			for name, value := range more {
-				data[name] = value
-			}
+			maps.Copy(data, more)
 			eventType := "signal.buffered"
 			if suspension != nil {
 				eventType, data["suspension_id"] = "signal.delivered", suspension.String()

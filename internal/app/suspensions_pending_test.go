@@ -45,17 +45,17 @@ func TestPendingWaitpoints(t *testing.T) {
 			}
 		}},
 		{"only for who holds the execution (2.14)", func(x *executionTest) {
-			make := func(c oapi.Claim) func() *apitest.Response {
+			prepare := func(c oapi.Claim) func() *apitest.Response {
 				return func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"k"`) }
 			}
 			e, c := x.lost("")
-			x.refused(fault.CodeLeaseExpired, make(c), e.ID)
+			x.refused(fault.CodeLeaseExpired, prepare(c), e.ID)
 			taken := x.claim(`"capabilities":["go","gpu"],` + lasting)
-			x.refused(fault.CodeStaleLease, make(c), e.ID)
+			x.refused(fault.CodeStaleLease, prepare(c), e.ID)
 			x.suspend(taken, waitForGo)
-			x.refused(fault.CodeExecutionNotActive, make(taken), e.ID)
+			x.refused(fault.CodeExecutionNotActive, prepare(taken), e.ID)
 			x.operated(e.ID, "operator-cancel", `"reason":"over"`)
-			x.refused(fault.CodeExecutionNotActive, make(taken), e.ID)
+			x.refused(fault.CodeExecutionNotActive, prepare(taken), e.ID)
 			x.refused(fault.CodeNotFound, func() *apitest.Response {
 				return x.Post(operatorPath(uuid.New(), "waitpoints"), executionJSON(fenced(c)+`,"waitpoint_key":"k"`))
 			}, e.ID)

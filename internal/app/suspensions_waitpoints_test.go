@@ -39,7 +39,7 @@ func TestWaitpoints(t *testing.T) {
 			for i, names := range [][]string{{"x"}, nil, {"y", "z"}} {
 				kid, digest, _ := strings.Cut(points[i].Token, ":")
 				w := oapi.Waitpoint{WaitpointID: points[i].WaitpointID, WaitpointKey: string("abc"[i]), ExecutionID: e.ID, SuspensionID: &suspension.SuspensionID, State: "active", RequiredSignalNames: names,
-					TokenKid: &kid, TokenFingerprint: new(digest[:16]), SignalCount: new(int64(0)), CreatedAt: suspension.Since, ActivatedAt: &suspension.Since, ExpiresAt: new(oapi.Time(*suspension.TimeoutAt))}
+					TokenKid: &kid, TokenFingerprint: new(digest[:16]), SignalCount: new(int64(0)), CreatedAt: suspension.Since, ActivatedAt: &suspension.Since, ExpiresAt: suspension.TimeoutAt}
 				if i == 0 {
 					w.SignalCount = new(int64(1))
 				}
@@ -416,7 +416,7 @@ func TestApprovals(t *testing.T) {
 			s := y.get(e.ID).Suspension
 			flow := uuid.MustParse(f)
 			want := []oapi.InboxItem{{Kind: "waitpoint", WaitID: s.SuspensionID, ExecutionID: &e.ID, FlowID: &flow, Title: "Deploy 1.4", Prompt: new("All checks are green."), RequestedBy: new("ci/release"),
-				Reason: new("waiting_for_approval"), Since: s.Since, DeadlineAt: new(oapi.Time(*s.TimeoutAt)), Actions: []string{"approvals", "resume"}, WaitpointID: &points[1].WaitpointID,
+				Reason: new("waiting_for_approval"), Since: s.Since, DeadlineAt: s.TimeoutAt, Actions: []string{"approvals", "resume"}, WaitpointID: &points[1].WaitpointID,
 				Waitpoints: []oapi.BoundWaitpoint{{WaitpointID: points[1].WaitpointID, WaitpointKey: "b"}, {WaitpointID: points[0].WaitpointID, WaitpointKey: "a"}}}}
 			if diff := cmp.Diff(want, answerAs[oapi.InboxList](answer).Items, equateEmpty); diff != "" {
 				x.t.Errorf("(-want +got):\n%s", diff)
