@@ -16,7 +16,7 @@ format) unformatted=$(gofmt -l api cmd db internal); printf %s "$unformatted"; [
 *) echo "there is no piece $1, only: $pieces" >&2 && exit 2 ;;
 esac
 
-unset FLOWAPI_TOKEN FLOWAPI_DATABASE_URL FLOWAPI_NAMESPACE FLOWAPI_PUBLIC_URL FLOWAPI_ADDR || :
+unset FLOWAPI_TOKEN FLOWAPI_WAITPOINT_SECRET FLOWAPI_DATABASE_URL FLOWAPI_NAMESPACE FLOWAPI_PUBLIC_URL FLOWAPI_ADDR || :
 addr=127.0.0.1:$((20000 + $$ % 20000))
 export FLOWAPI_URL="http://$addr" LEASE_SECONDS=3
 dir=$(mktemp -d) running= ann=

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/flowapi/flowapi/internal/app"
+	"github.com/flowapi/flowapi/internal/repo/keyring"
 )
 
 // The server's time limits. Streams and long polls set their own.
@@ -35,11 +36,12 @@ type serveConfig struct {
 	database  string
 	publicURL string
 	token     string // FLOWAPI_TOKEN only: a flag would show in the process list
+	secret    string // FLOWAPI_WAITPOINT_SECRET only, as the token
 	logLevel  string
 }
 
 func serveCommand(env environment) *cobra.Command {
-	cfg := serveConfig{token: env.getenv("FLOWAPI_TOKEN")}
+	cfg := serveConfig{token: env.getenv("FLOWAPI_TOKEN"), secret: env.getenv("FLOWAPI_WAITPOINT_SECRET")}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -72,12 +74,19 @@ func serve(ctx context.Context, cfg serveConfig, env environment) error {
 	if u, err := url.Parse(cfg.publicURL); cfg.publicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		return usageError{fmt.Errorf("--public-url: %q is not an http or https address", cfg.publicURL)}
 	}
+	var master keyring.Master
+	if cfg.secret != "" {
+		if master.Secret, err = keyring.ParseMaster(cfg.secret); err != nil {
+			return usageError{fmt.Errorf("FLOWAPI_WAITPOINT_SECRET: %w", err)}
+		}
+	}
 	log := zerolog.New(env.err).Level(level).With().Timestamp().Logger()
 	fatal := func(err error) {
 		log.Error().Err(err).Msg("the database cannot be trusted any more, stopping at once")
 		os.Exit(exitFailed)
 	}
-	a, err := app.Open(ctx, app.Config{DatabaseURL: cfg.database, PublicURL: strings.TrimRight(cfg.publicURL, "/"), Token: cfg.token, Version: version(), Log: log, Fatal: fatal})
+	a, err := app.Open(ctx, app.Config{DatabaseURL: cfg.database, PublicURL: strings.TrimRight(cfg.publicURL, "/"), Token: cfg.token, Waitpoints: master, Version: version(),
+		Log: log, Fatal: fatal})
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ const (
 	workers   = "worker operator"
 	everybody = "viewer worker operator"
 	admins    = ""
+	roots     = "*" // admins of all namespaces
 )
 
 func asked(method, path string, body any) accessCall {
@@ -239,6 +240,13 @@ var accessRows = []accessRow{
 	{"revokeToken", admins, "token", func(a *accessTest) accessCall {
 		return asked(http.MethodDelete, "/v1/admin/tokens/"+a.Post("/v1/admin/tokens", `{"name":"x","role":"viewer","namespace":"red"}`).Want(http.StatusCreated).Str("token_id"), nil)
 	}},
+	{"listWaitpointSecrets", roots, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/admin/waitpoint-secrets", nil) }},
+	{"seedWaitpointSecret", roots, "", func(a *accessTest) accessCall {
+		return asked(http.MethodPost, "/v1/admin/waitpoint-secrets", `{"kid":"`+a.As(rootToken).Get("/v1/admin/waitpoint-secrets").Want(http.StatusOK).Str("current_kid")+`"}`)
+	}},
+	{"rotateWaitpointSecret", roots, "", func(*accessTest) accessCall {
+		return asked(http.MethodPost, "/v1/admin/waitpoint-secrets/rotate", nil)
+	}},
 	{"getMeta", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/meta", nil) }},
 }
 
@@ -370,7 +378,7 @@ func (a *accessTest) row(row accessRow) {
 			continue
 		}
 		needs, _, _ := strings.Cut(row.roles, " ")
-		if needs == "" {
+		if needs == "" || row.roles == roots {
 			needs = "admin"
 		}
 		a.facts(a.request(a.tokens[role], c).Problem(fault.CodeForbidden), map[string]any{"required_role": needs})
@@ -386,8 +394,15 @@ func (a *accessTest) row(row accessRow) {
 		answer := a.request(a.tokens["foreign"], c).Problem(fault.CodeNotFound)
 		a.facts(answer, map[string]any{"resource": row.hidden})
 	}
+	if row.roles == roots {
+		a.facts(a.request(a.tokens["admin"], c).Problem(fault.CodeForbidden), map[string]any{"required_role": "admin"})
+	}
 	if diff := cmp.Diff(before, countRows(a.t, a.server)); diff != "" {
 		a.t.Errorf("refused, and yet something was changed (-before +after):\n%s", diff)
+	}
+	if row.roles == roots {
+		a.succeeds(rootToken, c)
+		return
 	}
 	a.succeeds(a.tokens["admin"], c)
 	for role := range strings.FieldsSeq(row.roles) {
@@ -466,7 +481,7 @@ func (a *accessTest) covers() {
 			}
 			slices.Sort(roles)
 			want := strings.Fields(row.roles)
-			if row.roles == admins {
+			if row.roles == admins || row.roles == roots {
 				want = []string{"admin"}
 			}
 			slices.Sort(want)

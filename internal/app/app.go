@@ -29,6 +29,7 @@ import (
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
+	"github.com/flowapi/flowapi/internal/repo/keyring"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/repo/token"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
@@ -41,11 +42,27 @@ type Config struct {
 	DatabaseURL string // a file name, or postgres://…
 	PublicURL   string // where people reach this server, for links; where each caller has reached it without it
 	Token       string // an admin token that is valid beside the stored ones; "" for none
-	Version     string
-	Log         zerolog.Logger
-	Clock       *store.Clock // the machine's without it
-	Fatal       func(error)  // told of an error after which the process must end
-	Retention   Retention
+	// Waitpoints is the master secret of waitpoint tokens, or the file that it is in. Without either it is in a file beside the
+	// SQLite database, or in flowapi.secret for PostgreSQL.
+	Waitpoints keyring.Master
+	Version    string
+	Log        zerolog.Logger
+	Clock      *store.Clock // the machine's without it
+	Fatal      func(error)  // told of an error after which the process must end
+	Retention  Retention
+}
+
+// master returns where the master secret of waitpoint tokens is, for a database that is this file, or none.
+func (cfg *Config) master(file string) keyring.Master {
+	m := cfg.Waitpoints
+	switch {
+	case m.Secret != nil || m.File != "":
+	case file != "":
+		m.File = file + ".secret"
+	default:
+		m.File = "flowapi.secret"
+	}
+	return m
 }
 
 // Retention says how much of the past is kept. The zero value has the defaults.
@@ -123,6 +140,10 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	a.tokens, a.Anonymous = tokens, tokens.Anonymous
+	keys, err := keyring.Open(ctx, a.store, cfg.master(a.store.File()))
+	if err != nil {
+		return nil, err
+	}
 	workerRepo := workerrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	executionRepo := executionrepo.New(a.store, waitRepo, keys)
@@ -134,7 +155,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, workerRepo, waitRepo, flowRepo)...)
+	}, a.loopsOf(executionRepo, workerRepo, waitRepo, flowRepo, keys)...)
 
 	streams := &events.Handlers{
 		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
@@ -155,7 +176,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			&workers.Handlers{Workers: workerRepo},
 			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, PublicURL: a.publicURL},
 			streams,
-			&admin.Handlers{Tokens: tokens, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
+			&admin.Handlers{Tokens: tokens, Secrets: keys, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
 		},
 	})
 	return a, err

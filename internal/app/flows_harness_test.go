@@ -398,12 +398,13 @@ var counts = func() string {
 		`SELECT 'revisions of flows' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM flows WHERE %s`,
 		`SELECT 'revisions of executions' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM executions WHERE %s`,
 		`SELECT 'tokens in use' AS name, count(*) AS n FROM tokens WHERE revoked_at IS NULL AND %s`,
+		`SELECT 'waitpoint_secrets' AS name, count(*) AS n FROM waitpoint_secrets`,
 		`SELECT 'open events' AS name, count(*) AS n FROM signals WHERE open = 1 AND %s`,
 		`SELECT 'flow_steps' AS name, count(*) AS n FROM flow_steps WHERE flow_id IN (SELECT id FROM flows WHERE %s)`,
-		`SELECT 'open waitpoints' AS name, count(*) AS n FROM waitpoints WHERE state <> 'closed' AND execution_id IN (SELECT id FROM executions WHERE %s)`,
-	}
-	for _, name := range []string{"attempts", "waitpoints", "suspend_keys"} {
-		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE execution_id IN (SELECT id FROM executions WHERE %s)`)
+		`SELECT 'attempts' AS name, count(*) AS n FROM attempts WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
+		`SELECT 'suspend_keys' AS name, count(*) AS n FROM suspend_keys WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
+		`SELECT 'waitpoints' AS name, count(*) AS n FROM waitpoints WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
+		`SELECT 'closed waitpoints' AS name, count(*) AS n FROM waitpoints WHERE state = 'closed' AND execution_id IN (SELECT id FROM executions WHERE %s)`,
 	}
 	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "signals", "executions", "execution_keys", "lanes", "workers", "bulk_jobs"} {
 		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE %s`)

@@ -20,4 +20,4 @@ var limits = oapi.Limits{
 }
 
 // features are what this version has, for clients that meet several.
-var features = []string{"flows", "executions", "workers", "lanes", "bulk", "events", "inbox"}
+var features = []string{"flows", "executions", "workers", "lanes", "bulk", "events", "inbox", "suspension", "signals", "approvals"}

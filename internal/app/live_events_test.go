@@ -34,11 +34,12 @@ func liveStory(s live) (tagged, plain, red string) {
 func liveFilters(tagged, plain, red string) map[string]func(e liveEvent) bool {
 	return map[string]func(e liveEvent) bool{
 		"":                                       func(liveEvent) bool { return true },
+		"topic=admin":                            func(e liveEvent) bool { return e.Topic == "admin" },
 		"topic=lease":                            func(e liveEvent) bool { return e.Topic == "lease" },
-		"topic=lease,admin":                      func(e liveEvent) bool { return e.Topic == "lease" },
+		"topic=lease,admin":                      func(e liveEvent) bool { return e.Topic == "lease" || e.Topic == "admin" },
 		"topic=lease,completion":                 func(e liveEvent) bool { return e.Topic == "lease" || e.Topic == "completion" },
 		"topic=lease&topic=completion":           func(e liveEvent) bool { return e.Topic == "lease" || e.Topic == "completion" },
-		"topic=completion,execution&topic=lease": func(liveEvent) bool { return true },
+		"topic=completion,execution&topic=lease": func(e liveEvent) bool { return e.Topic != "admin" },
 		"topic=flow":                             func(liveEvent) bool { return false },
 		"type=execution.completed":               func(e liveEvent) bool { return e.Type == "execution.completed" },
 		"type=execution.completed,lease.acquired":                 func(e liveEvent) bool { return e.Type == "execution.completed" || e.Type == "lease.acquired" },
@@ -58,29 +59,32 @@ func liveFilters(tagged, plain, red string) map[string]func(e liveEvent) bool {
 func TestLive_list(t *testing.T) {
 	t.Parallel()
 	liveDatabases(t, func(t *testing.T, s live) {
-		if p := s.page(t, ""); len(p.events) != 0 || p.more || p.next != 0 || p.reset != nil {
+		if p := s.page(t, ""); len(p.events) != liveFirst || p.more || p.next != liveFirst || p.reset != nil {
+			t.Fatalf("a new log: %s", p.answer.Body)
+		}
+		if p := s.in("red").page(t, ""); len(p.events) != 0 || p.more || p.next != liveFirst || p.reset != nil {
 			t.Fatalf("an empty log: %s", p.answer.Body)
 		}
 		tagged, plain, red := liveStory(s)
 		all := s.page(t, "")
 		want := []string{
-			"execution.created", "execution.created", "lease.acquired", "execution.progressed", "execution.completed", "lease.revoked",
+			"secret.seeded", "execution.created", "execution.created", "lease.acquired", "execution.progressed", "execution.completed", "lease.revoked",
 			"lease.acquired", "execution.failed", "lease.revoked",
 		}
 		if diff := cmp.Diff(want, liveTypes(all.events)); diff != "" || all.more || all.answer.Header.Get("Link") != "" {
 			t.Fatalf("the log (-want +got)\n%s\n%s", diff, all.answer.Body)
 		}
 		newest := all.next
-		if newest != 11 { // two are of the namespace red, the last one too
-			t.Errorf("next_cursor = %d, want the last id examined, 11", newest)
+		if newest != liveFirst+11 { // two are of the namespace red, the last one too
+			t.Errorf("next_cursor = %d, want the last id examined, %d", newest, liveFirst+11)
 		}
 		for i, e := range all.events {
 			if e.Namespace != "default" || i > 0 && e.ID <= all.events[i-1].ID {
 				t.Errorf("event %d of %s follows event %d", e.ID, e.Namespace, all.events[max(0, i-1)].ID)
 			}
 		}
-		if got := all.events[5]; got.Cause != 0 || got.Revision != all.events[4].Revision {
-			t.Errorf("the end of the lease has cause %d and revision %d, its completion revision %d", got.Cause, got.Revision, all.events[4].Revision)
+		if got, completion := all.events[6], all.events[5]; got.Cause != 0 || got.Revision != completion.Revision {
+			t.Errorf("the end of the lease has cause %d and revision %d, its completion revision %d", got.Cause, got.Revision, completion.Revision)
 		}
 		if diff := cmp.Diff(liveIDs(all.events), liveIDs(s.page(t, "?after=0").events)); diff != "" {
 			t.Errorf("after=0 is not the beginning:\n%s", diff)
@@ -137,18 +141,18 @@ func TestLive_list_empty_pages(t *testing.T) {
 	liveDatabases(t, func(t *testing.T, s live) {
 		s.others(t, 20_010, nil)
 		id := s.create("a")
-		first := s.page(t, "")
-		if len(first.events) != 0 || !first.more || first.next != 20_000 {
-			t.Fatalf("the first page has %d items, next %d, more %t; want 0, 20000, true", len(first.events), first.next, first.more)
+		first := s.page(t, fmt.Sprintf("?after=%d", liveFirst))
+		if len(first.events) != 0 || !first.more || first.next != liveFirst+20_000 {
+			t.Fatalf("the first page has %d items, next %d, more %t; want 0, %d, true", len(first.events), first.next, first.more, liveFirst+20_000)
 		}
 		second := s.page(t, fmt.Sprintf("?after=%d", first.next))
-		if len(second.events) != 1 || second.more || second.next != 20_011 || second.events[0].ExecutionID != id {
+		if len(second.events) != 1 || second.more || second.next != liveFirst+20_011 || second.events[0].ExecutionID != id {
 			t.Fatalf("the second page: %s", second.answer.Body)
 		}
-		if waited := s.page(t, "?after=0", "Prefer: wait=20"); len(waited.events) != 0 || !waited.more {
+		if waited := s.page(t, fmt.Sprintf("?after=%d", liveFirst), "Prefer: wait=20"); len(waited.events) != 0 || !waited.more {
 			t.Errorf("a long poll waits although there is more to look at: %s", waited.answer.Body)
 		}
-		stream := s.Stream("/v1/events/stream?after=0")
+		stream := s.Stream(fmt.Sprintf("/v1/events/stream?after=%d", liveFirst))
 		liveExpect(t, stream, "a stream over events of others", second.events)
 	})
 }
@@ -182,14 +186,14 @@ func TestLive_reset(t *testing.T) {
 		}
 		newest := s.page(t, "").next
 		ahead := s.page(t, fmt.Sprintf("?after=%d", newest+1))
-		if ahead.reset == nil || *ahead.reset != 1 || len(ahead.events) != 5 || ahead.events[0].ID != 1 {
+		if ahead.reset == nil || *ahead.reset != 1 || len(ahead.events) != liveFirst+5 || ahead.events[0].ID != 1 {
 			t.Errorf("a cursor ahead of the log: %s", ahead.answer.Body)
 		}
 		if p := s.page(t, fmt.Sprintf("?after=%d", newest)); p.reset != nil || len(p.events) != 0 {
 			t.Errorf("a cursor at the end of the log: %s", p.answer.Body)
 		}
 
-		behind, follower := s.Stream("/v1/events/stream?after=4"), s.Stream("/v1/events/stream")
+		behind, follower := s.Stream(fmt.Sprintf("/v1/events/stream?after=%d", newest-1)), s.Stream("/v1/events/stream")
 		s.Advance(2 * time.Hour)
 		kept := s.create("new")
 		all := s.page(t, "") // without a cursor it begins at the oldest, whichever that is
@@ -222,8 +226,8 @@ func TestLive_reset(t *testing.T) {
 			t.Errorf("the cursor before the oldest event lost nothing: %s", p.answer.Body)
 		}
 		// Who was there all the time has lost nothing, and hears of no reset.
-		if got := behind.Next(); got.ID != "5" {
-			t.Errorf("got %+v, want event 5", got)
+		if got := behind.Next(); got.ID != fmt.Sprint(newest) {
+			t.Errorf("got %+v, want event %d", got, newest)
 		}
 		liveExpect(t, behind, "a subscriber from before the cut", all.events)
 		liveExpect(t, follower, "a subscriber from now on", all.events)
@@ -242,7 +246,7 @@ func TestLive_long_poll(t *testing.T) {
 			for prefer, applied := range map[string]string{
 				"wait=20": "wait=20", "wait=100": "wait=55", "wait=0": "wait=0", "respond-async, wait=3": "wait=3", "wait=x": "", "return=minimal": "",
 			} {
-				p := s.page(t, "?after=0", "Prefer: "+prefer)
+				p := s.page(t, fmt.Sprintf("?after=%d", liveFirst), "Prefer: "+prefer)
 				if len(p.events) != 3 || p.answer.Header.Get("Preference-Applied") != applied {
 					t.Errorf("Prefer: %s: %d events, Preference-Applied: %q", prefer, len(p.events), p.answer.Header.Get("Preference-Applied"))
 				}
@@ -324,7 +328,7 @@ func TestLive_drain_ends_waiting(t *testing.T) {
 	t.Parallel()
 	liveDatabases(t, func(t *testing.T, s live) {
 		s.create("other")
-		stream := s.Stream("/v1/events/stream?after=0")
+		stream := s.Stream(fmt.Sprintf("/v1/events/stream?after=%d", liveFirst))
 		stream.Next()
 		var polls, claims []<-chan liveAnswer
 		for range 3 {

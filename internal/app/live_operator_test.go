@@ -217,7 +217,7 @@ func TestLive_operator_advances(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for path, want := range map[string]int{"/v1/subscriptions/operator": 2*left + 1, "/v1/subscriptions/instance-tags": 2*left + 2} {
+		for path, want := range map[string]int{"/v1/subscriptions/operator": liveFirst + 2*left + 1, "/v1/subscriptions/instance-tags": liveFirst + 2*left + 2} {
 			if got := s.Stream(path + "?after=0").Next(); got.ID != strconv.Itoa(want) {
 				t.Errorf("%s begins with %+v, want event %d", path, got, want)
 			}

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/flowapi/flowapi/internal/app"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/repo/keyring"
 	"github.com/flowapi/flowapi/internal/storetest"
 )
 
@@ -225,7 +227,7 @@ func TestLive_replicas_start_together(t *testing.T) {
 	for i := range apps {
 		wg.Go(func() {
 			var err error
-			if apps[i], err = app.Open(t.Context(), app.Config{DatabaseURL: url}); err != nil {
+			if apps[i], err = app.Open(t.Context(), app.Config{DatabaseURL: url, Waitpoints: keyring.Master{Secret: bytes.Repeat([]byte{1}, 32)}}); err != nil {
 				t.Errorf("open: %v", err)
 			}
 		})

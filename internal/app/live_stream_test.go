@@ -35,8 +35,8 @@ func TestLive_stream(t *testing.T) {
 		liveExpect(t, live, "from now on", slices.DeleteFunc(slices.Clone(all), func(e liveEvent) bool { return e.ID <= began }))
 		liveExpect(t, red, "another namespace", s.in("red").log(t, ""))
 		liveExpect(t, leases, "a filter from now on", slices.DeleteFunc(s.log(t, "topic=lease,completion"), func(e liveEvent) bool { return e.ID <= began }))
-		if all[0].ExecutionID != before || all[0].ID != began {
-			t.Errorf("the log begins with %s", all[0].text)
+		if all[liveFirst].ExecutionID != before || all[liveFirst].ID != began {
+			t.Errorf("the log begins with %s", all[liveFirst].text)
 		}
 
 		streams := map[string]*apitest.Stream{"live": live, "red": red, "leases": leases}
@@ -101,7 +101,7 @@ func TestLive_stream_opening(t *testing.T) {
 			}
 		}
 		lines := bufio.NewReader(answer.Body)
-		for _, want := range []string{": generation " + generation + "\n", "retry: 2000\n", "id: 1\n", "\n"} {
+		for _, want := range []string{": generation " + generation + "\n", "retry: 2000\n", fmt.Sprintf("id: %d\n", liveFirst+1), "\n"} {
 			if line, err := lines.ReadString('\n'); line != want {
 				t.Fatalf("got the line %q, %v; want %q", line, err, want)
 			}
@@ -110,11 +110,11 @@ func TestLive_stream_opening(t *testing.T) {
 			t.Errorf("the first bytes came after %s", took)
 		}
 		held := s.claim("a")
-		want := s.page(t, "?after=1").events
+		want := s.page(t, fmt.Sprintf("?after=%d", liveFirst+1)).events
 		if len(want) != 1 || want[0].ExecutionID != id || held.ID != id {
 			t.Fatalf("the log after the claim: %v", want)
 		}
-		for _, want := range []string{"id: 2\n", "event: lease.acquired\n", "data: " + want[0].text + "\n", "\n"} {
+		for _, want := range []string{fmt.Sprintf("id: %d\n", liveFirst+2), "event: lease.acquired\n", "data: " + want[0].text + "\n", "\n"} {
 			if line, err := lines.ReadString('\n'); line != want {
 				t.Fatalf("got the line %q, %v; want %q", line, err, want)
 			}
@@ -162,10 +162,10 @@ func TestLive_stream_outlives_the_server(t *testing.T) {
 		liveExpect(t, stream, "before", first.log(t, ""))
 		// Hidden events move the cursor, too, when they are seen before the end; bye says how far.
 		first.in("red").create("a")
-		unfollowed := first.Stream("/v1/events/stream?after=1")
+		unfollowed := first.Stream(fmt.Sprintf("/v1/events/stream?after=%d", liveFirst+1))
 		first.App.Drain()
-		bye := liveBye(t, stream, "the stream", 1, 3)
-		liveBye(t, unfollowed, "the stream without events", 1, 3)
+		bye := liveBye(t, stream, "the stream", liveFirst+1, liveFirst+3)
+		liveBye(t, unfollowed, "the stream without events", liveFirst+1, liveFirst+3)
 		first.create("late") // under way when the server began to stop
 		first.Stop()
 
@@ -189,7 +189,7 @@ func TestLive_stream_finds_what_a_dead_server_left(t *testing.T) {
 		first.Stop()
 		second := live{apptest.Start(t, url)}
 		began := time.Now()
-		if got := second.Stream("/v1/events/stream?after=0").Next(); got.Type != "execution.created" || got.ID != "1" {
+		if got := second.Stream(fmt.Sprintf("/v1/events/stream?after=%d", liveFirst)).Next(); got.Type != "execution.created" || got.ID != fmt.Sprint(liveFirst+1) {
 			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(began); took > livePrompt {

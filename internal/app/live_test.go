@@ -29,6 +29,9 @@ const livePrompt = 2 * time.Second
 // live is a server, as the tests of what can be watched use it.
 type live struct{ *apptest.Server }
 
+// liveFirst is how many events the log of a new server has: that it has made its waitpoint secret.
+const liveFirst = 1
+
 // liveDatabases runs fn against a server on each database.
 func liveDatabases(t *testing.T, fn func(t *testing.T, s live), change ...func(s *apptest.Server)) {
 	t.Helper()

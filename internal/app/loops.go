@@ -7,6 +7,7 @@ import (
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
+	"github.com/flowapi/flowapi/internal/repo/keyring"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
 )
@@ -19,7 +20,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -41,6 +42,7 @@ func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, 
 		{Name: "suspend_keys", Work: limited(executions.ExpireSuspendKeys), Every: rare},
 		{Name: "flow_retention", Work: limited(flows.Retain), Every: time.Hour},
 		{Name: "execution_keys", Work: limited(executions.ExpireKeys), Every: rare},
+		{Name: keyring.Loop, Work: keys.Forget, Every: rare},
 		{Name: "idempotency_keys", Work: limited(a.store.ExpireKeys), Every: rare},
 		{Name: "event_retention", Work: func(ctx context.Context) (int, error) {
 			return a.store.TrimEvents(ctx, retention.EventAge, retention.EventRows)

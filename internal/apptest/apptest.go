@@ -4,6 +4,7 @@ package apptest
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,9 @@ func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, con
 	tb.Helper()
 	s := &Server{tb: tb, Clock: clock, URL: url}
 	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
+	if strings.HasPrefix(url, "postgres") { // SQLite has it beside its file
+		cfg.Waitpoints.Secret = []byte("the master secret of PostgreSQL in tests")
+	}
 	for _, c := range change {
 		c(&cfg)
 	}

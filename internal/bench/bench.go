@@ -19,15 +19,18 @@ import (
 
 // The parts of a run.
 const (
-	PartOne    = "one"    // requests for one execution each
-	PartBatch  = "batch"  // requests for many
-	PartAhead  = "ahead"  // claims behind executions that cannot be claimed
-	PartTimers = "timers" // what time brings, and what waiting for it costs
-	PartEvents = "events" // subscribers of the event stream
+	PartOne     = "one"     // requests for one execution each
+	PartBatch   = "batch"   // requests for many
+	PartAhead   = "ahead"   // claims behind executions that cannot be claimed
+	PartTimers  = "timers"  // what time brings, and what waiting for it costs
+	PartSuspend = "suspend" // executions that wait for a signal
+	PartEvents  = "events"  // subscribers of the event stream
 )
 
 // Parts returns all parts, in the order in which they run.
-func Parts() []string { return []string{PartOne, PartBatch, PartAhead, PartTimers, PartEvents} }
+func Parts() []string {
+	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartEvents}
+}
 
 // Config says what to measure, and where.
 type Config struct {
@@ -71,6 +74,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if r.wants(PartTimers) {
 		if err := r.timers(ctx); err != nil {
 			return r.report, fmt.Errorf("timers: %w", err)
+		}
+	}
+	if r.wants(PartSuspend) {
+		if err := r.suspensions(ctx); err != nil {
+			return r.report, fmt.Errorf("suspensions: %w", err)
 		}
 	}
 	if r.wants(PartEvents) {

@@ -46,6 +46,7 @@ type execution struct {
 
 // claim is an execution in the hands of its worker.
 type claim struct {
+	Kind           string    `json:"kind"`
 	Execution      execution `json:"execution"`
 	Handle         string    `json:"handle"`
 	LeaseExpiresAt time.Time `json:"lease_expires_at"`

@@ -97,7 +97,7 @@ func each(ctx context.Context, tx *sql.Tx, query string, args, into []any, row f
 // fold reads the log on. Its ids are consecutive, and its head is where event_log says.
 func (a *audit) fold(ctx context.Context, tx *sql.Tx) error {
 	if a.executions == nil {
-		a.executions = map[string]*folded{}
+		a.executions, a.events = map[string]*folded{}, 1 // the first tells that the server has made its waitpoint secret
 	}
 	var id, revision int64
 	var eventType, execution string

@@ -28,6 +28,9 @@ const (
 	stopLimit = 10 * time.Second
 )
 
+// master seals the waitpoint secrets of servers on PostgreSQL: they start in a new folder every time.
+var master = strings.Repeat("5e", 32)
+
 var binaries string // the folder of the binary under test
 
 func TestMain(m *testing.M) {
@@ -66,7 +69,7 @@ func command(tb testing.TB, env []string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = tb.TempDir()
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "FLOWAPI_WAITPOINT_SECRET=" + master}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,6 +44,8 @@ func TestStart_refused(t *testing.T) {
 		{"a URL that is none", []string{"--db", "postgres://u:secret@127.0.0.1:port/x"}, nil, 1, []string{"postgres"}},
 		{"an unknown flag", []string{"--port", "80"}, nil, 2, []string{"--port"}},
 		{"an argument", []string{"now"}, nil, 2, []string{"now"}},
+		{"a master secret that is too short", nil, []string{"FLOWAPI_WAITPOINT_SECRET=" + strings.Repeat("5e", 31)}, 2, []string{"FLOWAPI_WAITPOINT_SECRET", "64 hex digits"}},
+		{"a master secret that is not hex", nil, []string{"FLOWAPI_WAITPOINT_SECRET=" + strings.Repeat("xy", 32)}, 2, []string{"FLOWAPI_WAITPOINT_SECRET", "64 hex digits"}},
 		{"an unknown level", []string{"--log-level", "loud"}, nil, 2, []string{"--log-level"}},
 	}
 	for _, tt := range tests {
@@ -103,6 +106,26 @@ func TestStart_newer_database(t *testing.T) {
 		}
 		got := run(t, nil, "serve", "--addr", "127.0.0.1:0", "--db", url)
 		if got.code != 1 || !strings.Contains(got.errors, "9999") || !strings.Contains(got.errors, "too old") {
+			t.Errorf("exit code %d: %s", got.code, got.errors)
+		}
+	})
+}
+
+// Without a master secret in the environment the server makes one: beside its file, or in its working directory.
+func TestStart_waitpoint_secret(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		s := serveWith(t, []string{"FLOWAPI_WAITPOINT_SECRET="}, "--addr", "127.0.0.1:0", "--db", url)
+		file := url + ".secret"
+		if strings.HasPrefix(url, "postgres://") {
+			file = filepath.Join(s.cmd.Dir, "flowapi.secret")
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info, err)
+		}
+		s.kill()
+		got := run(t, nil, "serve", "--addr", "127.0.0.1:0", "--db", url) // with that of the other tests
+		if got.code != 1 || !strings.Contains(got.errors, "not sealed with the master secret of FLOWAPI_WAITPOINT_SECRET") {
 			t.Errorf("exit code %d: %s", got.code, got.errors)
 		}
 	})

@@ -126,7 +126,7 @@ func TestTerminate_idle(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		s := serve(t, t.TempDir()+"/flowapi.db")
 		must(t, newClient(t), http.MethodPost, s.url+"/v1/executions", `{"lane":"a"}`)
-		followed := follow(t, s.url, 1)
+		followed := follow(t, s.url, 2)
 		eventually(t, "the stream is open", func() bool {
 			return strings.Contains(string(must(t, newClient(t), http.MethodGet, s.url+"/metrics", "").body), "flowapi_sse_subscribers 1")
 		})
@@ -140,7 +140,7 @@ func TestTerminate_idle(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s: an idle server took %s to stop", signal, took)
 		}
-		if seen := <-followed; seen.last != "bye" || seen.cursor != 1 {
+		if seen := <-followed; seen.last != "bye" || seen.cursor != 2 {
 			t.Errorf("%s: the stream ends with %s %d", signal, seen.last, seen.cursor)
 		}
 	}

@@ -23,7 +23,7 @@ type operation struct {
 	route        *routers.Route
 	public       bool          // security: [] — nobody is asked who they are
 	roles        []access.Role // beside admin
-	noStore      bool          // its answer has a secret
+	noStore      bool          // its answers have secrets, or tell of some
 	stream       bool          // its answer goes on until somebody ends it
 	limit        int64         // of the body, in bytes
 	needsIfMatch bool          // it happens at a revision that the caller has read, or not at all
@@ -98,7 +98,7 @@ func newOperation(forms documents, spec *openapi3.T, item *openapi3.PathItem, de
 		}
 		op.limit = int64(bytes)
 	}
-	op.noStore = declared.Extensions["x-no-store"] == true
+	op.noStore = declared.Extensions["x-no-store"] == true || !op.public && op.needs() == access.RoleAdmin
 	if want, ok := declared.Extensions["x-if-match"]; ok {
 		if want != "required" {
 			return nil, fmt.Errorf("x-if-match is %v, want required", want)

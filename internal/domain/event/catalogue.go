@@ -77,6 +77,8 @@ const (
 	LaneResumed             Type = "lane.resumed"
 	TokenCreated            Type = "token.created"
 	TokenRevoked            Type = "token.revoked"
+	SecretSeeded            Type = "secret.seeded"
+	SecretRotated           Type = "secret.rotated"
 	RetentionTrimmed        Type = "retention.trimmed"
 )
 
@@ -137,5 +139,7 @@ var catalogue = [...]Entry{
 	{LaneResumed, TopicLane, "the lane can be claimed from again", "lane, reason?"},
 	{TokenCreated, TopicAdmin, "a token was made", "token_id, name, role"},
 	{TokenRevoked, TopicAdmin, "a token was revoked", "token_id"},
+	{SecretSeeded, TopicAdmin, "waitpoint tokens got their first secret", "kid"},
+	{SecretRotated, TopicAdmin, "another secret makes waitpoint tokens", "kid, previous_kid?, expires_at? (until when the previous one verifies)"},
 	{RetentionTrimmed, TopicAdmin, "old events were deleted", "through"},
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flowapi/flowapi/internal/domain/wait"
 )
 
 // Asker is the worker for whom a claim is explained. The zero value is one that has every capability.
@@ -83,8 +85,7 @@ func (e *Execution) phaseGate(now time.Time) Gate {
 		g.Evidence["lease_reclaim_count"] = e.Reclaims
 		g.what, g.Hint = fmt.Sprintf("It was lost and taken over %d times, which is all that its policy allows.", e.Reclaims), "The next claim of its lane ends it as failed; replay it then, or cancel it."
 	case e.Lifecycle == Suspended:
-		g.Evidence["blocking_reason"] = e.Blocking
-		g.what, g.Hint = "It is suspended.", "Deliver what it waits for, or resume it."
+		e.explainSuspension(&g)
 	default:
 		g.Since, g.NextAt = e.Lease.AcquiredAt, e.Lease.ExpiresAt
 		g.Evidence["worker_id"], g.Evidence["worker_instance_id"], g.Evidence["lease_expires_at"] = e.Lease.WorkerID, e.Lease.InstanceID, stamp(e.Lease.ExpiresAt)
@@ -94,6 +95,26 @@ func (e *Execution) phaseGate(now time.Time) Gate {
 		}
 	}
 	return g
+}
+
+// explainSuspension tells what a suspended execution waits for.
+func (e *Execution) explainSuspension(g *Gate) {
+	s := e.Suspension
+	keys := make([]string, len(s.Waitpoints))
+	for i, w := range s.Waitpoints {
+		keys[i] = w.Key
+	}
+	g.Since = s.Since
+	g.Evidence["blocking_reason"], g.Evidence["suspension_id"], g.Evidence["reason_code"], g.Evidence["waitpoints"] = e.Blocking, s.ID, s.Reason, keys
+	g.what = fmt.Sprintf("It is suspended: %s, at the waitpoints %s.", s.Reason, strings.Join(keys, ", "))
+	g.Hint = fmt.Sprintf("Signal them, decide with POST /v1/executions/%s/approvals, or resume it.", e.ID)
+	if !s.TimeoutAt.IsZero() {
+		g.Evidence["timeout_at"], g.Evidence["timeout_behavior"] = stamp(s.TimeoutAt), s.Behavior
+		g.Hint += fmt.Sprintf(" At %s its time is over: %s.", stamp(s.TimeoutAt), s.Behavior)
+		if onTimeout[s.Behavior] == wait.TimeoutResumes {
+			g.NextAt = s.TimeoutAt
+		}
+	}
 }
 
 func (e *Execution) timeGate(now time.Time) Gate {

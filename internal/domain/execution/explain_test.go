@@ -15,6 +15,7 @@ func TestExplain_agrees(t *testing.T) {
 		for _, g := range []*execution.Grant{nil, &grant} {
 			e := active(t)
 			e.Vector, e.Grant, e.DelayUntil = v, g, after(100)
+			e.Suspension = &execution.Suspension{Reason: execution.SuspendSignal, Waitpoints: []execution.Bound{{Key: "go"}}}
 			for _, lane := range []execution.Lane{{Name: "ci", State: execution.LaneActive}, {Name: "ci", State: execution.LanePaused, Actor: "token:ops"}} {
 				x := e.Explain(lane, execution.Asker{}, 0, after(20))
 				if want := e.Claimable() && lane.State == execution.LaneActive; x.Claimable != want {

@@ -1,4 +1,4 @@
-// Package admin holds the operations on the server itself: tokens, retention, and what it is.
+// Package admin holds the operations on the server itself: tokens, the secrets of waitpoint tokens, and what it is.
 package admin
 
 import (
@@ -32,6 +32,7 @@ type Log interface {
 // Handlers are the operations on the server.
 type Handlers struct {
 	Tokens   Tokens
+	Secrets  Secrets
 	Log      Log
 	Version  string
 	Database string

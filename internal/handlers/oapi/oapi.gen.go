@@ -748,6 +748,42 @@ func (e RollupState) Valid() bool {
 	}
 }
 
+// Defines values for RotatedWaitpointSecretOutcome.
+const (
+	RotatedWaitpointSecretOutcomeNoop    RotatedWaitpointSecretOutcome = "noop"
+	RotatedWaitpointSecretOutcomeRotated RotatedWaitpointSecretOutcome = "rotated"
+)
+
+// Valid indicates whether the value is a known member of the RotatedWaitpointSecretOutcome enum.
+func (e RotatedWaitpointSecretOutcome) Valid() bool {
+	switch e {
+	case RotatedWaitpointSecretOutcomeNoop:
+		return true
+	case RotatedWaitpointSecretOutcomeRotated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SeededWaitpointSecretOutcome.
+const (
+	SeededWaitpointSecretOutcomeAlreadySeeded SeededWaitpointSecretOutcome = "already_seeded"
+	SeededWaitpointSecretOutcomeSeeded        SeededWaitpointSecretOutcome = "seeded"
+)
+
+// Valid indicates whether the value is a known member of the SeededWaitpointSecretOutcome enum.
+func (e SeededWaitpointSecretOutcome) Valid() bool {
+	switch e {
+	case SeededWaitpointSecretOutcomeAlreadySeeded:
+		return true
+	case SeededWaitpointSecretOutcomeSeeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SignalEffect.
 const (
 	SignalEffectAppendedToWaitpoint          SignalEffect = "appended_to_waitpoint"
@@ -2742,6 +2778,37 @@ type Role string
 // RollupState defines model for RollupState.
 type RollupState string
 
+// RotateWaitpointSecret defines model for RotateWaitpointSecret.
+type RotateWaitpointSecret struct {
+	// GraceMs How long tokens of the secret that is current now are accepted.
+	GraceMs *int64 `json:"grace_ms,omitempty"`
+
+	// NewKid Names a secret; the first part of the tokens that are made with it.
+	NewKid *WaitpointKid `json:"new_kid,omitempty"`
+
+	// NewSecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+	NewSecretHex *WaitpointSecretHex `json:"new_secret_hex,omitempty"`
+}
+
+// RotatedWaitpointSecret defines model for RotatedWaitpointSecret.
+type RotatedWaitpointSecret struct {
+	// Collected How many secrets were forgotten because their grace was over.
+	Collected int32 `json:"collected"`
+
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid     WaitpointKid                  `json:"kid"`
+	Outcome RotatedWaitpointSecretOutcome `json:"outcome"`
+
+	// PreviousExpiresAt As Time, or null.
+	PreviousExpiresAt *NullableTime `json:"previous_expires_at"`
+
+	// PreviousKid The secret that was current; null for a noop.
+	PreviousKid *string `json:"previous_kid"`
+}
+
+// RotatedWaitpointSecretOutcome defines model for RotatedWaitpointSecret.Outcome.
+type RotatedWaitpointSecretOutcome string
+
 // RoutingRequirements defines model for RoutingRequirements.
 type RoutingRequirements struct {
 	IsolationLevel    *string `json:"isolation_level,omitempty"`
@@ -2751,6 +2818,28 @@ type RoutingRequirements struct {
 	// without commas, white space and control characters; else 422 `invalid_capabilities`.
 	RequiredCapabilities Capabilities `json:"required_capabilities,omitempty"`
 }
+
+// SeedWaitpointSecret defines model for SeedWaitpointSecret.
+type SeedWaitpointSecret struct {
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid WaitpointKid `json:"kid"`
+
+	// SecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+	SecretHex *WaitpointSecretHex `json:"secret_hex,omitempty"`
+}
+
+// SeededWaitpointSecret defines model for SeededWaitpointSecret.
+type SeededWaitpointSecret struct {
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid     WaitpointKid                 `json:"kid"`
+	Outcome SeededWaitpointSecretOutcome `json:"outcome"`
+
+	// SameSecret Whether the kid that was there has the secret that was sent; null when it was not there, or none was sent.
+	SameSecret *bool `json:"same_secret"`
+}
+
+// SeededWaitpointSecretOutcome defines model for SeededWaitpointSecret.Outcome.
+type SeededWaitpointSecretOutcome string
 
 // SentFence Instead of the handle.
 type SentFence struct {
@@ -3028,6 +3117,19 @@ type UseGrant struct {
 	WorkerInstanceID WorkerName `json:"worker_instance_id"`
 }
 
+// VerifyingWaitpointSecret defines model for VerifyingWaitpointSecret.
+type VerifyingWaitpointSecret struct {
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+	Current   bool `json:"current"`
+
+	// ExpiresAt As Time, or null.
+	ExpiresAt *NullableTime `json:"expires_at"`
+
+	// Kid Names a secret; the first part of the tokens that are made with it.
+	Kid WaitpointKid `json:"kid"`
+}
+
 // WaitCondition One of
 // `{"kind":"timer","at":"2026-11-22T09:30:00Z"}`,
 // `{"kind":"external_event","topic":"deploy.finished","correlation_id":"rel-1.4"}`,
@@ -3117,10 +3219,22 @@ type WaitpointBinding struct {
 // WaitpointKey The waitpoint's name in the condition.
 type WaitpointKey = string
 
+// WaitpointKid Names a secret; the first part of the tokens that are made with it.
+type WaitpointKid = string
+
 // WaitpointList defines model for WaitpointList.
 type WaitpointList struct {
 	Items      []Waitpoint `json:"items"`
 	NextCursor *string     `json:"next_cursor"`
+}
+
+// WaitpointSecretHex The secret, two hex digits for a byte; a random one when left out. A shorter one could be guessed from a token.
+type WaitpointSecretHex = string
+
+// WaitpointSecrets defines model for WaitpointSecrets.
+type WaitpointSecrets struct {
+	CurrentKid *string                    `json:"current_kid"`
+	Verifying  []VerifyingWaitpointSecret `json:"verifying"`
 }
 
 // WaitpointState defines model for WaitpointState.
@@ -3349,6 +3463,39 @@ type CreateTokenParams struct {
 type RevokeTokenParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListWaitpointSecretsParams defines parameters for ListWaitpointSecrets.
+type ListWaitpointSecretsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SeedWaitpointSecretParams defines parameters for SeedWaitpointSecret.
+type SeedWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RotateWaitpointSecretParams defines parameters for RotateWaitpointSecret.
+type RotateWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -4740,6 +4887,12 @@ type PruneJSONRequestBody = Prune
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = CreateToken
 
+// SeedWaitpointSecretJSONRequestBody defines body for SeedWaitpointSecret for application/json ContentType.
+type SeedWaitpointSecretJSONRequestBody = SeedWaitpointSecret
+
+// RotateWaitpointSecretJSONRequestBody defines body for RotateWaitpointSecret for application/json ContentType.
+type RotateWaitpointSecretJSONRequestBody = RotateWaitpointSecret
+
 // ClaimExecutionsJSONRequestBody defines body for ClaimExecutions for application/json ContentType.
 type ClaimExecutionsJSONRequestBody = ClaimExecutions
 
@@ -5082,6 +5235,15 @@ type ServerInterface interface {
 	// RevokeToken Revoke a token
 	// (DELETE /v1/admin/tokens/{token_id})
 	RevokeToken(w http.ResponseWriter, r *http.Request, tokenID openapi_types.UUID, params RevokeTokenParams)
+	// ListWaitpointSecrets List the secrets of waitpoint tokens
+	// (GET /v1/admin/waitpoint-secrets)
+	ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams)
+	// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+	// (POST /v1/admin/waitpoint-secrets)
+	SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams)
+	// RotateWaitpointSecret Make waitpoint tokens with another secret
+	// (POST /v1/admin/waitpoint-secrets/rotate)
+	RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(w http.ResponseWriter, r *http.Request, params ClaimExecutionsParams)
@@ -5376,6 +5538,24 @@ func (_ Unimplemented) CreateToken(w http.ResponseWriter, r *http.Request, param
 // RevokeToken Revoke a token
 // (DELETE /v1/admin/tokens/{token_id})
 func (_ Unimplemented) RevokeToken(w http.ResponseWriter, r *http.Request, tokenID openapi_types.UUID, params RevokeTokenParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWaitpointSecrets List the secrets of waitpoint tokens
+// (GET /v1/admin/waitpoint-secrets)
+func (_ Unimplemented) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+// (POST /v1/admin/waitpoint-secrets)
+func (_ Unimplemented) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RotateWaitpointSecret Make waitpoint tokens with another secret
+// (POST /v1/admin/waitpoint-secrets/rotate)
+func (_ Unimplemented) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6202,6 +6382,206 @@ func (siw *ServerInterfaceWrapper) RevokeToken(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeToken(w, r, tokenID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListWaitpointSecrets operation middleware
+func (siw *ServerInterfaceWrapper) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListWaitpointSecretsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWaitpointSecrets(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SeedWaitpointSecret operation middleware
+func (siw *ServerInterfaceWrapper) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SeedWaitpointSecretParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SeedWaitpointSecret(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateWaitpointSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWaitpointSecretParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateWaitpointSecret(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15027,6 +15407,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Delete(options.BaseURL+"/v1/admin/tokens/{token_id}", wrapper.RevokeToken)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/waitpoint-secrets", wrapper.ListWaitpointSecrets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/waitpoint-secrets", wrapper.SeedWaitpointSecret)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/waitpoint-secrets/rotate", wrapper.RotateWaitpointSecret)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/meta", wrapper.GetMeta)
 	})
 
@@ -15390,6 +15779,190 @@ type RevokeTokendefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RevokeTokendefaultApplicationProblemPlusJSONResponse) VisitRevokeTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointSecretsRequestObject struct {
+	Params ListWaitpointSecretsParams
+}
+
+type ListWaitpointSecretsResponseObject interface {
+	VisitListWaitpointSecretsResponse(w http.ResponseWriter) error
+}
+
+type ListWaitpointSecrets200JSONResponse WaitpointSecrets
+
+func (response ListWaitpointSecrets200JSONResponse) VisitListWaitpointSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWaitpointSecretsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListWaitpointSecretsdefaultApplicationProblemPlusJSONResponse) VisitListWaitpointSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecretRequestObject struct {
+	Params SeedWaitpointSecretParams
+	Body   *SeedWaitpointSecretJSONRequestBody
+}
+
+type SeedWaitpointSecretResponseObject interface {
+	VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error
+}
+
+type SeedWaitpointSecret200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SeedWaitpointSecret200JSONResponse struct {
+	Body    SeededWaitpointSecret
+	Headers SeedWaitpointSecret200ResponseHeaders
+}
+
+func (response SeedWaitpointSecret200JSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecret201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type SeedWaitpointSecret201JSONResponse struct {
+	Body    SeededWaitpointSecret
+	Headers SeedWaitpointSecret201ResponseHeaders
+}
+
+func (response SeedWaitpointSecret201JSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SeedWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SeedWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitSeedWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWaitpointSecretRequestObject struct {
+	Params RotateWaitpointSecretParams
+	Body   *RotateWaitpointSecretJSONRequestBody
+}
+
+type RotateWaitpointSecretResponseObject interface {
+	VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateWaitpointSecret200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type RotateWaitpointSecret200JSONResponse struct {
+	Body    RotatedWaitpointSecret
+	Headers RotateWaitpointSecret200ResponseHeaders
+}
+
+func (response RotateWaitpointSecret200JSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -20562,6 +21135,15 @@ type StrictServerInterface interface {
 	// RevokeToken Revoke a token
 	// (DELETE /v1/admin/tokens/{token_id})
 	RevokeToken(ctx context.Context, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
+	// ListWaitpointSecrets List the secrets of waitpoint tokens
+	// (GET /v1/admin/waitpoint-secrets)
+	ListWaitpointSecrets(ctx context.Context, request ListWaitpointSecretsRequestObject) (ListWaitpointSecretsResponseObject, error)
+	// SeedWaitpointSecret Make sure that there is a secret of waitpoint tokens
+	// (POST /v1/admin/waitpoint-secrets)
+	SeedWaitpointSecret(ctx context.Context, request SeedWaitpointSecretRequestObject) (SeedWaitpointSecretResponseObject, error)
+	// RotateWaitpointSecret Make waitpoint tokens with another secret
+	// (POST /v1/admin/waitpoint-secrets/rotate)
+	RotateWaitpointSecret(ctx context.Context, request RotateWaitpointSecretRequestObject) (RotateWaitpointSecretResponseObject, error)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(ctx context.Context, request ClaimExecutionsRequestObject) (ClaimExecutionsResponseObject, error)
@@ -20985,6 +21567,101 @@ func (sh *strictHandler) RevokeToken(w http.ResponseWriter, r *http.Request, tok
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RevokeTokenResponseObject); ok {
 		if err := validResponse.VisitRevokeTokenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWaitpointSecrets operation middleware
+func (sh *strictHandler) ListWaitpointSecrets(w http.ResponseWriter, r *http.Request, params ListWaitpointSecretsParams) {
+	var request ListWaitpointSecretsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWaitpointSecrets(ctx, request.(ListWaitpointSecretsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWaitpointSecrets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWaitpointSecretsResponseObject); ok {
+		if err := validResponse.VisitListWaitpointSecretsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SeedWaitpointSecret operation middleware
+func (sh *strictHandler) SeedWaitpointSecret(w http.ResponseWriter, r *http.Request, params SeedWaitpointSecretParams) {
+	var request SeedWaitpointSecretRequestObject
+
+	request.Params = params
+
+	var body SeedWaitpointSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SeedWaitpointSecret(ctx, request.(SeedWaitpointSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SeedWaitpointSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SeedWaitpointSecretResponseObject); ok {
+		if err := validResponse.VisitSeedWaitpointSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateWaitpointSecret operation middleware
+func (sh *strictHandler) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
+	var request RotateWaitpointSecretRequestObject
+
+	request.Params = params
+
+	var body RotateWaitpointSecretJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateWaitpointSecret(ctx, request.(RotateWaitpointSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateWaitpointSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateWaitpointSecretResponseObject); ok {
+		if err := validResponse.VisitRotateWaitpointSecretResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -23809,588 +24486,610 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P37ktu2lj+Kvwp+mm+VL8OWpb7YsbpSUx3HSbzj2B67883MRB4JIiGJaQrQJqhWa/vXU/uPU+f8fx5i",
-	"v8L5/zxKnuQU1gJAkAQlUt3tS3ZqV+24KV6ABWDd12d96IRisRSc8Ux2Bh867IoulgmDf3+zSi7+Iibq",
-	"n3K1WNB00xl0zshvYkKyOc1IuuKyE3QuabJi6iYaZrHgnUEnpDxkSSdQV0TaGXQyccH4IIw7QSdMGc1Y",
-	"NKJZZ9A57B0+Puj3Dw77572ng6PeoNfr9nq9/+oEnUhw1hkcnvSCDuORfoCvkiToTGmcsKgz+FUNPmKd",
-	"QYcmKaPRZpSxdBFzqj4dsYzGSWfQeZGROZUEXkKoJGq+CctY1O0EHXbFwpUa9SiOOoNOr//0q5PwiB08",
-	"mRz2Dp5Ex/2Dr+jjo4MTdhg+nT6Z9MPeYef6vRnCKBQrnnUG/aAzjZOMpYoKCVUD78BkMzrrDH7tZIwu",
-	"upwu2GCZ0Gwq0kXn/XXQ+U1M3M8e9w76tN87eDI5YgdfTU4OD46n/egr9pgeT3qPO0FnmcYijbONoUPK",
-	"qAR6y9WSpZJFLOoEHZnRTA0gXXEe85kahcho0hn0D3u96+ug8wxWJ2HRd4lYFxf3fM4I5XLNUpIJYpcx",
-	"X+FVJkbTmMdy3hlMaSJZoBd7lLK/rpjM1LoUfkgobooPvs2wFEkcbuyOGdFEfc4zLzLZkH73uNuHn/WX",
-	"vHvoid1D10EnFDxLRZKwFAkdxo9SljAqWYudGK7SlPFsJDO27Aw6MY8ztXOiGTPrX9ij9QPCbbNKmVnA",
-	"mVDr0nmLQ1IT7ASdWUqX81HKLmMJhOsFndLehE2i/vVUbZKjfJMo6lzEXN2dT3PBFhOWwoG2B+d90BGr",
-	"TGaUR2qLqG/oTdK7Djpqp8olDdUuitiUrhI1YS4id8JizVk6kkyqUY4umFpFOmM8G4TxQF8eLGjMnRVL",
-	"RyKNZ7FaWrhqpngYdNQqrZaGMHoPf+hcshRv6ajV76k1Vb+tpN0zCWz6jM5ghvakdQYde9aug85qGdGs",
-	"wQKtaazZDJwUwyqeGzZR4oWcWAaCLFGuwpDpg2hPzSQR4UXMZyPLkzpBftHudq44XtCZrKIZy0ZxJHGh",
-	"iscI6WN5WM3mPc43b/0mP3w6OHla3uQ0y9himY1iHrErWGjzC+4nPYCI0SiJOXO4csQSuhmteKZmmDNq",
-	"Z7tPE7GGc4h/Nue4QQf2Fz6mN7icM2AWLruFIY5SFiY0Xjh71b+hl3STCBqpFUpXagFmgkxWcRKR7qNu",
-	"t6u2jb5lxHgo8KR0flOLlXOuD52UZelmlP89oeGFmE7VP5EkC9kZnPTUEdss1Qim8RWL1NsX9Gqkno6V",
-	"uD1UGy7n8P2e+kvMUiZhY+d0XjAp6cwSdRmaDRt0lqtJEocjIwHsLukEnb+uREb1KPO9lbKlGmFOKXVS",
-	"41RJNrqkkziJMxjcr52Z6MD9aq7u7c4RlhlNm/BTGN7okqE4UFPDLWeGbf52hHntYWFJPIthnBv7PBfZ",
-	"iC6XSRzSSaJuSuIpCzdhwkbLOezhjvNq4GNyHi/t8yuurimibaGnecNIrLJQAL+Bsy+lWtld7AiYrT1r",
-	"RososJy3bCnSbKt41re6rCaKUxZm8SXTC8xcxvUnH/qTD/3Jh/7kQzv5kFkQq8yrPfEdKI9Vm+GMqPOE",
-	"6o9WMG/HYjAs5tOr8I99KjyehW232k2SzRlJ2SyWWbohKZuuJIuIurhawsm//kimwBei2NtddBOt/nGt",
-	"Vq+28DvYCMVtrDbHFi0+nMdJVKSL3qENN2HR11ASRU3XtHRveNQ7eMKOjw++mjw5Png8PYpo76vwMOqd",
-	"wDpItcJqmiwUXDHbIzjcK+3uACnTgQtZDNRdUE5n1o0Aq+ESI6Pyoiqgti9Eb3DUtwsh0guYshmCWZOX",
-	"ID2L6wESteheUozaSPllNu8M+odFyevf4SKJmMxqdI/qeTXeFefYyZiHrLSJwd91qYaYzVOxms2XKyB2",
-	"zp4Hx4dBZx3zSKxB+j7u9Xq9azXf10uW0nrDsqjoUU4E3C9Slx776HbqJKgLU5GO1GKwdC9Nb+fGb6LT",
-	"6Zf8qdZ9oWqd3ksfQanrFZU65xRuUd+WDJxbo2mcSrv3mh8Kn0aH1xI24mLt1efSFeda2Wuhz+WE9Ghz",
-	"oGDuq8ohs3mLnmCf6qadxKDCffFqm5cr/DEVq/5eipUTEriBZtWr1ax+wY3c2FuqnpZkKlJCiT14bd2m",
-	"f4q0P0XanyLtn0mkWUaz3RnhcpclS3EX/inh/tCuA2ff3UDCnVQknLLqeBQboabJs6B8RRP1NsPd3Xcd",
-	"Vt4l+EjZ2ULZibCKHWtZ7hpCwUkw3ZooADrfL3joy+oeOKFYyiKPvPWwMMUQ+OpKsbIopbFSHkYFU5hd",
-	"LeOUyTrD305ByRx4aRirlyVUZqM5o2k2YTTbeUqS+JJxJuUoyxIQDkfKkK7blPkkd1r8SATHGQIUMVe5",
-	"zNS5L/x80Ef6zhmNdFT9LNFsKGIyTOOlToJRNvyCZXMRSeRH6AWUYpWGjMypDIjg5Lh30lW7IJyzBYX9",
-	"iiJPZqnax+pTz8/pzP96c1oCEnOiJBaTmNQCOTydQWfYeTLsdHIx1Rlk6Ypt/9yLiC2WImM8ewvSrvrp",
-	"sXrJmKznjBMusrkyINZUkkhwRiYspCvJSJyROY3IhDFufpiKlHknOxEiYZTD51/G/MI/W86uMrKkMxYQ",
-	"Ksl4uOr1jsLf//4P+Ac7JSlLvh521F3DzviU0IlkPCOa8IxHu+j8UoQ2V6X49V/mLGXwGs7W+RrGQO02",
-	"tH2TsilLGQ/Z2XKZxCzyEFed9q9fafKqby7tQ0DlueBilbKd03mrdI+zqc5KKn7kHfoDCVU/k/U8Duck",
-	"EyRLN4TOaMyL717EPF6sFpgmgt+JecZmLMWzsKQpXbDMHAf/J79hs5gTNb4wSzb6y9k8loRdMp6dkh6J",
-	"Jcx3ou5UrEaNAgTDX1cs3WghpEQKfMEdoWLqcNZjnj1W4m/rkIPOs1UqRerfZmO1g0Yh3DEmYoprQGfu",
-	"DvaNCp8oEo5evWR8ls07g8Pe8VcwLHOhH/iOurGPvrPpZMUBvubJhqwVN5mwRPCZhGUDKppH68ZXcD97",
-	"ibdawS9bhvXiWz/N7LvvSRJHdgRLms1rB1B/bnYPSCl+7UmkVMM66hhLq/046mii3riNHPkXb0IJy63D",
-	"zY/Mw6t/ohdMEkpStmQZ6C+4pWNJtAZG5jRdJEyiqnx4TOZilUo7aBR0+bCdDx6oL9bt95OT8nZfKk0+",
-	"Ve/871//fwf/8/7+r+Tgf94/hH8/+Lf/5Z/e9CeahXM/hZVgJPfHIOTGAREpGf/yCP964BG5i5XMiMzi",
-	"JCFzesnqZzg9wI/WTO3xsX+krwRnu0ZrRxVSZTlAZqpOXj0lR71jxYsTEJ6xJNo42DZQ9c29Rqt1m3M6",
-	"23qOgDdLtWXs6ZVkPReSkYzOyDikccq7jqY0hinB/gLFsu682UcyOqsber93eLybZ/5FTOqO4G9isu0E",
-	"6vzbmx3Al5SzN0oA+oegFN97kqgv1oxCh7nqx/C/UjbtDDr/8ijP1H6Ev8pH6uuv1HtwKDJ7rhbMR4+3",
-	"TK4WrF4Ad8k3qVhLlkoiGY/UFpxs1FZdSJZcMnmqrqxjLom4ZCkZw/Pj2r2pxnIAgzl48W3dAh8deika",
-	"L9DkKk7gB7EmC8o3JM7YQiq9biFkVre/EniJ+11jIAxOeuBIQv0A3ExWW+h7tYVXxsz4ASfp107NTYF2",
-	"OUCaMx54PAxxpNR0miRaqVjUEk+JFbqMD+yHO033g33Cbgp75d+BQLc2dqIexIGTBaMcdTfp7vPSkvBb",
-	"mA0q0PVa8wC8PmS1VEL/FdFxb3Jf7xZycvIApiiFMs2U4QLxVYi0ruNsXrsk+sO10u5x4FXBjTdjm/W2",
-	"W1SdWtqC5WME1LiO0taLchMd+e1qDy00XdXqnzrk3467vl3V6pwyY8t7Su9VSgVNyAXbBGTF47+umNqr",
-	"4PtzFb4i17Wj2Y/vvsvYEsemRrlLigKpQpqmMdOyMaMztGIv2GYAgnLcJT/RDZkwUNWorU9ZJlDigoPz",
-	"0bUsQIE9liXpkWJzrgL234P3H/rB4cnj60GV8MAfX+B7+vnOpmlKN+hu24B7wfjSzunMq3yqZcro7J7E",
-	"xUniC0bG1iE37pJvRSYJTZV9lWbG1toiKy9A4axfsvKR3KU7nItlHDZUgLI5U1qPekKe2kUCtVMyZQJn",
-	"WKYSisWCyqaLp163c/lgLu7q0YO/jd7/6/1A/+PBw/+1fREdQVu/iJsla0eKzZLdIiXU8HYSAqzoKiWG",
-	"w676V+/g6ah74BCmdH0nnRxluZZOv9A4W4rYr2WpHb82N2zTPe1NN9dA0dVbOxr4dbsKmrtB9+WHOAYr",
-	"pvWQtI7vc6jF4dycdzvCZSpCJiWTaP/sGKzjnb2VUUPWq1wKLvPqx9c/atd/xjiopDqfV03jEcQ1SyWT",
-	"v2G5pO+j5rZHpqxSfbHZOPMnINTgMXOULEGjkaPIc/zTuUP3IPfo+j6nn3lU8QDDd58lNF7INhSBO+Ep",
-	"jJ4WixMazx4/XDd5+ACLcvsU5KraV0IxLfj5bggC1s27LGVo+zk0ydhV9gjY5YG0v+de+TgakOPDIYc7",
-	"Bqil6IDhkEc0owPyYdiJoyEkEA47NBt2BsPaAMmwEwxz5Rpu1bYO/AIiBq6qD+GlzZLZK/bT6hftlIIf",
-	"m4QK4SGjbg6VKjnEPE14g6n0hLvUxIadwYchBCzhdydkOexcXw+5+t9Wt3ZlC5wRpDC4KFBAgTrNlNoP",
-	"LnQWZ3OWEhlHarMIZC+Qq2Ddms+QAi3Puok17jrvlayY5gfffca7+zlbFz2/zjY3caNtOxvuKQR99j4S",
-	"xQDKtmftfdcF53JrZusk2u5YAk8h5y0uQp7VtIULf+TVMN7p/ba2SRTbRVc3s7A5QfXttRvamG1f3l5W",
-	"M2u/jW0d885tXKjcv86REHY855TuYPp/+8UN2rK7W9wTkNLz+RwtN4x74MRxt72lGvi9dktR9julUhex",
-	"bF97U+3Sbi30I7VnVH379tWqm5w7NeLWZ+9TkRBqje5eZ39JOWtNk0TX4mylCRTsNKeHvt1LC/W9z0xy",
-	"vhLZTyKKp94MjXPXU2uctFI7cLVLV0zBTZuH58Z7T8otF2q9lk2ZdrUeqfnamme/NPXoTSomCVtsoegS",
-	"7/hXn12LwEMQGoGbR7Zq0aarT0S0IY+UtTMg2tlO0JIhCTi0FCn6naDD0lQoMvz6IX946wPgFlGvh7zq",
-	"mIPTrgOfAnii2HpeOo8u+4+UAJV5ziUmtJ1E/WkvPJw8pUcYf8zSDST6mqRXk1R5fHgYdLI4A9sVNz8m",
-	"DkxSRi9w40MyLA2z3EFliCcf5TQ60DRqvLX0En0LRPG6AH6BTF/GM7JOBZ+R+2+/e0aeHp88eVDaYDZL",
-	"b9tGwZtM8tSBTWXa9oyTZ4XVNgDc8DGMGQ0R0fyk2ge85zSFXyHHLKMXjN+NSHoXzzhN2rqR2HTKwgxC",
-	"W3K1YCObjTuSNIslMGrANNIp5jQM2RIr5CV8EPf800k/ejJ9fHzQCw/pwTE7mRx8FfWfHjyhR+EJezo9",
-	"nPSeNt+dOJW3LGTxspaq+PmcqoFifkSkTjbZ7RP5nM7aUhiztfNsaZsYXMiabkYYK7e84SAMHUM6TKy9",
-	"NdoTfCPDL/c7t5eSNll6u2WDtzU/b/YBLynwq7lQdJKz70whxBG9tV/67An1AhkSF5lLH3N28i8gj18u",
-	"GQc7F3yzMKMI+QRN3qRiyVJMbtcSbulc+gAOyl0D/VaEq4V69bURdJVMhHAlM7HojgnlEaEQdlH7eyNW",
-	"KRFr4KpuZPawmBZaDG/hu5wo1vt/vf9r9+B9/qc3pHXtBkR+xV/f27vE5DfFS68DRa9UXNJkJ6E8MtfU",
-	"1KidS+UFi7rkBWxjORfrXNULgAycXbLUJAcUqU4TwAMw1SCFTB2M5VRyscGfu54L9V1JFnRDIhbGEQtI",
-	"JkQ3J4dNKw8weFdZqzPyl3evX5F3sLjkPuUEaQOpICQfp1o/Gau9jUHPB+oCBPUzQabKAIg5PqO4mBqM",
-	"1O5YvkoSVKpwLlcHM3Ggh6cOWPctXf+ky9OcXw/kRbw8EEtckAOr4qmXXMN+GVG9drJAsX5QlzUVxVPw",
-	"QGRkyYSayZxeMsh+gRexLnnNlQ6g5q90dXCgx5Bf5WaOHB12nOypwx3JU4WSwabnapmKxTLz212wS8CU",
-	"gBQ1xTSpIiN5k9CYk4xdZeUD9vjoq2NP0DdHkZxsfAFK3F2nZKJ2F1DXCVaWvuFL/7Eqc/ushMLZhZd4",
-	"D68u/xt8KJ+oYk3qh+r6VZfJYh1pnrZtrfSHz9Wt12512o5kLn0UzuMFM75LDaTTyPv+nb7/2lStsqXA",
-	"XNtKZpNnGyrLXKzkaDdxyke2+jJTLmuqLT/UPZPvBbfWsx2ZbNlbgyV5aao3wV+b1zZ9qA7IV+P0Ycde",
-	"LNKutGnMSINCNoE3WO8uX4E0zmbK90eF3rWrueWU5JRRGg1X7OpXU6SZj0H9ayWXMAg7GAOnZf7Ox4V/",
-	"uzCkwKbTlbI8TFE1i5xx5fS345KeE2xTX+w/Gix+rpLkuStOKUuDbVpabvx48SVbSPzObFRDXg2NVle0",
-	"rMMQzpV8NS0Vneexljq/O78ONdnV11hwtS30P9f8zow55nEW08T4Q/LN1zHF3963fZNXsLfQo55f4VLG",
-	"NCH39ZfJ//v/kMUqyeJlErOU/DfR5e6BSXgmC3r1QNmPUBRP7puK+QdV1Sovpnc1BKicrCaDGpF+1D85",
-	"ApyiQmJ0z8cH9ZBHd/2d3+KsrBlqelYVvQW98o/nce/2BpQvUOETh87rI7HConn7/n6vJtWcrxYTfG9u",
-	"Ueg3dli+RYDh4C4tXkV0hPe+41w5q99opIC3VnSVTqsXOMC9iMfQQDaUfwPnDNC/9JPvGrpGSheNXlu6",
-	"HNIkUR8tXc6ESEYa56z0wDxOopTx0mUEBildBLCHygeXilX6iZCIkAKMwkKX3izpSoIqOXKQuvKLGuvC",
-	"vQSZNhph3ctSxIpHNtewKiMKCYS78wQD54ELzNXdzv1LCYrFp31i4Bug7Itvpaf2E37Svh66XCYbyO0z",
-	"wm3n0LdkIzc3mr5ZJRdnoYktWh3AYNxr7u4ginhXZZVcfJcrrsUlwZiAR9kyTn3PT0VQwCbpnu4ilUoq",
-	"YQD2c/5FSi7yJN8WsuoM/fzY5gAM4vH3z8/Jo8v+o7wybByQUCwmMWcRmsMPKY8edrHWwP1EvyyqLF7G",
-	"No+7dS9q1dg8hN6gpk9ZTJ0GGw9xHlpacMHWCGq1cqsMnrIjJAL3orJ1rTtM3EnS/yLm5q+9z9x2f2FN",
-	"8rB30+o+JCVLN9yWKuBmz+qDf21bkniOoovZ0mwrYY+S2kK1NUsZSYS4YBGhWWCRXwVnksQ8TFYRVnk0",
-	"MGBvYmWjm7eRLeHyN489UWx70sjyzhuj7Pwu3uk0RmlwQnP8pz1NeaMH+Uz23adRjTs/i9hCY/t+kCxh",
-	"YaYY5JxxqLJkM8qheIKSKVuThEk5QO9iLInelCTmeQ3YQiwYh1/hfKkNZV2fO1ekJEFsDaw+S3bBHNJa",
-	"MuU2Pk5Vn4DSvghyAF88bIWj5WzlOgH1TlvjlfNevy92OmBAUWNRo01bRyLzji3jLlrAOd6ezMRyCSRB",
-	"yKkarwAm+BlYqxaxixxMbWsmPbz+Dd5b2P2O2DjuPW3go6wQAN/9A0uKmLYtVIzXHAIl4znlUcIwfjKe",
-	"Mh6yMdFwBbHGPSlOHu7ZGaxlPPsObrwOOviJXY/8gHdtJ1Rj0ryxS5Sbd4W2R54gy4SFYsFMzRXRrXy6",
-	"jikI2ozgiTqlhbfpP7SXpGa3uYBPFXe7uGDc6Owpg3YTNIVKCxpmyaZLzrRH4vDksSkLhkU7DnpPH5PJ",
-	"JmOSZGKG8Zr7UqRQJfabAP3Q1oc9CIiyPQlbLLNNMORKcRSrTP8akPU8zhiB2gZ4u8ZdI+GcpjRU2ugp",
-	"YYlk5PjwkIxjDukmBTy+cReqCnw60lf9p4fbNSHAINhT/YHKlSobKwA3N8w8D5rt8r13eMyXK+wA5z+x",
-	"zcM3VdiBBKsGBewDB0cCUfoYlH9KqeXYZEMu2EaJQ6ydK56mYgRtQZe/4qK9LwfTHOV9Z23Rj+rGPKzg",
-	"QJo1UQPrTLKOXQSzdnpIng9Z+vtEC4zRbgXZUjKEpUO+XT449+5hx2iUtzInecFlxmgEzF3dMi5Y/01f",
-	"XqxmrbdO7EIasDiH4R7tcgJ+9fi47AHs9/w+QHpVjry6rr5dcVHjVt4V7j6nFwwRN0AjhDMkMXabaPiL",
-	"qhO0EPppannVxYT2qNw8JWM7BA1klrBpRsQq80VO62GC/ns4lMPhVa93MBxe9afD4dWT6ft/3Z3xkBOg",
-	"9kD9qLmDFaQpk/OC31/7g9CpGeWhgDrdTVc6VrxC9nqjLY8yw2N7udWTO7hxfmeZMHowhbf5ScRoqhRq",
-	"X1nxS72WarEvGFtKiMRDulhAlCZOQvV4JX2gka5e5PDrOGXd72KWRL+qp7s///zi2/cFCRwvTJ8sKBMe",
-	"dGZxNl9NuqFYQN4rXcb2vyCdOU0eIWNO5SP1fjXfRhJd3SYWcfY3lgpHxmtKvcPx35RazuE46R+WD8ee",
-	"tNNC8jMjnJCs4OBuIdU+kcpfg/NSPT46RfcPaAopWZTGEfOF40ou47xtic4tliTmZJkoTV5LkLlIIpYG",
-	"xCj96mjgiPySLW9p00wdbbQ4bVWqduF5/blYgMJSti60plCny3hD8u+3TKpofZfizVgJnRVqMkSqQUYh",
-	"0766o/YzVlqGNeCjphijTUGA26nMCydbGy1pRkR50+QMX+XxTRfZSYZqawtkbCbSnX4i/fZn5vYbuIoM",
-	"Bj4EdkaleN/+MfgSyfTottMMjt+d8OFTMp7SOBmT2LF0kFWNLeujRGcObTljTU/LVIcTm/Edx6H/MeRm",
-	"aw7d7oyCK7m5YC1S2u0Lssuzb8LZ16XmHQ1jQ4UklDpz2GkBMva67/dJTyn0FWkdFK2pv84EmTBCtQ+S",
-	"iKlPta9sVN8rzziJo3JKfIM3WdxZk8BQfC1uDAsMScCnaMWcUjBirggerZYj25NtHGBkJZY5CGLFRD3x",
-	"RYZ9QzjDbH8dqzHVLC2Dx8ZtlXuJmyQbtw4575GX3SjGkEcX3NCcnUyvkqAez5RSEkvCaJrELO2SZwld",
-	"LFmktlyP/P73f5CnvV7Pm4he3fvVvi3bh/vv6n4csz7rNS1d2nnOTPeJHVVSVQMd1rEB32urs7LCg81U",
-	"lxKnvZHm6ny/fnZ7BL4KbVyaJAjuKQFK3V7qjycY7dXcgkKfF/dp3fKlJZPAni/tlbHb48f7sSlPh5i2",
-	"pLydE15sPdN2DJAvvtsChkA2uESd6H2WUi4x2u63cRslHhQK0fZlNrCL6o8jRABb85l20RMD61felEpO",
-	"QdaDBvWikowRTgz7fqinsPHHeEdFXdWl3MCfXOgt428HEufYyKdk/BAMAnbJ0s1a/dwl505hq6mY3+YK",
-	"f3y8Zdj3h8OH//9fzw7+Cwv/3uf/7I4O3j984J1CKnYr7m/VPeV9oQuA4fn67dHcd3dLzi3qlCtuLYgw",
-	"913nDYpiXo4F5aGeeqX78OTpYUXn9sZz7t6wKif83gYTr+QEbw0WmZt/ZJst6cJ1+cEa4+jz8E/t6W66",
-	"bjCvm7uMyoS6gcMIX2UZeU3SbWNe3Zy7l/MQDZffzmc9bkE2ja/8ZqntE2S4rGRhyrJA2Q0pC8WMx9iH",
-	"arLp3ow9BohkWYNDDl89xVBOzLHXSkI33SZpafDevVK/7ZNBgV0HBZh9HLYlYzkRL19N7+ZBnfUldjH1",
-	"VcjORRLJ0nnV0AXlmZcTd7WNdRdbzzxRqhItDv97wSRZLTFNHcQ2wJqBftowJRff37T64tarMRuWWXoq",
-	"Ll3q79wF39KMTvQOMLFy+dckhjTQpZDZLC3EkPNJfQtF+Y0xBsq1a6FtnWA+qyvVMRT/G2TRej9siv2b",
-	"6s+ua0mupprhFGDHew3c3B4HeV3xecvine2lOZZU3uVjCd3ccRgSMR6Evtk4PvXtZQ9nfYniJ/N9/qFj",
-	"ptf+TRFfsvS5bp2xD1hKKNKUYUNcvYdbejDArqt1OUvGI8gsQqUWRAx2KfpFz1pttzgjUFdGgXf//POL",
-	"b/fwt9a6vjWV1FfcDnKAK95Iu97Dx4r9IG6KGaGbSpTW6H39TkAkq1vfAp5CuGi19CXm3a4x5okVtNwU",
-	"eyydW/xaE/dxz3HuHEDIAYMYcytcUGOeufFemiSvpwAxuBvS7CWdMAQSdFLVAYrIeXkjK9TtXDSjMaIF",
-	"kWiFMFOs0THS3zMWROPhBx3E6BzFEeNZORDRyF2pX2Dqsm9KQ9OrqGBRVBre3a22YEwCl6pezlBIN/TU",
-	"JqDFlV4ChNmFLOaEDgjWHwQE+kYHRCouG4k1D4j2wCdi3SU/CZklG8z9L2QFV+pz4T1q3OZFHevLT8S6",
-	"qgcWc+Eci6uUVmmPsGczbxAfChsZkldQpy8hiQ9aoWVzFqckimdxpnGukHy6/UQaQZxU3+bUbtwNKNS3",
-	"ikB52+8WjLw+1e2mblSf8vE8iWcxxMo2lYIpBr8lbMTFGtrLZyN7CXQ66J+uVj4R4QUW0kcMAFt4qGZT",
-	"+MXW+jvXTKm/cykVq6z0zoRyNjK1bs51p7hfjU3D5U0KbtJ8q1m9qlK16us9rAzqKI50GmjlZc3tXui/",
-	"XdOnV43I9JuLJShRU5EkYs0iMk3FoqHp2xYqr32CS4sibZ8g+j4Va2nCLngSY24aXc9jPpNYeBKKxSLO",
-	"ssZluIW2pe3dWemOhoAob+7JHEga23RWcdhqxqfb2jUhm1U1q7+ktM4HkWOU7MAOgurPrOKOQsVUA0aZ",
-	"6lDYTT4ZBAfoNiCS8CR6uP9CAwdUFiNlACw4YUTdckpmAqqT1AEisdMTPJa58KqG8kr4Sz7sc5kplQlL",
-	"oagk7IouYs6iU91u/ipzW6022QFMsmyUCf/3lOkoM9NyXb8ZwWnTeLFgERReId6m6ROdiNk+lcU++ChN",
-	"8Pq1FrPqUs8YV1zXe2yezSmfMd3pJ44QDRKqYyaMcSiRgZIyqg5XJlKm66xpnBwoq9wTg6seabZmsgaP",
-	"EH/LW9ibpv0pQypy1nDZcGF2L5ptynrBljf5YjkSnNPYjsXO3LtcrkuplGOnMYZGW2BP7D257rE1FaMI",
-	"W3SDNA4Ea6OtAkbP3IcgF0Tn9O4RB2kfczGpIxXkwlLAfJUkGhdXI7WkMsvbn+2BjWA+nJgAwNaglRss",
-	"aJcxWSZRCxfeLWJK7s6AxID/jgzInRGfpsgzvvzCF5n0Zhju/GierFMx46TAzqvKbrOQvSRR1qtXDzWJ",
-	"htUfIMZgsBq9ECE1OXs7QoB7ZCriIyPGQxFtaX9hw7x4/3Nze+NkxyJsrZvuuDXF8bR9XuMyFbOUSdkg",
-	"Yo333QxW6DaSrACWsc0+qM28tDreTmseiw3afbROJTchwskG7CQnUhiC1oEq2vNzOmso428IAju6ZMZy",
-	"3N6ammbsf+Ot1wbQVDaQd+/yO1sllWk0GCugmlPfZzS49gLwGls1bzh0oNtAO/g0hZ1eIldV2QgqKkrO",
-	"ZTzMwzKDuh2qiRW4fdf9UttPquK2LR0dP2MtSsmiuHWYhYuiWxTnJVWosE8K2pWHF5TSCAoAvgXdaKvi",
-	"+KykinkBuFkE7fqhxYxzP3rb1vNNk1SDOryvG6goW2CjclzxPQEk7CY15nHhjcVhbyew4Bm78tjORhv4",
-	"TETt3umrW8+sZhrw8h1kWvHMV7dvr9chojRg+ZXPzlKxWmrIeY9LRgOItTbfzFsDM2zzsq1Td6oIa1wT",
-	"Tsna9mPmhpp2qqO1x6fuKNi3b53OrXiK6rPuPhKcth2B9Y6XoL721+r2ViPKB2+LuPVPaZlQTv3uAhBr",
-	"SMYPHhdaa9fxjGas+Xp/b7D7Skt9EyqvFguaNoDYLaG3lqia0yV/pZmdn8hONodpSlV1zqygDYjHGnwl",
-	"oF/dmsaZlrpxdqqN3gu2zKwgRs+Cug+dUQiLJ/0eUDfNYxsoX6PF+gnv/4XG2c6kWPvh/DNBPnsfARU3",
-	"/OiADTcoyf7jYz18oSXnaq32KGW7ARpji4G5m6jCA6A2KWY8C0jMpykdhSmV84AsWbqgHK5n8YKJVRYQ",
-	"2/dCY5euRRptaXRVLW+pLJse3mvTxa/aWst8cmzQU2XBLCBzGqHj35oOLlYibgu1zaMV4pOaFhF58868",
-	"m8f7+hHqPooV5rpH8uF+qE7BnmUPIidtA2ZjFqKEsuHJ1qML2z7SLgF0O9Qead0FTEDoFcJNkQ5U7IDs",
-	"MAMOCrh6djQ7cay+020DcvDNFgcyi3XzPSucWjy8EBFLGiXFLVNxGUeYtdGgqRQcv/3Z2i6/v89oKULv",
-	"VcRulepGMlW3CjL8e5LoroMy0HqFkAx6uq0ph3xLySCO4an4sS4VXwKaLsdolFi2T6Os9q2nWpQJlGvB",
-	"axP4cwqUZ+E9BFAevYdEalmJ6t0K+qs7qra9ARdoQTfZKDbPkimyfJokwPZ1OhXGegFR2q9EaBhc60Op",
-	"fu41DxlRZ0HpujKjG53LZQIsSsJAzi+ZsFzoQQceEBrbvtss0KhoVI0xVurNK8lCqWJ7dpzbwzb7xx3z",
-	"kvVqDaxt/QwjVdTj0Y74EYtmrBWA/B33l1PEd8KAprC+JuERA4FS8SxADlFKj/TOc5bS5XzkRheapBe1",
-	"a0uxJZyXRyy3L4c+R02o9JO+dWfEjouo3RLXoAKUNrxkjWflr/Cv9y/H2a73fbQgkTpKq2WT9XiLd+6D",
-	"GGBau+/+yDu8s2VAaLWMWnKbtbLpG4wHbf9dgSPt/C0yUX24fdvNs2NKDNBpb0hjHfVQhPFImEIcqMQG",
-	"CoejwAyDglC0+6ASp8kDOjroVIjFOITf0WihInQ+RQhm6WDiu5+2qPbGzBwpuS9SUkS110W363mcGDwG",
-	"ENR2LRolR7Ro43nj4I4TSdwW5albsLtPiPwoLm5X5nq23SYXtbmKtWOLNWY0rWMPW5bjNlYCFORPuRA/",
-	"5RpAtW/NlFZPfqkbBZlTZc0toIN0sjG5SZTLNUuVJafdNp7qT09zot1pyyU6iVUGaqeOPTaJye0bZTNN",
-	"b9xP2mY3deR9a+V5jUppyEijSCkSmTBcTbtJtxSO3EHAstS4b0MwKkFA+lX7MTRVPpAK1U5JbZeg3H9I",
-	"z7mO+O+snlOcl+mq9Pv/+X8T3aSH/P5//R9E93iE66ZRT6CZUC5+NEeqthHO+/3oF7n9fpy2SDucjDBw",
-	"NLpKKzyPk6isJ+8UWvvAfBRjbp5CkhxYERRz7afDorCMLckiTlOBu7Z1imT74o+dt7VFJXUrKaovW3Eo",
-	"Q9oZQWXLt/rWxjq3esjVueWFdwh7KNgivQDC5hPzVKCs7mBBfcp6nsulh5NTNfBsc00JR+u2PV9LQdTy",
-	"NOv143qewZa3JdjhGH9K4f6LNqu2uTMUr9IeDVeT1iysidzhKG6aAEg9szc7GVhtXTuCj7QffNeTr/m5",
-	"vhEKiRsETF2DdO96W9OO1czVmWph9GZMvuX7XovVaqDZvldpYjTP8S8BY13GUZMIscv0Zg1EuRqXQZGd",
-	"x7x2ewkSCUInGOk9xSop2/QwlmTBshqPVObPBIH93pzhNVrt4s4qZ1WhrrFg+UIFOVn17OuW7pUuVzda",
-	"wnKOaZeax5WqVtVBVLZGtIhl7jnA9E9Mgi1lnOrOqj794Xt40M/f49kclgb2TBEiGQMxFHnALWCUtwds",
-	"ghm3bc27dauqF9ruXv7ChUomHTVpIyXJUkxG3oGaBF+27d8+UrsuHHuOrlEfHXzcBEWjLaS0H8SqRePf",
-	"Cg5yDbBVYZ611C83eMJ+W3nnrdqj8zZvzfVlLtyttv/ac/12opPtXMQfbLJSlY8tU2FAVNA7AeEnDxxd",
-	"QCheQYY3o5dKvemSF7qWK48Wb++7VNkpPzCaZhNGd+MmVSdmHq1NI9k7J+SGnQudfoQ78ipezLjwZhG+",
-	"Xuvmnjk8yCmhYciWyt6mPCIxPnp3QBgv+ERcmWYfvobhdYgmuuA7EpzZfQNZ0EuaWrSeJc3mBaSSnR6q",
-	"PZpH3CleQhPJCTQ0khMp3dzyKQBa1XRO7Qw6v77ff42XqVgss5oCjAa1GTUJ+C3gE1oZE8qCbozLEGeJ",
-	"P67a3CTZhRbsIlijo5ZFAye51xSZiyVrCSTsOVtnAJWjuwibNzbrRi9WPMphpq/3bMRb4nNag8vtNKR4",
-	"ruIbLuFlfPZguL0j1enTccFZHiXEUfv0DHjLbTgZcl73qbwML7hkaeb6LNsoTT6H5k06IDbgnQ2CfPv7",
-	"Chv4A198+2l8iG2TqD0Ow5s5/qxHDkbk20svtcVRSvuN2DKbjwMyRmCKEc10gn02T8VqNl+usjHmHpGY",
-	"kySWmbQgjY2hl5Z0JZlBX9q5R2BI/pDZgvKN2+XaDszUS1CNkUZCsUoiyGALAKmEQJafJDEPk1XUGJOo",
-	"tiJ/e5aOJWb7yGk1YIuiBGnYMOi+K6PGcRXptYHaAmjG2770ur0zqGFkS+3ZPK5lN+ROouZ31pi+bj6L",
-	"CXtVsgaMyLLkrDtWtyFs4Hh+KjljPQ1eg/CvK7Zi+nhxNzoFvu2Yd8mbNOaZGhY5e/fsxQsI4F3RxVKN",
-	"sxPGLXpx/EoO/qemaUi+GVzYarCjoEpVbWOvQmBB1m+Mk75PUvMNfXseIBrBQ6Nfmjbl9qURzdiBdoOW",
-	"aN66vfE5vuZ2uxpvt6cag620hU65o6Ryne8m5/GyWTnja3O7ZWu3D15f8q3m4cCil7U88i2g9jsdTmUk",
-	"hlYo+HA+b4WHGoCkT8NE1dffsksR1hTjbu2ZcKbb+5seD00ye5sVHOVDKtQc1esbCHi2ptIWFUG8qdta",
-	"Kc0LjKxsdWngJWI8ZeEmTNibeakvQrriXFfsWqaPuBpRodzMLwLiRezDIZjQLJyPYIVHC3rVkEFMRLQZ",
-	"TVbJxWiyyRpn/8BTkbZs2j95ydJJq6dcpzk+2GKKhYdbPJbQuBUpDWrzCEuKt7jptyORt3rwNyn4CKyM",
-	"FiPFnYvf2fuxuGmxgjK0RonatS2+tUzZlKXgLBlJFgoetRmp0hrS0Vyk8d8Eb0rM0okv71T/rq+eoMqE",
-	"g8rRLGwuD109K1RPEc9s6/aid595DkjtgavsNx/fc6vvK1yqjQN679SKXE0wr/COkyE4cbl5XKxW3dic",
-	"VYve6XOz1e9j7rPgBomYNUq3finQVc9otkrbApslVjps1S7wrm39tupp4G8CaO4PChR06OWSwY7TmaZ3",
-	"idThjAoNBH2t/tholSa+Ik+A3hUG0JmSJUul4CSCjkOyS86kjuyZMA6g3nc7dR24vC4hdslSSG6OMTSE",
-	"iPmoenTJj4wtoWLQRhBvitvvacfXCtm/+HSO9O/S0rcYr4yjod68BtBJSDYqdMnODWiDDtHCiq5tZum1",
-	"rAu+GZ9mqn4AJAKl/31x9ubrCcRKb9ONvjUBIWE0VRN/V+s2b/Q4+rKnIg0bYIS8VMcRk0nBUaOOFmjG",
-	"ulQO6nrRw10HCNLWMf+J/eWNaVguNCgku/rObJ7XWOhpMqUaDbAS254wZebYLh2Y+Kmho4mJUJMllRKR",
-	"fHLMDLmCLa9frftx+AyY1wAAg0kBN+/RWecw8JNDY89gQVvL0zMDuPtSQ6KtnYjybkXb2/DcPaKLnfge",
-	"GUuuLlqY+9GuTkye+fd7vWZYEiXvkmM9r7hYc2Y9O46LB3wzkYHA1Ba2gcW8FBc1TtU3SmHdA/agXPne",
-	"snfULaAm2JH/KQz+KYWBZ0OsJDPh0dvBlGrQqqcM1lnVkuNsTsbKDHh8PA7IWONwjnVyHbxary/k5oHF",
-	"6YqX3zQeL7zBf4ibIff4alkSlHduQCgg01T8jXE3uqgLRLrkF531Yhq0w6ZE+QhbGZTfiID+Xwkt79mQ",
-	"ADvirWMeiXV9U7xqlDkRfEbGpUZ3Y4L1cLfWR64EaFUcxo9smUGc/dSpYyx3vPcMyNXHd9eCaQCnUTNA",
-	"9hLeE2IXVUHpLYn7ZUEHETJLqn4zMuE3injnzidu6Qtof8rRkqUjVuyins/mVuZTD2W/75pvw1/P0k3D",
-	"1X2r7s2XNhWrDGG9QVdSfF7uLkSFZ966j4BsSBldNBzGO7g5H0cOnd30BfaB/CUG2KvZG7T2bx6vMO/b",
-	"yqUtNcCv5cJ4eituGnya3H/73TPy9PjkyYMu+YbJOIK6QpnXPscZCWmaxgbOiIaZNVVCKtmAjE1zLCVm",
-	"2NUSuj+rf9MwW9FE/QsVh2gcDPl4moqFupYJuAc7nMFNVrdTIl5dsZjuqUjg7ejhBVE1Dsjvf//HkFdh",
-	"O0XkcUO8gwSDU7JWggRA2OlCaq+U7kLvekDQ5zGqySXIu+eUZZuSWVSyHQBEDOo1q88/p+FcA3OaNM91",
-	"KrDQr1EIU++J5+r9PlelCbvWpO7TbF5iGNsgfGrSVwv9J+9BjyrjqlvxCPs6+WFBDdJwLYoh8jBw+K3C",
-	"kLGIJDRjaUBWXO8wv0Kaq5eW3Z48feqw2uNezx/TyOpGpHbZjlU27di8HlKsvsv0m7o7/eu6L5vNhzXF",
-	"trZLgl3awvoEeBxcAvts1cK+8cCtR6wGpr+2i1RcaA8/EdEGT9gcuhYwAEyeMxrVFMpZZlcmn2JXj5/2",
-	"+iTm0PmZEfXugLBEYkW08YdiQUBKFyzz7rlymB4Yif6qnVkNrWy7lxpodo23KabEtHs4JUydbS2UY4k4",
-	"EqC9qYOxplI/5AMibg+wttDSpAkGwTL0dwRpgEZZgM8B0bawYqwmW8NQ75XwuqP2q68pDWVHgcybdNXa",
-	"WLOwEKOIbqSXXrkS//ikgfqebpQB6rPGq/wL0Slu69MG9uJ23nddR2Hf6uaT3oIm3zQOr4z4BhJRDeU7",
-	"uNUXs5SdwpfzhandOfplVS5pkUMaDt8i7DS52UCV7BFVbwpz4szTQc339N5P40vdk1ZjUNCMEewx4DoQ",
-	"cqAVsFURhoVmDOP0LMqxWEbgGEsZr8vOsa1r/HMwOWLqX0ppXtZ4HUutsCpTg98JqPmo79KM0OUyKfa/",
-	"3hkrzDF5+4/3rIsJOm/ZLJYZS/dqG32TiteEctYu8dhUqW7DIg46SXzJOJOyUTFtUzf2nhW1WypicfqV",
-	"ov7y6H3H5i0Dx/dHb1Rw190Grr1z5Wz9h5tp8IkiL0BNFtWkmu9bdLxv7vINi5UrLynnA+/Qz94yMIEb",
-	"RYfKthUET6kk3z8/JzPAYI6zLtE4enlVOhqnRKy5hNJHp/B5Kxr21no/XXddg2zd6tFm4NTuY1VMahN4",
-	"9hTQ3wCHzP1mBYXafDLmcSnfpElwrgg/3XAQTSGonUcaok87Txjk6bahpirQdMMPxm22TA457V9yf7eC",
-	"hujSzncKNWtNnyngTTd8qAZzus2G9qNMt3tD61Vrhg/tPPAFg0M7s2iCD+3wdC9MNJywHcLAZLe2DDaq",
-	"4QV5Qo2Bib8vUpN588ACqpGxzl7VOgnU8I3LIuKfCXOttM6jFpyptMQ5XWrXedNcofS94JYRW/bp4vOp",
-	"mvHs14IHaeY6NP8YSrzj/tyVW1Hv/3Qjs+1dYG9RAGHW28ftOOYZi1wtWpil5ZGop0eYb9AmFa9N+7aa",
-	"MX+axjj47Y+e0oOf3asdVpgIyUZ5lrngI50d6q6WLxL8YqrYTQCiMUeKAYmnkfwJndGYY29ANJ4UF4MM",
-	"dtshihHOrjKSR9tNBEZXdtY04hEctpZuAmmyKBqP2bQCcsYtM7oBIBuckX4jGn6ghrII5gZdMzOTLuRP",
-	"YbvbTW+/kdF0xkrJwm/zakXjTbWX3vvDpzTmmoAjbKWJuUEj2BrR7qy/X+ZM0aNIsigGaYSkywlHM5fm",
-	"cKclfI2w8uz2PGGkneD5xTaptJIS5E2Wxj5xM6HhhZhOd6Z+6dtszpB6XckFdAv5OzYOO9LtRe1HirI1",
-	"2eg8DEV0PbdTaLF1f7LK8q6PcAisJ/yBmzwHsK4Fz3W7no+5O1fdvLu1XLVS2K2/1cnAQYcmKaPRZiRp",
-	"FstpXOOqfwv3W4dYC15oMlBGrQrxm7PuW0BjrJJOJAVqXcZsDXFojSUbdEwLV41Ey/1Ec6D8nbepY1mA",
-	"wJ8kIryoC6z4X1xNzWq3KrEU6NQaJezS331xd6QayjFTtbQipInOgmv9GptVtH+UxLeGucbajp294DJj",
-	"NLKteG3b3W2tFW+hgeJ2PrXLd9zk6btqrPjeS/3sjZMa2WJnuhmVO5Miy0kP5tmaIZ3TWcvRXNJkVTZc",
-	"+r3D4110w+e8wwCB7gOwQeTPNn0HRZoyfYxxcXdDvk2nLNz5ARzjc7xXnXRMVm/lGkPdx23a7QGGhHsa",
-	"w0jC3bXlupj0OIojxjO9f+ruMalgH70ONZ9xsKsm1Z1ulZzFqVQnX9kcQWGD5Utqt0T9Xn1u90yx1G1k",
-	"XUiO8gBFtBgFyERuAtVdH0WrZRKHiFhjqIMeqxEXil+O3N4ApTvQUknzntRcjMTS6V4/morUtEAbbQea",
-	"xLm+pBO/NKyvzv3v4fCq1zsYDq/60+Hw6sm0JktVf+AWkHE0C/lU0Dj4+bcsZPHSM5f9WIyo6qhmw3aC",
-	"Tr5L3gc7+EhJc586WK2AVuxo5JTY9zaAbq2Fw3EP9bbDlNE0+2aVXLQUQYixurtUJrk4C63rulU6W5zo",
-	"3M5dH/gO79xa96CVUmyFODb3jRvXOPiRjF5D+w4nGFsCIq/z6rgrpglpJ1y7SI3cXL5HM/a/mcHN9KuL",
-	"jdxhZ3izBRUD+wDLNwx1tq6Uvv0t3q2kfhLPYlCXN81G8Dx/wI4iMWBOo+W8AfpHCfvpNsDVsMFas6fd",
-	"nLnrHE9q1BBm61zfb0G2ynpxiRg+ALYq1atL6RlZUNospXn7d63By/XHOTK2vCeJQcQhF2wTkBWP/7pi",
-	"iLYqIQzX3ZkjsJfYc3B5q8mLaXzJuAHBV4PQ/e4xeQJQKgQCPhQayS0opzOQDNhsq8ZOdipU3f4yzDQk",
-	"zE1wXcDQpvncu0wsG7Fzz3I5VVHthEG0SqneUgtbWGPclEbrqaJ3+DyUSlMUfLSgVwnbWRxX9Kpq51oz",
-	"/5r+TpM0Q8dbW3l3g/z3KqExZ/WO8+JOoeSqoBCPA5IJoQ5ZwiRWakG7XauCQgkO5QQRZ2jS9dRN8Szm",
-	"K1TgFyyjEc3oqLYQI+8yryGTLxhbSqyvijPCGYskyQSZCSL4KfqNDfLzLts2+AgxwlJ97h5gAshRR6Y6",
-	"ZndVYZQLyHK7g/xMWY+fTaP2uABtr2K5kRlbjEoViu9roNPdHdMKRB2fbVoJ6oSxiiWYjdss4GyaOybM",
-	"ExM2p5exSBvWaH5jbnde0YJl7Gz2s6Xzwrk1EmI8rss0XtAUWtU3LvezKF3fxChhKknYi5ibVHSPC7+K",
-	"ZDLS5WLO0N/X87m3Vj0s5fyDGYxmipPlry4a/lO6HOri8NLlTIhkZPtJur+YwwDZdWxtIZxHE1ux7F5C",
-	"CICObvcxESseUfBqLChf0WQEd/qlrilDKDD128kx8digbtVDNVKyS0Vof9aKe7TRrisjxF3v2FmO4VoY",
-	"XuHjO3NV8sLsmqLTOHPbZYoU/tJmYUJl1qRTeXt8boy8t+hTj/HYUfuaPnjQnKqm7tedQv1OpdoNO/Pc",
-	"oeAoE/cWBMgeJ2lHE52KM7d0fMqw2UUWXliMvB1B4cw5BPPQwN2spZ3u2Y7bD+1+xgdqRaObyeYGuvwt",
-	"bACfOaDDP8VJ+f32QR752e5UQmd9fbjnnM7eMY+XtHkacAXxbibrvrS1pf1uLb+EO0UnLJHKNud0ATCe",
-	"G0kSIS5IEl8wMs4YXXTVT+MBScSapQchlYwkLMtYKgMSxTPF/pXRBEADMhQpkzpxiZJIZCTmMo7YKVaL",
-	"Hx8eDvk45pc0iaNRRmeA09MFSIkFvXIn45i0VRSPHYV8Zc+OI+y54Mz4AqS8WW3jeaG/ye7eN3N6yTSs",
-	"lyJQzAkl6hD4DEOTI9CsiKiAmNS2WNVNSMhf5N1+XgfP2++ekaOjo6ddcgbN03R9Dyc/nz/DnbCIkyTW",
-	"aM6nBlRCAqrESjKiyCSmU8l0gpl6PFxBZ173yaYwpp8MtrTMoPxKUwl70unOglELCXsC+s1dsrRLxkyG",
-	"NKGZOoNxRmZCPctN/rzuU8yJ0c5dF1oRpdJsayXGVpkYWTBL56+RWi/L/K05YYbgPwYF9J2WgQ8tT4vi",
-	"pgbgi3KT3AhbJ6MX7JT0DMqtopiiBbtE8Ik7kVk5FKDtY7l1yMUVNqPGQm611FAFpkMddzLguwf88kph",
-	"AyNdYmuNa97y1p9N6yLL6qWyP0ar/fT+2vyD7T3Elimbxld+x8OEzWJwRJtzj0jZgWJyKQvFjMcSegQh",
-	"MJKvNkpc7DWZVOz20UEynIH/3iuJyD4ZGKh0+G6xcZcmUKH4MSh22i0sW2Ha7+v22W2E23HDfqpo+8+S",
-	"2Tb17aB6m2ex3H2V9efRattpWb+jCZJvJYoFYp4kYUbEdMjHH4ZQAzrsDIbYmGLYCYYdmsGFw97h44N+",
-	"/+Dw8Lz3dHDUG/R6/zXsXAMUm/tgsX0FvCETyziEHyO2TMSma5BE4Ndivg/clrLkoN899r0e/Wzwi1Kr",
-	"Sr9SvoF3iumwM/j197//4/31WInS4k1J4rlpinnSAaEZWQhokJsyZRVcKmMiYmypVMEN5omD3h9LrfpP",
-	"aIS9PfIwSl7l8Jd3r18Rrcs7eFIZ2gcWXv9DJSnOUMG0yhqUSAvw/8s4BGj+AlnhiN9J3221k/ZBW77z",
-	"UsYblTC2KjAEEoj0mUGa+cMUuynFPI2jBsDOZ7lirqsQpbKMEHDQpB+LJGIpGs1YZCGdlOQmhR3bWoeE",
-	"WXzZUumyAYNdOSzmvj0bLZYdufs7bq3Ddg8F80bNHpt1itXJ7066p/SnP8Fu4URwdkrGozziIniyGY30",
-	"GRhZa8lcxqa6yviBWDAXpjsL02Zzw846zbmbyVU1FkWTprNNUnrsTrZZPXu4pEEVncZ8xtJlqk9FzV0X",
-	"dV0cP22zmlJDyLLX2SQNOdv9/Ta2YGKVbaFdOFs76Qwgp8eFoY4xe4dr8NQ1lWRBI6ZLq/UTK8lMfu7Y",
-	"U2SxB7Nx3ngL7f/POImhFmQjVgBQ067Hf5OmAnYlfmSbHSz8R7bxW5D2g/ckIm7GXIOZahl8N7lddmC3",
-	"YWZtCbx8JFOrxGC8KWMWD08Xcr7fRpYaV0epZVd9o62bsp7tjKVp16sc8m47ql3zFm1RSmMe89lor2bj",
-	"7aVsFUNvdxc5KrPRnNE0mzDaJvelCa5eVQBudx6lGnywlfZy+62Ivc2CXUPa9ec0BO4rT85H+ZIbqLR7",
-	"6rfsrXAl3PyfjCXlzowd7eZwHXJLYT2PM0ZgNbAoGbNqSTinKQ0zlspiX7rJKlamRls5IRuJCqWrsXCV",
-	"xtnmnSKsLgVnNPXlMp4hnAHaQLHU8HBd8ss8TpjSYKHkVt/ErmKZyQDKA5KEKY0DRF8ixHJCwwsCyulU",
-	"kQGTILlO6YIVhpnjMOyg51m27FxfA2r2VHiSllfQgAbSlTG+6cTxlPmnTLiYkx/Oz9/Az3959/pVd8iH",
-	"/Iw8fKieevgQy0+WMUNTTy2eCYwifquYgq0n1nyAwQCbFE0WAoH0MFKAGFQkE/pfAVnS9AJ+t139wcOD",
-	"CaEyU/+PcOdrDWofKSWNJZKtsWHjGScPH9o5mcH+JiYWW4BHYKpSok65xs02W5BgZ1cSZ4HuZQOe6yGn",
-	"BPyMQBJj787FGjKFGM+65PklSzemq9E6jTMGObIPH4KjRo2DO4gXKeUSSzpOSYJ7AMIqS5EkuCzYqkKS",
-	"lNFoyO2TiZjBavzLv/wLeSb4JSYoS3XpIYEWjxBllJxesFFIJetCy0S8agKatTHMgESrlOJmUA+4v6mH",
-	"Fi74IeORujYeLeS4O+SEvIjwqZ9/fvGtPPVvsQXdkAkzzXj0tinrqRgtxRCSjjXB5OMIAUQI1fHYw14P",
-	"XqG+bjaEzETKIrQoX5jE3OwAQaEGRDE4NdyH5OHDb0QUM9l9+JCc2Y4AExFtLB+iZPxMcHj+fLNkaBVY",
-	"t96YLrECKxb80dXBer0+UNLyYJUmjIciYtEYKTUOV2lCDqIxkQyoHEs1YrW0hEo8YuRnfsHFOqcx5h7g",
-	"NUC5zyHopUZymK4ki7rkjLx5/e6crOfC6bWh7qBJQoylC/E5xUAQ5F59n3LEdQA7B+j14XpMaBJfME0g",
-	"APGXDx/C2wrT1T0//vU3KfhYHVYG+//46gredHJ1dUrGigZjXBNgOuoXZEcTtUKZGsTYvEo+Gq56vaNQ",
-	"PYQ0jqicMwlXFelhNuBZWhBF1O+fnxP78Bg8s9onZUKSuE3Ica9HxguaqMVh0QiGDASwCRuWsuNTctzr",
-	"k/GK01U2V4crVPsULh+R8VSkkziKGIceI6mQUmMCqhv6R7Yz1igTYpTQdMbghxP42IrL1RJx+UcLFsUU",
-	"6l/VDYeHZAwDQc8vZm7AD0/J2IW5Hp+SEzUZE6uHYYg0XS2zUcpCkeIdR2Q8WcmNnqScrzLIdY3EGga+",
-	"4vSSxiDwx6d4QGHxYBcd954WG07FfDRN4tk8Qy8NDNb9fRFLKGUdd4kS6nYFYIuDiF9rqFS7IBO2EYi3",
-	"I81OeyYWS9iyivWxTJ3J73z8A1JNKBkbSEUcFOVk/PycztQuQOaLegX2vwRj/cX0ADpbj8l9kQJd/s28",
-	"4+vxAzKHCl9JYKQ0I+Y3CMILgKkBwJTj/mH+8XzuD04dL2dgSjTVeWER0c0lNMYpZGXjpF/kZDz4kW0e",
-	"PlQHicI6DDDCDhWZFpxIk89i50xFSg6PyVysUnlKqBJMLAOTmcxYJnPGqeWseo86/Xj4d/PHl1YkqfUY",
-	"vwHMjAHI5a9fjcl9KzVMvOTk5EGeOEukWDCMlWTCjF1R6dS8ivGQHZwhlcZKS5jGKQhf830lGQ33+TBE",
-	"xXPYGRCI2ARk6Kqg6vrvf//H9TggnK0VK8eceF3GIqmSMdmcpetYanC8kKbphoxfxvxiQJD7/P73fyDD",
-	"OSUpS77GLww7KODGzufGtvOGxgFmPNLDtp2WUbKgqjenElbeXoD0Foelgf0BrHiyIePvMCvnwL4LY1j/",
-	"Zq2Ur8e6UQnsNRid9tiPdYu7CVMqhUTiw8zzts4kEiAMMlRByf3j3vEDPfy3IkGhOEbomDEIKhmQMepI",
-	"Y6MkObpQQMbGpzsG1hspOQOy3bZ6BH0gIGNQgO1dNEmsQpM3jSJnb16oq8jkld31N+0kfgR57H8bk/tz",
-	"RpNs/iAg40cLlqVxKMfk/psUNh1bSfjBigf9sJU1H5SYuR6T+9h7KqOJmK2Aa6gf5INgyMePxJJxuoy7",
-	"KOTwDebahi4SeBx0UKxvgU9GAgbioJsB/R50ySvBWb7coM9T3bIcAoFJHDKOxamYqNE5W9Jwzg4Ou71O",
-	"0AGPCyj4cvDo0Xq97lL4uSvS2SP9rHz08sWz56/ePYdn8rZDHZ3l5XR6H3Qu+xDzwQl1Bp2jbq97pFvr",
-	"gI3z6LL/CFbr0dL0Ocl1kM7gV7/1md/yyO7ef4c2PddB8yd+wIY+1++DzlJITyIiigejibKILAQUkVFO",
-	"pMAUxYhuJKEzEWDHHM0FJxtjnRC+UsqSTusEIaj5lRJWYs09zSLVWUOYzbxphWlPZQsGT8lYV7GPsXZO",
-	"98qDZbYS8kXUGXSQskFLwjqSAzyv722O9jci2pgSPKYzLxy97TdTZJMHnW29Pdr+pZYuR71rbW7SRv1R",
-	"lPGJZV5LoTakeuiw17vRkNx2Lv2jntOuxWmU0s/boPTcJif9w+t2M4jQfvZkOAKIKoOUUrQExCqJyAQs",
-	"cmxABYOqSNW6z+pn8tXM9P16ADoA63/YUth0akNPxWqxoOkGequogaLylbfdxXzDmegYMOdfO2cGA+zq",
-	"QCkHB6BrdgaPT06OHquLqZIHgEGAN6rP5JwBwRsha4d5TukrRxQHuhscZD5pxQ7SkZXUU3JKdMk7yB5D",
-	"84WrE0nkXJ1UsPtAUDxT/HmASr3R37VI9p0vZV2f4xjbHrJn6NpqwLVeAsnwFN5k32uv3q/FjMI876Z/",
-	"3ns66PUGvV631+v9V9G5OFDaSDk/sPTsUW9wbJ/VQiZ3njmOXLv78uy/zpSOTi7+/bCYvaa/isl4eYFp",
-	"nnDX6fWffnUSHvcOerTfO3hCj9jB08nJ4cHRtB99xR7T40nvCdCu4JRUr218bvN0Oc/R1V3ylOCFfVA6",
-	"rUr723VA4Z7bOJRqjHoY/hNYOWzBZyRyxzDysSkzxUzPU23t4DmFSm4EngaHHOioqG2DIMQcEDlXTygb",
-	"pktecM0WFOfTjZy1saBVW8BWhbir2hQDzUHgKVSlrbeIWU0XjawKN8C7znXw6NPJ3IZHr3iqGh+HZ84s",
-	"r4vee53mUGJT/Xaj35853YDl+BhMfsfvf//HPlynHUUjh6TVcAbuRVAloas9nI7bVw2CzksNjbqTa5n7",
-	"boNzPdPni5jI622qD48+mJW7Rq6jVBePyq80bi7WRBgULOsDBYxXgO/NKj7iY1AtCrrDMRlzkY2mYsUj",
-	"r9qAPMYwitJxOfbHs3ADwKhAPHY7Nyc7YtduJ/tumVEz1nuSxFEAboDijo3VbbrDqj6yTh58kZu4R2hn",
-	"SP+jiC+9wdBL8XkZrT9A9EnZkaslyQQZL+jVuBCCw9RJCE3dh2pzzuQD221KMuLGpAmW828Gyqg1cGWg",
-	"ZgMuEZ2xLrGp3epV2osBby1mmxJoGA00s026qU1SDTSuhBBTNUSLF6Xtb3Af62YUEGfokl8gLDPWJTra",
-	"IaIPwwM4pYkUOigBcUeHCBjJwICbMl3SFQeaQSF+fryqHknrexxyJShO4fBLusnbdaUMXsFRPxjyX8A5",
-	"fAZofQOSsavsEQRANaFgefqu8zWWJIk5lrmNf3z+n1/fg/rZe+OA/HUlDEgAOHFf/AeRc6Y0luf/8fzZ",
-	"z+cvXr8avfg2ID++ePUt0sPO+R54nH44e/Xty+cBOTs/f/7Tm/PRi1ffPv+PgLx8fvbu+ej5m9fPfrB/",
-	"/MebF2+fvxudnQfkzdl/vnx99i25r0NJDwLy4tWbn8/f5VcKzA8c+MZwcjaTlw/C6j13m5reTGnafZhw",
-	"TW+mXhWze37tgL2bxHx1pThmAt0YOmHcKVeP6JKRBb0Cf4KTheKoLL7sE/PzQb+FTlEibSNNraVBaXjg",
-	"rx+KTWgslJtpu93x4LsNTFExIp6M4ki96X25sRxqdrbY1tH2tuiJh08HJ0+Nnmi6v5VyrXv5L4kFbw91",
-	"zrHfuPXrntX7jux9BXDqvgs33Xk66UdPpo+PD3rhIT04ZieTg6+i/lOlTIYn7On0cNI77uy/S2yhZU4w",
-	"7BEBKQnmku0wp/9MxBrehX86qu4RO3gyOewdPImO+wdf0cdHByfsMHw6fTLphz2lQUM6Jz6mi0mAO3V8",
-	"B6JUWdmrVdRzcGXw13VmgsAkSfdRt9t18JdHEBKHxFYoPsmRp6DZSZZuHEyoQtcE8N/lmJ39HmTa5m2G",
-	"LPVsqx78E5rxaDdCEX0xT4RULJvqD+f7G21RZ/I1MO/AWN7rRgyF202/tz7kNKdZgw0LYxtdWgzOEuqm",
-	"wfszh2TbefVAZnaUuquZBTYDqUBi5lSpgF3irog69YSsYlTiYJymcRZzQemWCc2UsogZoxlN7NnXVOy7",
-	"wG0uXn3naNoL+9HJ4cHjyVfs4DjsTw+e0idPDg6jY/bV5PG0T3tHldRytSo3PelOPU3n7L/m4RsuZ9Of",
-	"v//xP/vHkh/J8Oy3r3764X//Jf3tYj1d8DA7F6vDr+hP34A+vVwBlottsdiZpkzOO742qfXcSslEFx/q",
-	"1/fthI3uNmCVnIKw6LhKytf3mjCVe0OudJmv7wEjuWcUmK/vtSHPvSEv6Dtf3+vdG3JH5/n6Xj+/YPWe",
-	"r+/VkenekGuV6Ot7H4bq3EDJX5EzDTvX94Yc9aSv731Qf3RcWpYtF6/FDzySufkJkH+AmWSZSVDTGZ8Y",
-	"kufCjZ6CTmwWlIzhVq2G3bbToBpx3/WW/AnzAJChzvxNoRrSdNHJBIlE93Odh24ZdHA23QIebZ6HW/HO",
-	"W3GkgImlNoljzWOqrGziRtEeMOtH0YoXRsc+J1v3Z7Bw+0Gv1yMxx2KaPO8RMjXjjC10fo7Sc8Y2tZIS",
-	"rfcECKJifLrEqJlSG6wGihSNM0w8HXLIIdQJlyKN8qpbbVGcEoqJfnBIJymjFxLTdSFVlYauc4moTyib",
-	"NGGuHUUlGZvRmCJONQf7YQjmeG0q/dQtmlU3MZbyoFOxZrCpXrmvUNRYjIMPHXGhzZ3rFgKtSsS7MKBu",
-	"ShydcIIfjVCk0IRpg0YxE21/PVd6CTmEDY35BeAVgSQD0FlIHz1zaE90BpXDb7cADvAk6k974eHkKT1C",
-	"CDfdLMwWxZkGwMe9p3meiBJr6Hhx0oekWDA4LpBwxMU6d+3lGTUwrwOc1z4LGZVXslo1DexiyUzF8dYj",
-	"/lnG5M1ciUiBwZWRtJpIhP7jJ0+eHPa3CwVIOq+Pyr9w6RZzsp7H4ZyA5JY6FZJFAVHaT5glG0KV9CNj",
-	"+M/YTXXMk2BEEjEJrkBIcQyI0Hk1Q1520wX4FDrylcYE8VmdGY4ZybrOUufVDRD5GR8rJuGtoaxivBAp",
-	"ZhqrQ98Fv6Nk2SgTNlhZGB8gUunpgD8wS+OF0uREqpUYW7+RiNmpBmyYMe1ZZbOYS93ysSbl4DkuQFu+",
-	"rtWMxhkHu288F8s4tL0vdt++WbLmd3+XiHXzu9+uePObLTdo/sgLzRvP6az5QwV34+1ICoomPIZMBrlL",
-	"aFc+RkQz6sGO7Tngvhbfr1Lh31QgqXuPj2sDztZzcZhDi+RCRvGnlBpv1vFk+vRwenTy5Mnk6Diij+lR",
-	"yJ4ePo16rMeOnxw9zqWEHWo3x+RTa7MvpUKAWIZ5GKKVrXvrEymgAHpcdTej5EkdJQ3xjKDXlIA/u6aD",
-	"pdp1inVZmVxIgTk+aSxEgd00SICZYwXRvhkwt2hG3jguStF8RoaeiJkjOzXzLQZHdR/MT5NRUxDLj7C2",
-	"q1Y6v4N80gOpJoZPDMg4jqwog2s6djuGP8YIr7hZsoCM1YkYO7TBxHOIWqk9gNVG45dUZgdAqIMX3+qi",
-	"CC0RHxDETJRlBcAE+3h2qqXn1z07KgsEl5dxshjsNgzVl2R+KBYLNTrAjBxyDCH2T4jBxNQzGxCQ5ONi",
-	"FI/gEXFFN+YYrW0niUTMtKA+ta9K6Gxmi7KyORvyFBYI3yMEkYlY44vMI5MNy+/Xmb5EZmIpB5jgDqX0",
-	"+COsat5KWr/b0NJAIw45Dn5XMmOA5T+ZECOlJY50QaA3Soe/3bnOQbVe8+LbPzWPXZpHjT6xndcBdbHD",
-	"zi3kjnwnkkSsv0Au6aR7N0grxroz7IuGicOhWExibspLH1IePTwlUrEYmpBxRmdjt5ZysZJY3AWlXPvm",
-	"GG9z5ngacpdTPpSlQXW7DnUTVHzm2TcQoWuqDLyknBkIwV0fBwsaKzSz2q8Xgj6Nc+ndJmbtT3Qzml3E",
-	"PKobNQRa3NG26snThGMV7IztA9YiJJYmPHB/bJXR8QNda86xj5lvMjbvsRnxiziSjQa3VpLT1GVTSLYx",
-	"Uj+WFs7bNzYb5gdB0jhnO953cNY50HBceP8eA/ts6wNulCxvOdVue8EJbH3qpHmvk8xhul4xFuSOsc8p",
-	"j/5FRkLKAQdBRxDVeeMhC/JTN3ZyQUA9N1cWcmx16Qco+6DOUFkI8HzmXCn0JRsPuYbnV9YCIuIHFSwF",
-	"H5ACVnDa6F7X6Y2q7gwTulhioXOP/P73f5CnvV5vS8ItuT/WeSzjgFCC6UVq6JCOQTAd40GAteimcxFi",
-	"pYyD/IrJOdDJheqVD4Ihr09wC0ilRUNAxgBzOwLYwekoVRMd15cO5J2bPmXIZkv+TpOMnNq8mwkNL8R0",
-	"qnOwYbN1BicOJvI0vsL4aSlDJ296kr/MB4GPYO/VhJ4dCTbbU0haZvHnS9g8YLRDbTdvfP1jByLk/RbP",
-	"6NKCzu2l6POcWW7hlYWYQu/4q5MnxZCCbRGYBxXsGx5NlKr8hYWb94r4nuaYAVhEDDGoQtR5yHO8o+0h",
-	"KYLZxv9GM7GIw68BasFgRSQJQk1wXS1FcTA0Qf8KzczLdKe/jC2G3IJT6oEHOTiNAzetxgbAvOXwNQB+",
-	"FFe2Sfi6eIp22jtmW+YzrFPYkC4FRW1XB/AmxvktMl7XNP31Qx3jlXOaRp1BH0a3/Z7DVqHSMuXvorgr",
-	"j2NUY9cl6enGr5UecsE2ZNg5Z3Qx7Jg42polCUHkHU/8usJS9g5iHx4Wg9gZnd2TMKLqQHzhaz21g4zO",
-	"Di4AzLTturQJYNt5f4ExbDzO9ZHrrYLGF7zeLml0l+rPR9BgGAOd6hYDHaWMkkDoyc5741jnMXqoiGQJ",
-	"CzOT/6d/04+HyghIuRyQMebYjxE8CF3MUMh/yRC2hUeK3Y8xVTm/TcsEdV/gaunF16xpnOk6FbBAuuQs",
-	"g7QPQCfSGGK5wIFxF4qFznNnuLKwlISClmGIbaK3tNImZ6nS+AP0tusYvAYDAHFKpWmgLmM+Sxz8qNOK",
-	"E4A6PoCEZhoJCZA5aALYOihfLfRGnJXQN6z04xqKRYttv0+dphn0SP+Umj5uDCU/TK8rXA4IeTqSJaMz",
-	"6FZjFOSBVY/fXzvBULlaslRCr/jG3O2dJcRdJFj9JiZOPQO4YBG1o9cceEQN7h2m2fs4r21Zh/VfNGVa",
-	"T7I75W4Y7WHvcD9a5MXLfShenhyxg68mJ4cHx3nx8uPOHVFLHe3fxISkq4rX5wuuXobTE1iUAUghQ+ao",
-	"NHu1OxpKsGpC7k7x9egDLux1bThjrCH/NAhYrub3ez2/L9Qq/Bj13LQsb54xw9raW7vqQTR0b7go7xgD",
-	"DNUpTcELlFzAxovbePjaO/b+IibN4pd3EtEqbohHMhPL9trNR51CnRr0iwvAKzO6wX8qQ9ui7ea4Q3gD",
-	"lWjuttytikqfWhK3EJd6sPVAWB/rfGVi6Rysu2FwqFvVcraq7IW4glL9MKqIkUdwXMccf4BAKCKvZXld",
-	"iVbYcig2f2r9ircIxeI3BCqIukOhzzGhtNil7n1ddU2U46Om8YIO2hZ+fb+9jauNPt44VJSvi9Nz9+j4",
-	"BPswQB1m//A6yKdWmQbU5XUGRydP2oeWnuHX6+qmUB+/DZcnLNyXGBuqniQRZiz7zGp4oMOniDYmyUs7",
-	"sAIy2WQMLEj1j1MEY/797/94pG8Yk1msgd6VFQgoT9AFz0Sb0Os5oZI9PjZd/MqVwjrpS5awW6oxoQZe",
-	"yu9SsXiNBG6AjgLwG9Y4z215ix6/I0+jHiFl37wN4FQXMY8s4j4K0n1zHzzZDg2aB/k+FRc/1AACpiQh",
-	"4tkc3QuMpknM0i555o0n1iWnmECSdxR1Tdru0m8MB/kgT/LMS2yVIFQHRvoHO4k5hal5qk//0GEq0z4C",
-	"CWC4zJ35FD+4Cd/1Vlkrc+oGgeHpK8EZgJPvmzZYXNgjrNDd/swrkf0konga38qaQjp2w8DjLQpi++pP",
-	"adEVd9Mj0/dtD0n+CaZT6+R2+ntiT0QIiRZ65pmenghhjT5huNU2ckOlIWIhFJUE2AyGZmwm0g30kwBK",
-	"jfEHKVZpiKnUtuf/kH/LwjgqdAFBeDdo6xKtkOsqDcRNdpGr6TS+GpP7k43BnCLruYCRRICnxRLo6IsD",
-	"k4TqdryOmnFExpIl05EzyhIn0AkqGU1nLBup6zh9aKwQuB0Fsd+auqb7SwLrGrGrkLGI+XkKjtV2B/yk",
-	"CNGaToCL9xsLsZjGOpVfiQwbF3yXxhEFI6rY681U1EwPDif9PoIxlvyZ/cPmDulvi5S5LfH4DpbmVixv",
-	"HBtDPyO0w8rZ4Tvb97Mqyg4fH/aPj/cVZI90xk29Nf6NOnVudZkGdkNnozKxMaN6d2nCbpmYxDI7MwP6",
-	"kqCXq+V3NpPJKJFxFsORBN/WToipEoRTuVJtmbLLWKxkGf5KAytrJCZz2vBqK1AhrfdCmxgWGWyn2oK4",
-	"BthVFSL1K0TSXykQyYtoVSDHYT05elVaFMBz7MQ0vtF2Eh1VSKTv348ohzcEsNYHZXdGrjninzwf11X2",
-	"7kk7rn9evU8HaL9kpe85j2TJ40GVwqZ7LAQmVO8iHJkueQMXJFN3PHKgjXQ6g5OvjLAhqM0NeSULWWc2",
-	"sMi0JCKvtSSUZCVZ3m/mwLy6TmhZCFO/+ubgcSgFrcBS8gu6YlddyJcdMNVggn4XFAzsB5ZEn0fW8P5A",
-	"LTfIHnjmIcJtaWxvAQbkVjQ2HCbmvis9CLb17QA0bWEZICG/ZI6BeUCh4BGZ02SKXdcQRDjmJFsL7NmJ",
-	"x36WUg5uX8ixXS3xqmYmUIU30eaf8b7GmN06iy8ZJ5k4BTvRSOAh15AhRcz/usCiPu7F0wuHG+w1ch+S",
-	"BDE2guGoDGvy1IiXVI35gWUHoeDTJA6zMblvwXEMJ3zglBmgvgITHwdDPnb+dnmM1i0MVFw9Eu/36kkE",
-	"YvxkbARH3yZP5W5xdH+WDMhya2wFsRJvh63AUaBQxJ5eulCBd85bdNTvy1dIYvQ2EQ190i02InWd7WON",
-	"J56ZqBWVOp1WrpIsr8zXqgfCCZlOez+gmgBMacgrKgrZraF8fgpIGSOtSewLRxsgRlLmxP/qyW5DM2hq",
-	"5LGZIm0bV2Dq2z92cv/NgexomsVTGmZ5w72Dfve42+tmNO3O/tamVKmydOrZLyHKdJtKmYFLq4ks1GOk",
-	"eeqZ2rBOnrGr7JbjQs/0W2/qqCrV/t0IgfuW6uoqc/S4MN6YzAEIYgMnpjPZva3YEyjutos7NtfMBLnQ",
-	"YIX/nC4JqOH84u0LvaaYUFL0TkxoeIHdxmzebBYvtGRHUMM4IzMB1RpBoQW/dlgNioXWoPjnhdZDbiqt",
-	"TR8VXeCQ10KcEorftAmPSyqVfZOwTOLXITiCBd41/g9PQ/t9tItCh3JyfywuWZrGERs/+Pi6B9Dw8/B7",
-	"5KXMj7G/x36CvkV8qjD1z1CwvlkVHbhETKd3bZCwK4s575Wq2H9I8CjWIzKehIFSRR0gsQXLAiJjHjLQ",
-	"UQPk/XIu1nDeMCEe8zoj0SVjGxTQ+WTmbcZRYVul5+TgYh2QeDrk6n3yAtuZG39AUGldlAiJ5VNMBrr5",
-	"IaKg63wxDVgSZwP7UV1b5XpSx1WDGJt+25r4zZggzSZMN/8WUyJ4XvQldfVZ/sRuh4j+qrqeslksM4Zn",
-	"v12fIL26jS2NM119nX/S0EIyyBvcDoRT8BrcDijOmcz1B1NFXWm3hWM7NWC1KVtCVlQXG84kUCWLKX9e",
-	"QBq7LIUx69BjIUnvuPe0mqUHsAsv8G43i4+mKdbWyGyD3b5Bf3t/K92DCuW2+yFlzmjGNIj2ZRyZrh7V",
-	"BiTpinP43DU+o7TROcJnzmM14k4n6CwU89BplTG8CiNtxZdXe6No195oKtIR4l4YtItS351ysLA/6PW6",
-	"J9B/ww5LSfx8VL/QOCPwNAAEd80oXVBPXxgyf3NxLu8rfVZggOD3y5n4i0z3O8Mv172722mhxy8TygtV",
-	"V9XUbc2gZZBz2ikAzd2KMv+Obsh6vilKJ13BrTvg/PPq81Motf+C1flvsAGwRhZCqJiS6AUM75hFWjGG",
-	"Ol/tjidMCVMqCVbLnZKxxkUeYz5Xl4yXLF1QDoiomFNug5djp6U4AtdEXTJGRgCISwCsBEp3qE0JHN89",
-	"STSjuFvl/eOq54qEn4d2bvIBFVdNKZexeiy4ebAyFJwzLKsHCNnmbPC7Am3uoui5obwpd3sK9mrit03w",
-	"fTad/Uz/u+0t8baRyqYV1W6prVvjn6Ox3t4AXztb8FVTrA5tipVtzAd7KU5QiEN/vuPe9RZl5w7a8/VL",
-	"IPe31Z5vyXiExw4kypYmfdvOY13nPryeMDwII61+btGgfU38Vlxd83Txywm+u43ftoZ9+UM4L8VQo1Wi",
-	"s4VRImqtuBUzXqUMnR8+rRQqoyYsVGJZW9V5u4HPEUAHp5K3uLr7gEYpVeoPERIuJqZphy/NQL+D06C9",
-	"RTE/ze36QsYagNIrezEioNwheMwM+lsoXbBggphufnOW6GL2IUf1CosXxq7kBFBMydAXhR6ZPDEOsDdx",
-	"OKbPtj9XLshNSvMA05PXKJ8w1iGP0Q11mhPAeSQSTJLJKrOd09Tz0MaGeSjZJZgIpVi01m5L2J+gi8u5",
-	"SDOGPXBwFLv9TB7UzthFCLA4ew8Cctw/VLo5sunRIpaAdOJVZM3exnHfpApLV2A1QJM38uMjx6fN1lTs",
-	"APzYN0rMe10g3K15qfG1LLrNrLw9EC1bohjUMswvPkPvex02iyUpA5OJQq1VkLOPgs8zzkysSxp+xkk8",
-	"9aTHFfL5Ypmn6I7bpuUZdWfcOOHOpNTV1oNbPlHouv5JLd9i73kNjdv6+MIO3Rdr5NZT3QQvxGc34Cn5",
-	"KGfWsZi88SXw3aDj6ZImK4ZOfqhIxBWD/jmnCFMwVubcOM+BciqVlbjUIHSmCHJ74umuxJA3ttr5Zk6F",
-	"OjuxYdBShKsFgyzKj5Bn5INh2Urmkib//JzOdinvcM+t9prSW0xtGpZM/3n90Lkn4MsQjKsaDH6Aoclb",
-	"WHJ2lZnwLK9BoTjNM0gMFfx68t4iD9Rig1mLrgIXqrOddixdPpMDZXwE1fgmgtH1NDWXiO9YZqf4eWqz",
-	"sEMIJQ5kyUeQi46j7ovVYg3YnMH+IheMLSVIbxDmn1+ABVsUvzHE/xLrvna5bZsdy7dFQtxJOKUQJWk8",
-	"MjOmV6IGChV++Jx9iMt8e91p7pYp5v6Dlapl9EJJV3HJ0gGhhLO1SQsNyIpHkCOmLmLT1p0CHVOo8nSz",
-	"YFu1mb+6DM1Yt1OO6QhhS9xMMHxO1QuW+kFfwRm5bwrn7PO45A8alpzpyfzTFJ0d/jGKzs7pBcPERIqp",
-	"iR+t6ExvmANYLfnFswuERfFwixJ4GQDrw+GGU5muOOgoukGt1h665Gfrzi9UwkJZPfZi+f3v/zA0HAdD",
-	"LlI84TIgXIDLC5I+Q8oh+xQiAZcs/SicKc9dzC0Och8L4RaxlIqHPICGBDrATZc5vpG50RMDH1e8d8GQ",
-	"V7hT23RUeOFbC0HyKbNbfBFpnK/x/J2AM/9u+dX3LkHuQgfbLzMUVW1ZF30/MdH39uxfZ2LkMDR5LkY7",
-	"otVlQmJJL/2Mw8xQcvwJZIBO6fmCmf934G9xg8ZyvsokicSaD0qeynInR0wJNP0cKY9M/ZGv/OhztFvh",
-	"2S8ZsaSFaVqa62dYqvN9fFnCSp3Q8OLuDzFn6y9ef0OVLF1xaU4Eity8gWqgqwR1PQfmNcCR57pq53M8",
-	"oZytv2xEoWLk86hV4PNtcfp370+qIva5i1mnu5zozMF282LRSxCeNToHbmjTRcP0C/8MVQ9wpeBw755V",
-	"Lb/0KuezouvJ9vDU+bdBAcQE8Doxc9ACmrjJZ8pUNR3S6QXjGoD/jJjk6kqlcixJlIrlUrcTGnKHF9mM",
-	"bMU1dXqlrtvQ4TPK2Vq9Pm8aR3WBhjKApzGP5ZxF0J2ZLAQmo9AM/4b67UyYyp62MTObShaQMeYrq60g",
-	"R+xqTlcycwxPN2UYLE5vNprEUa3djLh28Tb8zh85C62N379cBv3pQ3BvVxyUKcg4dFAOldL+UaJxOVbM",
-	"DZJUAgwOp1SdWRJzcPBudoWdyf1xyhBkGxJU88OkYQ9wbHnWS95558GuHJa3OK2bCt6d+DlfTDbL2KTb",
-	"jvV6fhYJLLjC//T5K4oMiy/bQ/GSgeh1eBjijJg8dQko4xEKYSwTNhgG4TxOopTxARpAIiVQ/4jnf8FG",
-	"Fv0k2O2xqHM228+PW4pPNYI/dBJ3iciYy91CqBYJ9HkIVRjUx8/SRuP54Mt3N56Xm0xtJEEHAGj42sOI",
-	"2jyGn6x7URbj1qdVfGaWRLXFLn7EETAAltDmAR0YeJ0nG3wlhsNzHVrSLJbTWKnbGmDFtPtTmrTBQgE4",
-	"lkH+lOP6yNt5oXsEQZji6ZRBiahnlG0tBe1OCYp+GXLfxMU9E26r+KvZvNQG7x+Qa+lKE4DPFBL200xA",
-	"s7PbwnF965Cwnq+1Ta/PGwu41Ymw9ZyS4FZg/TBENdqwFirDU5SIp2ZfLTD4TFw7kFtAjSNqTT9ODqPu",
-	"QLTdbNJdioyTImVS2UvStlsBVccshml1D3/HMne+5O1Q4P8Hbtt8cB+wCF6EfgWaJF8DwsOQY52fha5W",
-	"S98lZ0VeTGUeJyKoCbhmqOKCkiDndOCv1wLcOJtba8vyTpNzF0YTwFzl049iQLZCMtThM1EofPd0SdVg",
-	"ONp8mgiRMMobYbx+pGYwDbOMgXa7G3Xo7fgp+3S8nmAEGPaS2kR1Klq5JdGXbf5tr4SjemWUPrKeC6h3",
-	"Q/tI16DY1lVwzE2esVZoprryNucq2D54oZEdoRWako1Ac8azOEuYHACQXCxJIpTcISAbwENr3DaQ2JMD",
-	"VOfVwpSsU8FnwFcUm0rWSsMyRpmDSGM6i8URenOs3VZojHbBNmNCsyG3PzvTLbZUG2itEceiRi3zUUdY",
-	"V+zWOozZdMrCzOqAyL+iOBpYy9KCR7kq4/1iOF0Hy8FHu0QbcpSJkR3mmNy/YIpRL4T2T0GK0YNgyP0P",
-	"jOyM9LeSGID7pphEeckMW3+Qt2eLZ1ykLBqBvsfSkWnPj97x0k2K38Y8n5xSK6HaWsg4cxCzLMkIlRfa",
-	"Glff5GIklpDpabZmiC5KlExqIjC7yQoU4giAIwzcRE6XSvc6Ix1gT1aFQ4nwD+66m10SX7IUuecnjVmW",
-	"jkNn0FnK5cHxk36/CLvy/7H39Utu40ier4JgXETbuyyVVB8uW46JCa+ne9Z73e0O23GOuFGvCImQxCsK",
-	"0BKQZZ2vIuavfYB5iHmwfpILZCZAUB8l6qMslbv/slWiSABEJvLjl7/kYyK2uLBKFSdKZ5wWxiCrBaxt",
-	"1I5uW+3rwSVv9l/0RCu9ubp41n8+aPJW76J/mV6J68Gz5k3r+cWLS37Vu+4/S2/E88GL6vcP3zUvfAMn",
-	"2DQPbxV2mdy9a97ywbXZxkQylINyfr+nVur7OTILbC2uf3t9ThqwZGtz0tCSrSaj8UQ0SKx9KAaack5r",
-	"GWi2ZyPH1V+TSocnlycuLiIdeakosk8iBZTI0eP2MzA8KqFepJX9/cbvKbr8zTObI/+Ld2wlcsc47ajZ",
-	"WAjDeGlh2O1ctu1Fo8sar76dkcnGQk1NR0LmXzfYG3MfOrG9VBYb0D4Mkd+c4ArA6k92HoXngNC57Bg8",
-	"glhlgtZI29veI0SzjPncG+Z2w8cQ4AyjmfbCEYeURgY1gA3XQVh0p0WeuG7DdgIdiRWzE1FoJdv2f3wo",
-	"GuzflBkBD6QeqZlkJFlgkCe//f2f5+Xann8JD+O7c2dEIbszyqS12dH0XbRvMb/6pRO9z+QwF52o/aUT",
-	"nO63Yt6J2r/9/Z9xJyITsxO1O9HHLE/7vEg7Eft/7Esn+re53U946d3dnbW4OpEjfngr83knwr99wPfq",
-	"/tSR9tmvnQmKj7dvCJ7yKs/fDjqRfTZANnQnav/tt7//89e7O4y83vPb19Ymgt9KPwMwn7v+kr9k2mSy",
-	"bz76tbTT6cjyGwo/wCyDv0JmWuPA/KLgI2bBvfxYX5ZGtkaVaPewdZRcVJcbNlbasCuWCjFpsFcsB7bs",
-	"ahtrKzRlL2rqHWHPnDYTUk2HI+ZbemMISQrq6gsilwvjaf5hN7yR2ljFDUgYKWYVj9KFh2ZcszFPhXOp",
-	"KMZvDcyUYktTLZyZnzTYmwH58Vwz6wCVCXo3SAyiQwTL9VPEtj1LYfp2KFdlJS0F9UrEMkzno1uiJT/y",
-	"iQuelU5EoEL8ALAIDSAWAbYJLgKp0nGVuApBhY2OXAyepawn7J30LVblI0an5G8ni4EFpK/HRW8GqY0w",
-	"IRq4UvZi946t2C65deFDyzQJ1smEN1pwwRbrZbxiilliD4HCmlddNegWXA5Xw0xpxMcHmmr6Hrt9t7+E",
-	"fbb1LTQZnAg1AZMTQDP797rs9oHJvWIW87ITe6mOsGF0MDae52rWpXmKwoc9x5n0d9DU51hZa7xt9THr",
-	"j0T/VsPRNCwEUoi7m6Td3hwKV3xpRRxBXClqR38Rk1zNWatxZQViUqh02secRFw9b8AFt9da++oujvo8",
-	"zwFIXllPIDInsgm6AD9KNlLT4mEX2A8pjhbPU/tAPEqRJh9OB/tfPCEDl3zFvCd87qFAZAB1e2LEP2XW",
-	"awLe2Kj8BgDJyMW09KLX3vnXu/ruyftFufoaCObSmfKKCLjknVO9HHBYXVoFQZKV2x+MsKgdjYyZtM/P",
-	"Wxc3jWaj2Wi1nzefN8/pmvM6IY3GbatxgGDK8UMz8X0bZsvtIhY3zBKbTQj6ATvFGjIQbuyJk0SJe2Wj",
-	"1VhgFFxNjc5SUTPuE5CiSnUGMDvXGWInJLnrhrZnACjPdBkB+mDvua80H6hN2wc+fC9Wp63yHNuxQT7h",
-	"+w986LypoMf70SMhCy3nDS7t7zQGYqd9/uVWzO+23LILcX+fLDJ8+HTBbDR8CJb+pjCnfcu7BI8/8OGB",
-	"AGjW3ZIwB3C76iHRjrdDPvAhmMRHZUD7/pOQJvBcGvZ1a2GSgOMMQehY0zorwNN2OT9WLqdz0D4JQtZ7",
-	"xNpwaA8joxRqFrydGlgXLStkowI8o2ZZSiJlMiAqpFni9PZ8bdJ5qGtxYKvhW1tscr20yU+cOY3M8+B0",
-	"2II9zSvrA+SFDiXa7yHCuZ1cHw53ZO23M4eX/p2EmytfaN+HPxUTQeJZCjqix1fGnF8GnTc7chWQvGY3",
-	"HfbYO2HaTfSDKl67bfQNF9R/XJjqCdbTe68DxDrY6Q9dpxp6zWsMtl8w+ocpCcR/Kyk0EASZkcgKlqU6",
-	"9rTD+CeMobYps9IdZHIoikkBUBloi0VXMD7hBbYkUNalKg/yV4FaDVtJwlE+4hgMh2ZZ1GYlQENoSHVY",
-	"eZ5j3RiXPpEzy/KcpepgsMUyo7C1DJ0UhNDPYzOKsNw0xwQS2nE6rngZJiDXn8m/D0hheKpCQRYBAN2h",
-	"ae3gEUjc1JRdYF2cRmPBVoDBY08qWZ+nDUa5Moc/Hougz2RH8kJAMgiAxv4mcC0RhoWPsodwNoacEUK4",
-	"2JMEYMvdvhqPM2NEmjw9mYxJjSzHKkWBpOEfAwjR8U5bxxCRyWpYedfY+dpwYt3z+fXC4tQ6n1sHU3w/",
-	"ZdKIdOHxKySqzJf68meQq5MMY/6EFRGl+KGcL/Q9+JpxzPUoBhD7B/dj/As+voJ+47ZO1ebx/D9A9P5q",
-	"RXuoqnukqVeSJlflZdj6wWp0BA0EnlCDEWV1R5KupbI+4m6xTw1B5CMo6YMKuyzA+LC+mlorNWARQ/0f",
-	"oHkWfTAa6w5ukpsUp2kewVmCxToN7V2CIwGBz9MUCaxrK9vqVHYuadvSqFzbuRm3od9aJ6lMYc12gAAf",
-	"xjFbCfpa6639oAqPYgOKxQzssMV1Lj2orVvE+Hf6AQbyNXYPPmnNFqJD+ICEFKSbBzVf+T3HYxDWi7+5",
-	"483vYSMKyfMziIzvwK/8kEftOwr9YR0kECkR0s2RT8DRZtQk62NZuyoKQZxVWUrQunzOEmrFmzTYWweX",
-	"I28mILIgFNxAFR15cQXwFM2ecCDKGWTDaSHSp/QYiXWWGESh4k57J7w1okngxGQAWU1gdSElUQgO3wkH",
-	"ZaWy+5Ga2Wl2pBoYIQk1roU0FcMgprWgEwiLqZjPatipqJm8n7HHrcXTe4pqvqdtAQmd47Idl68UcRKF",
-	"yM9ajasojtyieiDS2fPnVwslN+rW+yCwTfy1DUcjtnW5S3Vtavk7F9vN2ZVleajX2pniTkvhpfh20wFT",
-	"MvAZ2/+96F1fnF2WfMYOdLOAPbmPAHkLhEllid6Jvsgma40I3LwzrpGN4iRtCHrzpayBsb8MLfkhV7Oa",
-	"rXb94bJcUDSAu6yzEX4WM+FKyTHhMchyK3YA9eurcS+TDvD7L1ym//KSaas0eM4Sw4cJKwWVjafaMJ7n",
-	"qLE2RVXXBVFx1hsqv99aPQwzw6GJz7xvnHMCZT3ryr/hy64WGnKut2JeKQYf888/Cjk0o6h93bpY5tKK",
-	"7xkIpJAyQHqbqV73fPw2qt1dOlez9/iT+5++vAxWQxQqz9evRXmFFdxDrYMDXd9mMl33ZCA/X/PAi+tn",
-	"Kx+4GbLwA2zd6HQq9sOqTiPGBEecGtXF88KrZASEe1huuvAFnliuh3/1tS0Ab6kn4cZ28f1pAdw12ohJ",
-	"1I4ymdmTWaRDEfStx2Jleyt8smsITh+HiudgWCEwH8/RYcEno27Zwr4ZR9scI54W301IOgMPjitUvHEk",
-	"VRoOdFmq2xEfCmna/axNf26PkUPRY5+7qsiGsDujsOd+K47s6k4nbpq+8PKTKPCSCEj/4KxH2cSyQioQ",
-	"vBcMF0fTSVrrDdkDlYhffo0jKT4bUp1bssFYFbI5kQOye/QczoCU/4ojcDFBs70b9ZDOBei/xAoE5Bud",
-	"CUdHqvU1RthpBTYZa4Llj5uHJSSzyUvCE3TstipMJyJAgbPf7R+BTzOoIzMFl5oDpp498fdvxf7mtDGT",
-	"GAoR0DF7GvIyWD9iDbLBuMF7RmfiirzPJeCsN02HAsJ+/zVVhhMf79OFPus+f1Ib7YTrZPfEkZ2Ie/Tv",
-	"Sp24pNS20Vfw2l1A4T5ddCAU7utylQ8Fj7A3Q3AEZWs2X46jSA/R1RLuxDjs5D3N66pVff6FvKQ7VAi5",
-	"wHez4JbwWxd1IKI5100YREvNpHZppJiJz30xAQJUElXXAGCoSpCFmklWCLtbs00IQ8d3GTBRb0Eah1Pa",
-	"TeB2RhZWNtfVmsZXduWI4e0Q8b6/wERpj7AqwmTDcVSJ6630sZDK8M+QF/lTyedtT4Dkl0IMRNGG2M2f",
-	"fk5Cch2MJZWYN3+KELLtZ+oWqF0Z6cvysky7CkvkxUHlbUZCxsyzrkpltg/5rt4MqwiGcWpJGRNb5wzA",
-	"FCvegJDTsV1bt1h2ybf3CHAAtZgIBz8rKWjD/rqfhrvEPXv/5T8r85NKs0F2EA2HxQf36Lf9bSd7s6+a",
-	"LYV3sUaUFs9nos00SBs+FsVQpEyPoNQxn7dBm1IpOQOsJhTuK+2pD4nRXPX+j+ibmFnzujR2GNcdCZ4A",
-	"4t4cI1ZvasCkwl/5O2NqdjZSuXAspuF4YXRnML1/hbHD5RA8zjSDKyEU3JHvfnjNbi5fPIsZsNxxg+Mq",
-	"BDYp4DQlDEI7fR5TSAnisg3kXyGHowYn6VLTgdjVKpdFwNucHzDNr3x87GrUVf1hoH/RoyiwuDZyv9fv",
-	"6+uXZZH9fXF3LAxyxVjAFdzpyYc27Q7VfNwu7ncYRhPkJonJ3nbbmhoTNM6493L++v0Hwp9bawzINAA5",
-	"kbwZnP1EPSVVwZI/OwH4U/K0wRJr4IOwhK6B/QN4hHFHJksWfxIjYDUMRcAtgo0YKDawFuwSJBCZJWWT",
-	"viQiu6DzOPGe6I6kN9LAm0w13cUeyAlGa3uCTWUfVh5MAs5yMeQ5A6/SU7ak8MjyQsDRuuc12E+kWp1d",
-	"25FA61igaWt/yvvWqrWqVKaMaOnu01tudjVUVpbDiLvliJN4P0UWdyR4pD2eAs3BRnKCeNl7tU7tc5ZM",
-	"ClFSCjphW9+XpS8eia68NwBZVaTAs7zSL260oj1DgweO+q3xrVs7xvmC+N1WLWn64jQVNA1uF0c6G5yN",
-	"0aArZ7Sdg32O0rs9ouCrG66rG2jJuQvIuQYYwLOJNJq//fc/yn5OLwlqgihowX0UkdzCPi+KTGiWkEWb",
-	"NJa9yMB1RCZVZ/1CZRSQ1PjnYfHja/wIxR3Bd3gsrg8OkoVMDbesdkdQ2k6m5haGJY7w62nL7cns67un",
-	"+2hiXHi/IF0kt/bAQD2diEKLFMElpTKrFwcs13jXLh6HMw6RSamu6qlTVLmoYErI0sZEOXXYhR84FxLD",
-	"LtC3iD0BcIhGY4aMLjDnnroI/591X03En3ieJ4yXLOYEuimhgAcrTbIL9T3OcEPwxlqqnqsO5d8abUaD",
-	"Ha7BuMIkx2JI02kme222NvULM1/NwG4P9Cj20R/8ZLf0TuGfD/OJeCQZYeRHRUaYdj+zs96QHEy5gbVb",
-	"kW64i7cH79hrry7WJVsryVwHfHKSiO8FzPa+i9nvna+Erbo5aYkieMysZRB6+05btwm5mr6JENz6goX5",
-	"xFoRw8xlLpL+VBs1biRlvvO7INsJlQXoSCJEZJGOwfBbr0+tObJdVBpZ1f22OWpu0MklOiM3g0sOmTkU",
-	"ElolF7yBMtVtIIOvFiZ6sOqosMNhPV3UWqGLqnPeTQddrtNBq9XOvisarOMaLOFJIghxI1TAukqK7wD6",
-	"9kAZTrKPzsvOlCvNpPcQ+TmDzjYk0LxHteAg/HFpSnjDIrB32HshWPLX7z8wwJOHz0x8c4uBFd3tbaOY",
-	"XV28YIlRqjvmct7F2+rVxCrw3X1W0wal8mpQ0/D4kWsDz6jJzGPloL5ZExpBOyW2YGjv8aXvv3F/UDlY",
-	"lN9QrmqNuABr4yONVlCMy3XmtP/97b//QU2zY3RYZqMsX+jrTbgnADCiIYCOqK+FyCRLCEKYxCvCHIcL",
-	"9m4RSrADOuVAwsG64hVimGkD5R6DqRZY3zSdQG1DfePcrdbJhSftyB40QOAgu49bpkGQqVjl5X1pc6oJ",
-	"eMgETKImQnZdHNO1wnc98DtyGymGKX2rcuwzE5SW9hJXX27L9Tl6MA/H8rCAvHNa67PHnTd4L4z2guMP",
-	"18SBAsGxblcIB8uwXZ9LrFfsiSCirwo6x6HAH9KTUKdP5Y30VhZZlmJo9VjhVyQwjE8K7MJ0uDoTCrN8",
-	"ffIR/oMczHtF6N8tLdXRZfuVvvUoSt8AYamd/wFP5V1b5Z+GfIfmNZ3QQbOJLChOvvesPgZMYn17/G/+",
-	"FCayeOp7wFO+BfbrXblERxdW1xffe3kPeSBTGcPjlFPKbIRyeioyB+v6jYpcfXJgvwhHFyoYyoM6ohA8",
-	"XRuBfYMmoCpSe4JIshTNSMzZDNqJpeliqGXPvPJ7GE+dim0M+z5IobQdRFgofcLpXiB2rcLWqLC3Zu1u",
-	"SA/kS3N3SbcE1/Yvm2c34urq7Hnv5urs2eAy5c3n/Yu0eU3tblAiqOQkal+2rJhNiUbDofyKqbTORNSO",
-	"xlzyITZxcdA5Pe0jLyKIhb6N2tFQMfgpa5w3GnYn3F8ce9nyxbGquIUpuyEcpk7W7qIardPtNj56rWyA",
-	"lEb586RE8Pmbyjp/JNIaD2TGwHFSnpiO1iahLegvoY2Y3FuzWmanKMVUUut5vB4fQwtuONp9y24P0146",
-	"1ldpzExqUXideVzyuEXR9WJKa7pWSGsL1JvqbOtnqzef1PaGh6sQfZWmjC+WGQRSdAjjV0z0+Rdc9LvD",
-	"NHEOttFu5o798aECem4BWW8OKV3aXkdXSu+m8hTK1hZrNMqeltAQg0rOIA+2TI25muBSTCouRC394+ux",
-	"/L7ZwxWuwOG3r0CqrxO+9nb2lUgH0QhrCo9Qe1FHYCs4T+jgYsk4KwqFRKUXzdZTeyShWQR1vE8ums2n",
-	"nr21/pZir+A5S/z5qcKYLsPqHoJnAFSdWqJOZS60BibWPsaf7Ht6qD2qelA9dIhdus5s3cIirb2v3y4M",
-	"+2F29pEOyHeir4q07O9L74haCD/kwXnAlnd2WR57tzu0+I/f6M4DXqst7r49GM+eXewqPoXhw6f32HIn",
-	"16TuREBaJ9GLbn2t6pZN6awG8nxb6/rSaWE24KAP1Dyu3Hd/9I07Zt+4B4wWYxnq4wctUY4qDhhxfG01",
-	"9kSIoVEvUGm4Nm9LOjgVPM0zKdiEay0Qgpwo2aVWBQnTfK7B0OnInugrexOoyqIuVMhESwoApJcXRWZN",
-	"IeqeY28442RRO2bnsusc40jRfGKF7YS9siv0H+/f/syAPlwUrrhtwgvztH5nfmgo940mgSst36kincu5",
-	"XYMBRvfXU0zT5W4XdQWVq6znkv6yUHxx4XMB/7u8H7wVNGHc9g5/c1n5TbnXXWv57ZrnnST28xdeeNgJ",
-	"YJjKt3QQnZrJnvq81gD8HkjUfesxUgtsIgqtoNCaYFIxkyHb8o78yG9gLHWybYgd2YmO9/6wbk99/p/2",
-	"F3USbXbVH00VJrRZbP+NcCwREt5GjoXX7h0nYN1Vcnkd5Oi2zseRMMPv4MwuOSsIaFKh2dCZ7IvlHFk4",
-	"BJMZaOJV5aLcmqd9n5wa7JXNCTUvO8fPqs2qLSGcGAd6BAXwhDhpSUnlXAq9QUnZa0g/BW0RwWABxJnD",
-	"uWSu7ToFfCZ8qkUKfT6tymizkZqxMZfzsBMvOS/9nGfW6JFqxp4kqZiYUfI0ZrBhkToI8Al5alWhGgBB",
-	"xRgDkp8zu9uxUtQ/IXCPiPk259qwcSanBmGrmWRcs/G0P0JbzX7y110042az6YrR+spO80liRoWaDkeT",
-	"qbmno+AGTfwjLPiJdvq8r9AcEQPwZqJ26yKO7LYABbOWbxtf16q0/MWLQOU4XCs+oVI3TgqrQqkdYaMt",
-	"K1z+feDc7NiBB/3qIo5mmUzVDFoUQofCu/2Ukn1vm3USiNPR1VFOe2xl598D9iw9tB46/2L/uTsHxbG9",
-	"+2lf0S/247E90B/KPnwe+E5OEejSqs4r2dhGIk9ZMZWaGviVijdz2pSRL7fYeC/URttQLU61sMv2+6lj",
-	"yzRL1Uxuk3t0a7QrStD++EAeyxT6yOX4xnZo7L3spVQEb1dc/MlI3o/CaC9n34VF4qGRQSlKjLrcQsRH",
-	"aaBfRV+MSsbHSzIolXFyeBD5w/X+RgVwS3T7aYiYR7cfVMasJ7Xeyv44UtSf1R4EtC+dEQ09GIFSVBk2",
-	"FwZbVDFrkb60lnXi2jFzk8S49e0vlBTaNWhCPmFqZNrluqsGCRZ54cCChEIxlUxNTUcibbzc2crFGdcJ",
-	"OIRj4AUOHwx0Ggsy2GfYGHZdLKIyudpBiQ/ZWKztS0TjUjJUIi4uYnfHurHQzqlvVlr1tnEY9GC01dY9",
-	"Gr9d7Mt0b3gOfrHNCDKpDZd9sWkMdNk+gzlppwgDmRth19wYMZ6YbiZT8Rn7I1WA2EGkp3fRPLtJr1pn",
-	"z/mzy7NrcdF/MbjptfrNC4BvOzFfiXFeDiGhz0QBIj0SQPIX+mzU33ii+iNgMsXPMKYXvVZ6M3h2ddbs",
-	"X/CzK3HdO3uetl6c3fDL/rV4MbjoNa8claoeZZOuc83gHqn3KQKwaOBpVPaG//qstWfYCHRODRcNtvPx",
-	"fTSnIR+RkzYWxB+36hT7X8h/G7OUG97jWsREUj+VqSc8xBRYroYxg/MTc2kDwc20wJeyhHL4yT50X8Hl",
-	"k6xbEvR+ahEBlR2mlY7/yjMjfDvPXA1xlpKGYqW010xbg2txdp02+2dX/efi7AW/vjy7HLQGF4Mb/qzf",
-	"sjfFWH3Uvrp20Y+o3bqLIzdD+0pdu6ryWHFPhsIVLewWwNWBTpzWzOuC5umO+eeo3Wo2m3FkbZBub5rf",
-	"dntzY2/cenZzc3PRekZfpao/HdvZuK8dkgq+/SSKnvuGLJg+n/BelmcmExq/wsddNV8sfgt/h457YFGX",
-	"44oX0lRdY3KIwDx/dtVswriz0sBc8a19dV2IMQX3RMWEF+Ofyx9Uv7PnEf4k06YLa4g/uLZ/nAB3KmYx",
-	"CdtH317HmA/rjlSR/V9rtWs7wRcX8JTmnT/ciMM/igO652ajRW3daqkp2M8rycOg227xyR7vBwLmzJBc",
-	"3d+YZaHGeZXaBTthfaOnPb9C+pzie5huqc0kFvv+lkoK8Oyg7TGAZpdj2kKmusESqxsAszrIuWkDvT4W",
-	"uCXh4W0/u07GcUcmPggKOXcDXCVT01djkbAngBrVOvaESJ5dwY4QrNeY6dtsMoGCkaRiNyQNhsYO6ksI",
-	"hZuRKIjUrCOt4ezZYNcwodUo36vPdIZvpideBy/lVNjOtsse+j7p9X/yhuyXoHvoZtPSiM8G38hZSYfn",
-	"j6goS9vs6qoj4Yp2uSUbPqzdkXZbttmXToRvrBO1r67iTsWg7ETtTi2TshPFHWcsdsha7JRxfLgPqSC4",
-	"lBv405LleYWWJ1xDux0upP1Ovw32cidqN+/sVqy4BYtMvSsMOFw1u8EDTYAybMUWs0QiA7nQWSpYP1ca",
-	"W6AfjoRu5h4X6FEi+zu95F5Vfzqr++xeePQqDWo1p11dyPYRKJUlfZ4VshHY8gmg0kJ1Cl1FOEIbd1Or",
-	"bJVW9c80HBihJoX4lKkpqKr79CQ7mpoMNMYfenJ/PXmzQk8SpHallrw5JS0Z7l64updPBXzj9jE9aR8t",
-	"+ZXVopvTIrb/kajGDQHa2lYlVUOpAfOhkUNaky5CU/4fojf2o4+3hB8C1Qx9o7hW8nRNyXUx4z+045ba",
-	"8dprR9gkjUJ8Urdr7MfrU9KMbn/DlXVikMGvQBI6UbsVd8rgI6pXjC/CtcuSEV5y1oKLUFDgi9L4jva0",
-	"WRFN5+jqv7bRGiaYHp969hm1vRW0uxOj5udKVgzWA9qogJrCjBziz4ixtCMrodAnqepr0q6Ncfr0fu18",
-	"PAP2rXsFf6jnfdXzM6+e3W5sTIpMFZmZd6lZ4kpV/eyUVDVsb7gMez6oCbr6Kk+7bjbW07cPErPwT61m",
-	"8xEZtuDvu/ekWaoen/bU2VDy/ADWLd6oxPcCEuEAKrMjSWfiA5wRyzMDFUVLn6kPKl1tbxR87HMjhqrA",
-	"K9S0sH7WfCKCj1kqpMnMHB5cLbyBq6Z6IqQu/yAGA9E3SYP9wue54ilqYakMMypP28iSBg1LTaCSfXLn",
-	"/Eu4CnfudZR2eEeelqp/T/vlD01/uDAFvvRGKvLskyjWKPgjRylaFQXvZbGuMf4CDexAasPxD84ueq2W",
-	"vX6pXqR1sfDLWzGHn074fCykCYdj54ThZWFMbs3y8jsn+Wi4Q48f/LrUAvCVS1GGXzqdABfgF6EaWJrJ",
-	"6sqXFvoPqDDgNwjwK2smu5qbTA+yAzgUpEe+9oEI9epeQ5z8UTgjVMW6w++DQ35qwUaCF6YniOjGKvic",
-	"T1wFy6qgyq7oOAf1qAOPc887KgSMVvGh4W8ni/faC5eE67sZmESLfHRkEkLl7SnlhvS4UEo06PMvXhTu",
-	"zgGncjYsOHVr3W5wOOnjMxtAm8Ss0FZB5QPkgICZQY3bTCGpZ5sVAuAeehUppfvFTE3zlA2FicHAT2Bt",
-	"CEiTNNjPCigRRK6xXAV+1JGZCZgU4CfW7vdlfskvb99/YL/9/Z+44AngeEGJ6gb7UXnYm7egRxxK9NTU",
-	"sJEoRJtpIVhib1CI8J0lDXbRvAKeBeIis6ecIEw+dpNVLF0gP3nhtXZa8EwSz0HIdBLCmlZTJtrHv7Yj",
-	"OSrxZjhOK3BDZSUwfGeAcWpWEZ6b4JZ1Ndhfy0WoX8Vff3IPAYhtXjtALC5ScOer5r21yx4z26e3Xq7o",
-	"dgu2rkMkSiesxsP0ibxoXq3UHavk5TAlE1bbgEqwp2SgcUBD7V5J4U+TdZq93Nh3OONcYLOFhXo8qMnG",
-	"H5X2MignLsuY8Gyk2K30DEtIBZwKnjbYG6Od6oKyBFmqwTnBt+BuBRA+qdtFsvRSE0lluuUJu6YqaKw+",
-	"CVynTTbix9H8JY3UdcszYRfSVRYaFcaFm3nMP/8o5NCMCNc5zqT73AKCUusyRe3oP//2n53O52bzrNP5",
-	"3Bp0Op9vBr/+6/+IljttL5teV6vaAttxqwEGxN2qHGJPfuC3onzli0/YaM/sbMaQpUD78sj0Y+/5nLZy",
-	"pXCD5dknoWPrLlqNYGCVdFl1lBk48VPlWJMS+wMptHbmAeMDA51mNFbLe8epwV5haV1mOrKwKsk6Lr6W",
-	"SfMshedAtzaonuPhj+llMCkE1ju5F2a3NfYmMApNkZcUG4PppcqV1ObABQDPgCOfeAE6MhGfJznPZEIS",
-	"jkmY8ToptSKCbYGJk88vXk/kSg61HQiXGLALku9Pt7Uv3Ay9tB/SRIijPJNToJ0gnoe/2WMM4OWVNxq1",
-	"LxFOvapsY4s6vspcDkX4g7fbgsoUf/DOK9mDnHG0EZ1OefgD7Rw28M7OytdXQRtL4StyBNBASdKsqcIR",
-	"XQrq+p5pCLCzBBYisTpAAB8JEiO99NoKU9uZYWM+tye7Pa6xPrcjtSIlhmckFU8unAfIB2K0qxLHzrTO",
-	"b/EqjeA9JS/j7kc8TGndCX+MGvlbUUiRE2V0fZH/SzCPXWt3Q/neU0xhOHvK6HL57r1S6o+vxy6p9+xg",
-	"ZkSe69KewnBpRVhGXFO01J6M/tyGSvs95MSv7vFlpbZM/LvfEeslor6EplkhgO+G4pD16kC3H+w7MVHF",
-	"Sp/139WMWZsnUJmF7909VApImx7Gk92XLpXPXdCLdi6Yvvue3fYZoj8tMjOHPdgTvBCFfT138Re7xbDY",
-	"apW7FhR5RXE0LfKoHZ3DtqQRLf7gl0xQ7N8+HxrWAHk6NyKm/0ytLc8ze2zam2CLVWYKnuX2d4QtKt0/",
-	"pDRcjvR/xJUikm67QwuV56Igi5n31BR9BU+HkSopIEQIrkTwCGRzX37Ef6geeSRW5wE1F8YH6JD274ms",
-	"AjDRy9t+X1ZMLt8b4lOuxWwBuxm4k5HDDP/AoAWjdv1GRlymuXAuksDJQY+xLIcGpEzNZPB8t1tWrJ3r",
-	"haiKkk9WTY3OUtFgH11qUwMeLLNuzK2QOvZJPHhn0CCS5+G7eu+zkNGq1IxguRrSSy7mFNdBMofJRKD3",
-	"o8Ep0jHK8ETl9DjCAoTLi0m8NTtjmd4u+CnS2y3/8gPNsxBWtKE82PuZ1brE4GZYl3j3693/DwAA//8=",
+	"7P3bkts4lj8Kvwo+zT/Ch6Fk5ckuK6NiIsvlqnKXy/bYWVPzH8sjQSQksZIC1ASVSrW/nOiLHXvf74fo",
+	"V9j3+1H6SXZgLQAESVAilZk+VHd0RJeT4gFYANZ5/dbHTigWS8EZz2Rn8LHDruhimTD493er5OJPYqL+",
+	"KVeLBU03nUHnjPwuJiSb04ykKy47QeeSJiumbqJhFgveGXRCykOWdAJ1RaSdQScTF4wPwrgTdMKU0YxF",
+	"I5p1Bp3D/uHj7sFB9/DgvP90cNQf9Pu9fr//X52gEwnOOoPDk37QYTzSD/BVkgSdKY0TFnUG79XgI9YZ",
+	"dGiSMhptRhlLFzGn6tMRy2icdAadFxmZU0ngJYRKouabsIxFvU7QYVcsXKlRj+KoM+j0D55+cxIese6T",
+	"yWG/+yQ6Puh+Qx8fdU/YYfh0+mRyEPYPO9cfzBBGoVjxrDM4CDrTOMlYqqiQUDXwDkw2o7PO4H0nY3TR",
+	"43TBBsuEZlORLjofroPO72Lifva43z2gB/3uk8kR634zOTnsHk8Pom/YY3o86T/uBJ1lGos0zjaGDimj",
+	"EugtV0uWShaxqBN0ZEYzNYB0xXnMZ2oUIqNJZ3Bw2O9fXwedZ7A6CYt+SMS6uLjnc0Yol2uWkkwQu4z5",
+	"Cq8yMZrGPJbzzmBKE8kCvdijlP15xWSm1qXwQ0JxU3z0bYalSOJwY3fMiCbqc555kcmGHPSOewfws/6S",
+	"dw89sXvoOuiEgmepSBKWIqHD+FHKEkYla7ETw1WaMp6NZMaWnUEn5nGmdk40Y2b9C3u0fkC4bVYpMws4",
+	"E2pdOm9xSGqCnaAzS+lyPkrZZSyBcP2gU9qbsEnUv56qTXKUbxJFnYuYq7vzaS7YYsJSOND24HwIOmKV",
+	"yYzySG0R9Q29SfrXQUftVLmkodpFEZvSVaImzEXkTlisOUtHkkk1ytEFU6tIZ4xngzAe6MuDBY25s2Lp",
+	"SKTxLFZLC1fNFA+Djlql1dIQRu/hj51LluItHbX6fbWm6reVtHsmgU2f0RnM0J60zqBjz9p10FktI5o1",
+	"WKA1jTWbgZNiWMVzwyZKvJATy0CQJcpVGDJ9EO2pmSQivIj5bGR5UifIL9rdzhXHCzqTVTRj2SiOJC5U",
+	"8RghfSwPq9m8x/nmrd/kh08HJ0/Lm5xmGVsss1HMI3YFC21+wf2kBxAxGiUxZw5XjlhCN6MVz9QMc0bt",
+	"bPdpItZwDvHP5hw36MD+wsf0BpdzBszCZbcwxFHKwoTGC2ev+jf0km4SQSO1QulKLcBMkMkqTiLSe9Tr",
+	"9dS20beMGA8FnpTO72qxcs71sZOyLN2M8r8nNLwQ06n6J5JkITuDk746YpulGsE0vmKRevuCXo3U07ES",
+	"t4dqw+Uc/qCv/hKzlEnY2DmdF0xKOrNEXYZmwwad5WqSxOHISAC7SzpB588rkVE9ynxvpWypRphTSp3U",
+	"OFWSjS7pJE7iDAb3vjMTHbhfzdW93TnCMqNpE34KwxtdMhQHamq45cywzd+OMK89LCyJZzGMc2Of5yIb",
+	"0eUyiUM6SdRNSTxl4SZM2Gg5hz3ccV4NfEzO46V9fsXVNUW0LfQ0bxiJVRYK4Ddw9qUEHrWSS8alc2J3",
+	"MShgv/b0Gb2iwITesqVIs60CW9/qMp8oTlmYxZdMLzlzWdk/OdM/OdM/OdM/OdMenMkskVX41S75ARTM",
+	"ql1xRtQJQxVJK6G3Y1UYpvP51fzHPjUfT8e2W+22yeaMpGwWyyzdkJRNV5JFRF1cLYEXXH8ic+ErUf7t",
+	"LrqJ5v+4VvNXW/gdbITiNlabY4umH87jJCrSRe/Qhpuw6I8oCaema1q6Nzzqd5+w4+PuN5Mnx93H06OI",
+	"9r8JD6P+CayDVCuspslCwRX7PYLDvdIuEZA7HbiQxUDdBeV0Zl0NsBouMTIqL6oia/tC9AdHB3YhRHoB",
+	"UzZDMGvyEuRpcT1AxhZdUIp1G7m/zOadwcFhURb7d7hIIiazGm2kel6NB8Y5djLmISttYvCJXaohZvNU",
+	"rGbz5QqInTPswfFh0FnHPBJrkMeP+/1+/1rN9/WSpbTe+CyqfpQTAfeL1KXHPtqeOgnqwlSkI7UYLN1L",
+	"99u58Ztoefol/1T0vlJFT++lT6Dm9YtqnnMKtyh0SwYOsNE0TqXde80PhU/Hw2sJG3Gx9mp46Ypzrf61",
+	"0PByQnr0O1A5b0+5Q/bzFv3HPmVOu5ZBqfvqFTkvn/hjqloHe6laTiDhBrpWv1bX+g23dmMfq3pakqlI",
+	"CSX2KLZ1tv5TyP1TyP1TyP1jCznLerY7LFx+s2Qp7st/yrw/tHvB2Yk3kHknFZmnLD8exUbMafIsKF/R",
+	"RL3N8Hv3XYeVdwk+Ura4ULYkrGLHWp+7hlBwJEy3JhyAFvgbsoGyAgiOKpayyCOBPUxNsQi+ulLMLUpp",
+	"rNSJUcFcZlfLOGWyzjlgp6CkELw0jNXLEiqz0ZzRNJswmu08JUl8yTiTcpRlCYiLI2Vs123KfJI7vQJI",
+	"BMdhAhQxV7nM1Lkv/Nw9QPrOGY10dP4s0WwoYjJM46VOplF2/oJlcxFJ5EfoKZRilYaMzKkMiODkuH/S",
+	"U7sgnLMFhf2KQlBmqdrH6lPPz+nM/3pzWgISc6JkGJOYHAO5QJ1BZ9h5Mux0csHVGWTpim3/3IuILZYi",
+	"Yzx7C/Kv+umxesmYrOeMEy6yuTIp1lSSSHBGJiykK8lInJE5jciEMW5+mIqUeSc7ESJhlMPnX8b8wj9b",
+	"zq4ysqQzFhAqyXi46vePwr//9W/wD3ZKUpZ8O+you4ad8SmhE8l4RjThGY920fmlCG3OS/Hrv81ZyuA1",
+	"nK3zNYyB2m1o+yZlU5YyHrKz5TKJWeQhrjrt377S5FXfXNqHgMpzwcUqZTun81ZpI2dTnd1U/Mg79BkS",
+	"qn4m63kczkkmSJZuCJ3RmBffvYh5vFgtMN0EvxPzjM1YimdhSVO6YJk5Dv5PfsdmMSdqfGGWbPSXs3ks",
+	"CbtkPDslfRJLmO9E3alYjRoFCIY/r1i60UJIiRT4gjtCxdThrMc8e6zE39YhB51nq1SK1L/NxmoHjUK4",
+	"Y0zEFNeAztwd7BsVPlEkHL16yfgsm3cGh/3jb2BY5sJB4DvqxmL6waalFQf4micbslbcZMISwWcSlg2o",
+	"aB6tG1/BRe0l3moFv2wZ1ovv/TSz774nSRzZESxpNq8dQP252T0gpfi1J5FSDeuoY2yv9uOoo4l64zZy",
+	"5F+8CSUstw43PzMPr/6FXjBJKEnZkmWgv+CWjiXRGhiZ03SRMImq8uExmYtVKu2gUdDlw3Y+2FVfrNvv",
+	"Jyfl7b5Umnyq3vnf7/9/3f/5cP896f7Ph4fw7wf/9r/805v+QrNw7qewEozk/hiE3DggIiXj3x7hXw88",
+	"InexkhmRWZwkZE4vWf0Mp138aM3UHh/7R/pKcLZrtHZUIVWWA2S46iTYU3LUP1a8OAHhGUuijYNtA1Xf",
+	"3Gu0Wrc5p7Ot5wh4s1Rbxp5eSdZzIRnJ6IyMQxqnvOdoSmOYEuwvUCzrzpt9JKOzuqEf9A+Pd/PMP4lJ",
+	"3RH8XUy2nUCdx3uzA/iScvZGCUD/EJTie08S9cWaUehQWP0Y/lfKpp1B518e5Rnfj/BX+Uh9/ZV6Dw5F",
+	"Zs/Vgvno8ZbJ1YLVC+Ae+S4Va8lSSSTjkdqCk43aqgvJkksmT9WVdcwlEZcsJWN4fly7N9VYujCY7ovv",
+	"6xb46NBL0XiBJldxAj+JNVlQviFxxhZS6XULIbO6/ZXAS9zvGgNhcNIH1xLqB+B4strCgVdbeGXMjJ9w",
+	"kn7t1NwUaJcDpEvjgcfDEEdKTadJopWKRS3xlFihy7hrP9xpuh/sE3ZT2Cv/DgS6tbET9SAOnCwY5ai7",
+	"SXefl5aE38JsUIGu15oH4PUhq6US+q+Ijo2T+3q3kJOTBzBFKZRppgwXiMFCNHYdZ/PaJdEfrpV2jwOv",
+	"Cm68Gdust92i6tTSFiwfI6DGdZS2XpSb6MhvV3tooemqVv/UaQHtuOvbVa3OKTO2vKf0XqVU0IRcsE1A",
+	"Vjz+84qpvQq+P1fhK3JdO5r9+O67jC1xbGqUu6QokCqkaRozLRszOkMr9oJtBiAoxz3yC92QCQNVjdo6",
+	"l2UCpTI4OB9dywIU2GNZkh4pNucqYP89+PDxIDg8eXw9qBIe+OMLfM9BvrNpmtINuts24F4wvrRzOvMq",
+	"n2qZMjq7J3FxkviCkbF1yI175HuRSUJTZV+lmbG1tsjKC1A465esfCR36Q7nYhmHDRWgbM6U1qOekKd2",
+	"kUDtlEyZwBmWu4RisaCy6eKp1+1cPpiLu3q0+5fRh3+9H+h/PHj4v7YvoiNo6xdxs2TtSLFZslukhBre",
+	"TkKAFV2lxHDYU//qd5+Oel2HMKXrO+nkKMu1dPqNxtlSxH4tS+34tblhm+5pb7q5Boqu3trRwK/bVdDc",
+	"DbovP8QxWDGth6R1fJ9DLQ7n5rzbES5TETIpmUT7Z8dgHe/srYwaMmPlUnCZV1G+/lm7/jPGQSXVWcBq",
+	"Go8g0lkqvfwdyy59HzW3PTLlmeqLzcaZPwGhBo+Zo2QJGo0cRZ7jn84dut3co+v7nH7mUcUDDN99ltB4",
+	"IdtQBO6EpzCeWixpaDx7/HDd5OEDLMrtU5Cral8JxbTg57shCFg377KUoe3n0CRjV9kjYJddaX/PvfJx",
+	"NCDHh0MOdwxQS9EBwyGPaEYH5OOwE0dDSDIcdmg27AyGtQGSYScY5so13KptHfgFRAxcVR/CS5sls1fs",
+	"p9Uv2ikFPzYJFcJDRt0cKlVyiLmc8AZTMQp3qYkNO4OPQwhYwu9OyHLYub4ecvW/rW7tyhY4I0hhcFGg",
+	"gAJ1mim1H1zoLM7mLCUyjtRmEcheIHvBujWfIQVannUTa9x13it5Ms0PvvuMd/dzti56fp1tbuJG23Y2",
+	"3FMI+ux9JIoBlG3P2vuuC87l1szWScbdsQSegtBbXIQ8z2kLF/7Eq2G80/ttbZM6touubq5hc4Lq22s3",
+	"tDHbvr69rGbWfhvbeuid27iAAHCdIyrseM4p78ESgfaLG7Rld7e4JyCl58s5Wm4Yt+vEcbe9pRr4vXbL",
+	"VfY7pVIXumxfe1MR024t9CO1Z1R9+/bVqpucOzXi1mfvc5EQ6pHuXmd/STlrTZNE1+tspQkU9TSnh77d",
+	"Swv1vS9Mcr4S2S8iiqfeDI1z11NrnLRSO3C1S1dMwU2bh+fGe0/KLSlqvZZNmXa1Zqn52ppnvzb16E0q",
+	"JglbbKHoEu/4V59diwBGEBqBm0e2stEmsE9EtCGPlLUzINrZTtCSIQk4tBQpDjpBh6WpUGR4/zF/eOsD",
+	"4BZRr4dM65iD064DnwKYo9h6XjqPLg8eKQEq85xLTGg7iQ6m/fBw8pQeYfwxSzeQ+muSXk1S5fHhYdDJ",
+	"4gxsV9z8mDgwSRm9wI0PybA0zHIHlSGefJTTqKtp1Hhr6SX6HojidQH8Bpm+jGdknQo+I/ff/vCMPD0+",
+	"efKgtMFslt62jYI3meSprk1l2vaMk2eF9TcA9/ApjBkNLNH8pNoHvOc0hV8hxyyjF4zfjUh6F884Tdq6",
+	"kdh0ysIMQltytWAjm407kjSLJTBqwEbSSec0DNkS6+olfBD3/NPJQfRk+vi42w8PafeYnUy630QHT7tP",
+	"6FF4wp5ODyf9p813J07lLQtZvKylKn4+p2qgmB8RqZNNdvtEPqezthTGbO08W9omBheyppsRxsotbzgI",
+	"Q8eQDhNrb432BN/I8Mv9zu2lpE2W3m7Z4G3Nz5t9wEsK/GouFJ3k7DtTCHFEb+2XvnhCvUCGxEXm0sec",
+	"nfwLyOOXS8bBzgXfLMwoQj5BkzepWLIUk9u1hFs6lz6Cg3LXQL8X4WqhXn1tBF0lEyFcyUwsemNCeUQo",
+	"hF3U/t6IVUrEGriqG5k9LKaFFsNb+C4nivXhX++/73U/5H96Q1rXbkDkPf76wd4lJr8rXnodKHql4pIm",
+	"OwnlkbmmpkbtXCovWNQjL2Aby7lY56peAGTg7JKlJjmgSHWaAGaAqQYpZOpgLKeSiw3+3PVcqO9KsqAb",
+	"ErEwjlhAMiF6OTlsWnmAwbvKWp2RP717/Yq8g8Ul9yknSBtIBSH5ONX6yVjtbQx6PlAXIKifCTJVBkDM",
+	"8RnFxdRgpHbH8lWSoFKFc7nqzkRXD08dsN5buv5FF6w5v3blRbzsiiUuSNeqeOol17BfRlSvnSxQ7CCo",
+	"y5qK4il4IDKyZELNZE4vGWS/wItYj7zmSgdQ81e6OjjQY8ivcjNHjg47TvbU4Y7kqUIRYdNztUzFYpn5",
+	"7S7YJWBKQIqaYppUkZG8SWjMScausvIBe3z0zbEn6JujUU42vgAl7q5TMlG7C6jrBCtL3/Cl/1iVuX1W",
+	"QuHswku8h1cXBA4+lk9UsUr1Y3X9qstkEZI0T9u2VvrD5+rWa7c6bUcylz4K5/GCGd+lBttp5H3/Qd9/",
+	"bepY2VJgrm0ls8mzDZVlLlZytJs45SNbfZkpoDX1lx/rnsn3glv92Y5MtuytwZK8NPWc4K/Na5s+Vgfk",
+	"q3H6uGMvFmlX2jRmpEEhm8AbrHeXr0AaZzPl+6NC79rV3HJKcsoojYYrdvXeFGnmY+iYKlVExMHBGBAu",
+	"83c+LvzbhTMFNp2ulOVhyqxZ5Iwrp78dl/ScYJv6Yv/RYPFzlSTPXXFKWRps09Jy48eLL9lC4ndmoxry",
+	"akC1ujJmHYZwruSraanoPI/V1fnd+XWo0q6+xkKybaH/ueZ3Zswxj7OYJsYfkm++jikH977tu7ymvYUe",
+	"9fwKlzKmCbmvv0z+3/+HLFZJFi+TmKXkv4kugA9MwjNZ0KsHyn6EMnly39TQP6iqVnl5vashQOVkNRnU",
+	"iPSjg5MjwDIqJEb3fXxQD3l019/5Pc7KmqGmZ1XRW9Ar/3ge929vQPkCFT5x6Lw+Eisso7fvP+jXpJrz",
+	"1WKC780tCv3GDsu3CDAc3KXFq4iX8MF3nCtn9TuNHfDWiq7SafVCCbgX8RgaEIfyb+CcAfqXfvJdQ9dI",
+	"6aLRa0uXQ5ok6qOly5kQyUhjoZUemMdJlDJeuoxQIaWLAP9Q+eBSsUo/ERIRUgBWWOjSmyVdSVAlRw6a",
+	"V35Ro1+4lyDTRiO1e1mKWPHI5hpWZUQhgXB3nmDgPHCBubrbuX8pQbH4tE8MfAeUffG99NR+wk/a10OX",
+	"y2QDuX1GuO0c+pZs5OZG03er5OIsNLFFqwMYrHzN3R2MEe+qrJKLH3LFtbgkGBPwKFvGqe/5qQgc2CTd",
+	"012kUkklDMB+zr9IyUWe5NtCVp2hnx/bJYBBPP7x+Tl5dHnwKK8MGwckFItJzFmE5vBDyqOHPaw1cD9x",
+	"UBZVFi9jm8fduhe1amweQm9Q06csyk6DjYc4Dy0tuGBrBLVauVWGU9kREoF7Udm61p0q7iTpfxFz89fe",
+	"Z267v7Amedi7aXU/k5KlG25LFXCzZ/XBv7atTTxH0cVsabaVsNdJbaHamqWMJEJcsIjQLLDosIIzSWIe",
+	"JqsIqzwaGLA3sbLRzdvIlnD5m8eeKLZPaWR55w1Wdn4X73QarDQ4oTki1J6mvNGDfCb77tOoxp2fRWzF",
+	"sX0/SJawMFMMcs44VFmyGeVQPEHJlK1JwqQcoHcxlkRvShLzvAZsIRaMw69wvtSGsq7PnStSkiC2Blaf",
+	"JbtgDmktmXIbH6eqT0BpXwQ5yC8etsLRcrZynYB6p63xynmv3xc7HTCgqLGo0aatI5F5x5ZxFy3gHIFP",
+	"ZmK5BJIg5FSNVwAT/AysVYvYRQ6vtjWTHl7/Bu8t7H5HbBz3nzbwUVYIgO/+iSVF3NsWKsZrDoGS8Zzy",
+	"KGEYPxlPGQ/ZmGi4gljjnhQnD/fsDNYynv0AN14HHfzErkd+wru2E6oxad7YJcrNu0L7JE+QZcJCsWCm",
+	"5orolkA9xxQEbUbwRJ3Swtv0H9pLUrPbXMCnirtdXDBudPaUQZMKmkKlBQ2zZNMjZ9ojcXjy2JQFw6Id",
+	"B/2nj8lkkzFJMjHDeM19KVKoEvtdgH5o68MeBETZnoQtltkmGHKlOIpVpn8NyHoeZ4xAbQO8XeOukXBO",
+	"UxoqbfSUsEQycnx4SMYxh3STAkLfuAdVBT4d6ZuDp4fbNSHAINhT/YHKlSobK4A7N8w8D5rt8r13eMyX",
+	"K+wk5z+xzcM3VdiBBKsGBewDB0cCUfoYlH9KqeXYZEMu2EaJQ6ydK56mYgRtQZfvcdE+lINpjvK+s7bo",
+	"Z3VjHlZwIM2aqIF1JlnHLoJZOz0kz4cs/X2iBcZot4JsKRnC0iHfLh+ce/ewYzTKW5mTvOAyYzQC5q5u",
+	"GRes/6YvL1az1lsndiENWJzDcI92OQG/eXxc9gAe9P0+QHpVjry6rr5dcVHjVt4V7j6nFwwRN0AjhDMk",
+	"MXabaPiLqhO0EPppannVxYT2qNw8JWM7BA1klrBpRsQq80VO62GC/ns4lMPhVb/fHQ6vDqbD4dWT6Yd/",
+	"3Z3xkBOg9kD9rLmDFaQpk/OC31/7g9CpGeWhgDrdTVc6VrxC9nqjLY8yw2N7udWTO7hxfmeZMHowhbf5",
+	"ScRoqhRqX1nxS72WarEvGFtKiMRDulhAlCZOQvV4JX2gka5e5PDrOGW9H2KWRO/V071ff33x/YeCBI4X",
+	"prsWlAkPOrM4m68mvVAsIO+VLmP7X5DOnCaPkDGn8pF6v5pvI4mubhOLOPsLS4Uj4zWl3uH4b0ot53Cc",
+	"HByWD8eetNNC8gsjnJCs4OBuIdU+k8pfg/NSPT46RfcPaAopWZTGEfOF40ou47y1ic4tliTmZJkoTV5L",
+	"kLlIIpYGxCj96mjgiPySLW9700wdbbQ4bVWqduF5/blYgMJSti60plCny3hD8h+2TKpofZfizVgJnRVq",
+	"MkSqQUYh0766o/YzVlqGNeCjphijTUGA283MCydbGy1pRkR50+QMX+XxTRfZSYZqawtkbCbSnX4i/fZn",
+	"5vYbuIoMKj4EdkaleN/+MfgSyfTottMMjt+d8OFTMp7SOBmT2LF0kFWNLeujRGcObTljTU/LVIcTm/Ed",
+	"x6H/KeRmaw7d7oyCK7m5YC1S2u0Ussuzb8LZ16V2Hg1jQ4UklDpz2GkKMva67/dJTyl0GmkdFK2pv84E",
+	"mTBCtQ+SiKlPta9sVN8rzziJo3JKfIM3WdxZk8BQfC1uDAsMScCnaMWcUjBirggerZYj27dtHGBkJZY5",
+	"CGLFRD3xRYZ9QzjDbH8dqzHVLC2Dx8ZtlXuJmyQbtw4575GX3SjGkEcX3NCcnUy/kqAez5RSEkvCaJrE",
+	"LO2RZwldLFmktlyf/P2vfyNP+/2+NxG9uvernVy2D/ff1f04Zn3Wa5q8tPOcme4TO6qkqgY6rGMDvtdW",
+	"Z2WFB5upLiVOeyPN1fl+/ez2CHwV2rg0SRDcUwKUur3UH08w2qu5BYU+L+7TuuVLSyaBPV/aK2O3x4/3",
+	"Y1OeDjFtSXk7J7zYeqbtGCBffLcFDIFscIk60fsspVxitN1v4zZKPCgUou3LbGAX1R9HiAC25jPtoicG",
+	"1q+8KZWcgqwHDepFJRkjnBj2/VBPYeOP8Y6KuqpLuYE/udBbxt8OJM6xkU/J+CEYBOySpZu1+rlHzp3C",
+	"VlMxv80V/vh4y7DvD4cP///vz7r/hYV/H/J/9kbdDw8feKeQit2K+1t1T3lf6AJgeL5+ezT33d2Sc4s6",
+	"5YpbCyLMfdd5g6KYl2NBeainXuk+PHl6WNG5vfGcuzesygm/t8HEKznBW4NF5uaf2WZLunBdfrDGOPoy",
+	"/FN7upuuG8zr5i6jMqFu4DDCV1lGXpN025hXN+fu5TxEw+W381mPW5BN4yu/WWr7BBkuK1mYsixQdkPK",
+	"QjHjMfahmmx6N2OPASJZ1uCQw1dPMZQTc+y1ktBNr0laGrx3r9Rv+2RQYNdBAWYfh23JWE7Ey1fTu3lQ",
+	"Z32JfU19FbJzkUSydF41dEF55uXEXW1j3cXWM0+UqkSLw/9RMElWS0xTB7ENsGagnzZMycX3N62+uPVq",
+	"zIZllp6KS5f6O3fB9zSjE70DTKxc/jmJIQ10KWQ2Swsx5HxS30NRfmOMgXLtWmhbJ5jP6kp1DMX/Dlm0",
+	"3g+bYv+m+rPrWpKrqWY4BdjxfgM3t8dBXld83rJ4Z3tpjiWVd/lYQjd3HIZEjAehbzaOT3172cNZX6L4",
+	"2Xyff+iY6bV/U8SXLH2uW2fsA5YSijRl2BBX7+GWHgyw62pdzpLxCDKLUKkFEYNdin7Ts1bbLc4I1JVR",
+	"4N2//vri+z38rbWub00l9RW3gxzgijfSrvfwsWI/iJtiRuimEqU1+lC/ExDJ6ta3gKcQLlotfYl5t2uM",
+	"eWIFLTfFHkvnFr/WxH3cc5w7B/LG2LcWAdKYZ268lybJ6ylADO6GNHtJJwyBBJ1UdYAicl7eyAp1OxfN",
+	"aIxoQSRaIcwUa3SM9PeMBdF4+EEHMTpHccR4Vg5ENHJX6heYuuyb0tD0KipYFJWGd3erLRiTwKWqlzMU",
+	"0g09tQlocaWXAGF2IYs5oQOC9QcBgb7RAZGKy0ZizQOiPfCJWPfIL0JmyQZz/wtZwZX6XHiPGrd5Ucf6",
+	"8hOxruqBxVw4x+IqpVXaI+zZzBvEh8JGhuQV1OlLSOKDVmjZnMUpieJZnGmcKySfbj+RRhAn1bc5tRt3",
+	"Awr1vSJQ3va7BSOvT3W7qRvVp3w8T+JZDLGyTaVgisFvCRtxsYb28tnIXgKdDvqnq5VPRHiBhfQRA8AW",
+	"HqrZFH6xtf7ONVPq71xKxSorvTOhnI1MrZtz3SnuV2PTcHmTgps032pWr6pUrfp6DyuDOoojnQZaeVlz",
+	"uxf6b9f06VUjMv3mYglK1FQkiViziExTsWho+raFymuf4NKiSNsniH5MxVqasAuexJibRtfzmM8kFp6E",
+	"YrGIs6xxGW6hbWl7d1a6oyEgypt7MgeSxjadVRy2mvHptnZNyGZVzeovKa3zQeQYJTuwg6D6M6u4o1Ax",
+	"1YBRpjoUdpNPBsEBug2IJDyJHu6/0MABlcVIGQALThhRt5ySmYDqJHWASOz0BI9lLryqobwS/pIP+1xm",
+	"SmXCUigqCbuii5iz6FS3m7/K3FarTXYAkywbZcL/PWU6ysy0XNdvRnDaNF4sWASFV4i3afpEJ2K2T2Wx",
+	"Dz5KE7x+rcWsutQzxhXX9R6bZ3PKZ0x3+okjRIOE6pgJYxxKZKCkjKrDlYmU6TprGiddZZV7YnDVI83W",
+	"TNbgEeJveQt707Q/ZUhFzhouGy7M7kWzTVkv2PImXyxHgnMa27HYmXuXy3UplXLsNMbQaAvsib0n1z22",
+	"pmIUYYtukMaBYG20VcDomfsQ5ILonN494iDtYy4mdaSCXFgKmK+SROPiaqSWVGZ5+7M9sBHMhxMTANga",
+	"tHKDBe0yJsskauHCu0VMyd0ZkBjw35EBuTPi0xR5xpdf+CKT3gzDnR/Nk3UqZpwU2HlV2W0Wspckynr1",
+	"6qEm0bD6A8QYDFajFyKkJmdvRwhwj0xFfGTEeCiiLe0vbJgX739ubm+c7FiErXXTHbemOJ62z2tcpmKW",
+	"MikbRKzxvpvBCt1GkhXAMrbZB7WZl1bH22nNY7FBu4/WqeQmRDjZgJ3kRApD0DpQRXt+TmcNZfwNQWBH",
+	"l8xYjttbU9OM/Qfeem0ATWUDefcuv7NVUplGg7ECqjn1fUaDay8Ar7FV84ZDB7oNtINPU9jpJXJVlY2g",
+	"oqLkXMbDPCwzqNuhmliB23fdL7X9pCpu29LR8TPWopQsiluHWbgoukVxXlKFCvukoF15eEEpjaAA4FvQ",
+	"jbYqjs9KqpgXgJtF0K4fWsw496O3bT3fNEk1qMP7uoGKsgU2KscV3xNAwm5SYx4X3lgc9nYCC56xK4/t",
+	"bLSBL0TU7p2+uvXMaqYBL99BphXPfHX79nodIkoDll/57CwVq6WGnPe4ZDSAWGvzzbw1MMM2L9s6daeK",
+	"sMY14ZSsbT9mbqhppzpae3zqjoJ9+9bp3IqnqD7r7hPBadsRWO94Ceprf61ubzWifPC2iFv/lJYJ5dTv",
+	"LgCxhmT86HGhtXYdz2jGmq/3jwa7r7TUN6HyarGgaQOI3RJ6a4mqOV3yV5rZ+YnsZHOYplRV58wK2oB4",
+	"rMFXAvrVrWmcaakbZ6fa6L1gy8wKYvQsqPvQGYWweNLvAXXTPLaB8jVarF/w/t9onO1MirUfzj8T5LP3",
+	"EVBxw08O2HCDkuw/PtbDV1pyrtZqj1K2G6AxthiYu4kqPABqk2LGs4DEfJrSUZhSOQ/IkqULyuF6Fi+Y",
+	"WGUBsX0vNHbpWqTRlkZX1fKWyrLp4b02XfyqrbXMJ8cGPVUWzAIypxE6/q3p4GIl4rZQ2zxaIT6paRGR",
+	"N+/Mu3l8qB+h7qNYYa57JB/uh+oU7Fn2IHLSNmA2ZiFKKBuebD26sO0j7RJAt0PtkdZdwASEXiHcFOlA",
+	"xQ7IDjPgoICrZ0ezE8fqB902IAffbHEgs1g337PCqcXDCxGxpFFS3DIVl3GEWRsNmkrB8dufre3y+/uM",
+	"liL0XkXsVqluJFN1qyDDvyeJ7jooA61XCMmgp9uacsi3lAziGJ6KH+tS8SWg6XKMRoll+zTKat96qkWZ",
+	"QLkWvDaBP6dAeRbeQwDl0XtIpJaVqN6toL+6o2rbG3CBFnSTjWLzLJkiy6dJAmxfp1NhrBcQpf1KhIbB",
+	"tT6U6ude85ARdRaUriszutG5XCbAoiQM5PySCcuFHnTgAaGx7bvNAo2KRtUYY6XevJIslCq2Z8e5PWyz",
+	"f9wxL1mv1sDa1s8wUkU9Hu2IH7FoxloByN9xfzlFfCcMaArraxIeMRAoFc8C5BCl9EjvPGcpXc5HbnSh",
+	"SXpRu7YUW8J5ecRy+3Loc9SESr/oW3dG7LiI2i1xDSpAacNL1nhW/gr/ev9ynO163ycLEqmjtFo2WY+3",
+	"eOc+iAGmtfvuj7zDO1sGhFbLqCW3WSubvsF40PbfFTjSzt8iE9WH27fdPDumxACd9oY01lEPRRiPhCnE",
+	"gUpsoHA4CswwKAhFuw8qcZo8oKODToVYjEP4HY0WKkLnc4Rglg4mvvtpi2pvzMyRkvsiJUVUe110u57H",
+	"icFjAEFt16JRckSLNp43Du44kcRtUZ66Bbv7hMhP4uJ2Za5n221yUZurWDu2WGNG0zr2sGU5bmMlQEH+",
+	"nAvxS64BVPvWTGn15Je6UZA5VdbcAjpIJxuTm0S5XLNUWXLabeOp/vQ0J9qdtlyik1hloHbq2GOTmNy+",
+	"UTbT9Mb9pG12U0fet1ae16iUhow0ipQikQnD1bSbdEvhyB0ELEuN+zYEoxIEpF+1H0NT5QOpUO2U1HYJ",
+	"yv2H9JzriP/O6jnFeZmuSn//P/9vopv0kL//X/8H0T0e4bpp1BNoJpSLH82Rqm2E834/+kVuvx+nLdIO",
+	"JyMMHI2u0grP4yQq68k7hdY+MB/FmJunkCQHVgTFXPvpsCgsY0uyiNNU4K5tnSLZvvhj521tUUndSorq",
+	"y1YcypB2RlDZ8q2+tbHOrR5ydW554R3CHgq2SC+AsPnEPBUoqztYUJ+ynudy6eHkVA0821xTwtG6bc/X",
+	"UhC1PM16/bieZ7DlbQl2OMafU7j/ps2qbe4Mxau0R8PVpDULayJ3OIqbJgBSz+zNTgZWW9eO4CPtB9/1",
+	"5Gt+rm+EQuIGAVPXIN273ta0YzVzdaZaGL0Zk2/5ftRitRpotu9VmhjNc/xLwFiXcdQkQuwyvVkDUa7G",
+	"ZVBk5zGv3V6CRILQCUZ6T7FKyjY9jCVZsKzGI5X5M0FgvzdneI1Wu7izyllVqGssWL5QQU5WPfu6pXul",
+	"y9WNlrCcY9ql5nGlqlV1EJWtES1imXsOMP0Tk2BLGae6s6pPf/gRHvTz93g2h6WBPVOESMZADEUecAsY",
+	"5e0Bm2DGbVvzbt2q6oW2u5e/cKGSSUdN2khJshSTkXegJsGXbfu3T9SuC8eeo2vURwcfN0HRaAsp7Qex",
+	"atH4t4KDXANsVZhnLfXLDZ6w31beeav26LzNW3N9nQt3q+2/9ly/nehkOxfxJ5usVOVjy1QYEBX0TkD4",
+	"yQNHFxCKV5DhzeilUm965IWu5cqjxdv7LlV2yk+MptmE0d24SdWJmUdr00j2zgm5YedCpx/hjryKFzMu",
+	"vFmEr9e6uWcOD3JKaBiypbK3KY9IjI/eHRDGCz4RV6bZh69heB2iiS74jgRndt9AFvSSphatZ0mzeQGp",
+	"ZKeHao/mEXeKl9BEcgINjeRESje3fAqAVjWdUzuDzvsP+6/xMhWLZVZTgNGgNqMmAb8FfEIrY0JZ0I1x",
+	"GeIs8cdVm5sku9CCXQRrdNSyaOAk95oic7FkLYGEPWfrDKBydBdh88Zm3ejFikc5zPT1no14S3xOa3C5",
+	"nYYUz1V8wyW8jM8eDLd3pDp9Oi44y6OEOGqfngFvuQ0nQ87rPpeX4QWXLM1cn2Ubpcnn0LxJB8QGvLNB",
+	"kG9/X2EDf+CL7z+PD7FtErXHYXgzx5/1yMGIfHvppbY4Smm/EVtm83FAxghMMaKZTrDP5qlYzebLVTbG",
+	"3CMSc5LEMpMWpLEx9NKSriQz6Es79wgMyR8yW1C+cbtc24GZegmqMdJIKFZJBBlsASCVEMjykyTmYbKK",
+	"GmMS1Vbkb8/SscRsHzmtBmxRlCANGwbdd2XUOK4ivTZQWwDNeNuXXrd3BjWMbKk9m8e17IbcSdT8zhrT",
+	"181nMWGvStaAEVmWnHXH6jaEDRzPzyVnrKfBaxD+ecVWTB8v7kanwLcd8x55k8Y8U8MiZ++evXgBAbwr",
+	"uliqcXbCuEUvjvek+z81TUPyzeDCVoMdBVWqaht7FQILsn5jnPR9kppv6NvzANEIHhr90rQpty+NaMa6",
+	"2g1aonnr9sbn+Jrb7Wq83Z5qDLbSFjrljpLKdb6bnMfLZuWMr83tlq3dPnh9ybeahwOLXtbyyLeA2u90",
+	"OJWRGFqh4MP5vBUeagCSPg8TVV9/yy5FWFOMu7Vnwplu7296PDTJ7G1WcJQPqVBzVK9vIODZmkpbVATx",
+	"pl5rpTQvMLKy1aWBl4jxlIWbMGFv5qW+COmKc12xa5k+4mpEhXIzvwiIF7EPh2BCs3A+ghUeLehVQwYx",
+	"EdFmNFklF6PJJmuc/QNPRdqyaf/kJUsnrZ5yneb4YIspFh5u8VhC41akNKjNIywp3uKm345E3urB36Xg",
+	"I7AyWowUdy5+Z+/H4qbFCsrQGiVq17b41jJlU5aCs2QkWSh41GakSmtIR3ORxn8RvCkxSye+vFP9u756",
+	"gioTDipHs7C5PHT1rFA9RTyzrduL3n3mOSC1B66y33x8z62+r3CpNg7ovVMrcjXBvMI7TobgxOXmcbFa",
+	"dWNzVi16p8/NVr+Puc+CGyRi1ijd+qVAVz2j2SptC2yWWOmwVbvAu7b126qngb8JoLk/KFDQoZdLBjtO",
+	"Z5reJVKHMyo0EPS1+mOjVZr4ijwBelcYQGdKliyVgpMIOg7JHjmTOrJnwjiAet/r1HXg8rqE2CVLIbk5",
+	"xtAQIuaj6tEjPzO2hIpBG0G8KW6/px1fK2T/4tM50r9LS99ivDKOhnrzGkAnIdmo0CU7N6ANOkQLK7q2",
+	"maXXsi74ZnyaqfoBkAiU/vfV2ZuvJxArvU03+tYEhITRVE38Xa3bvNHj6MueijRsgBHyUh1HTCYFR406",
+	"WqAZ61I5qOtFD3cdIEhbx/xn9pc3pmG50KCQ7Oo7s3leY6GnyZRqNMBKbHvClJlju3Rg4qeGjiYmQk2W",
+	"VEpE8skxM+QKtrx+te7H4TNgXgMADCYF3LxHZ53DwE8OjT2DBW0tT88M4O5LDYm2diLKuxVtb8Nz94gu",
+	"duJ7ZCy5umhh7ke7OjF55n/Q7zfDkih5lxzrecXFmjPr2XFcPOCbiQwEprawDSzmpbiocaq+UQrrHrAH",
+	"5cr3lr2jbgE1wY78n8LgH1IYeDbESjITHr0dTKkGrXrKYJ1VLTnO5mSszIDHx+OAjDUO51gn18Gr9fpC",
+	"bh5YnK54+V3j8cIb/Ie4GXKPr5YlQXnnBoQCMk3FXxh3o4u6QKRHftNZL6ZBO2xKlI+wlUH5jQjo/5XQ",
+	"8p4NCbAj3jrmkVjXN8WrRpkTwWdkXGp0NyZYD3drfeRKgFbFYfzMlhnE2U+dOsZyx3vPgFx9fHctmAZw",
+	"GjUDZC/hPSF2URWU3pL4oCzoIEJmSXXQjEz4jSLeufOJW/oC2p9ytGTpiBW7qOezuZX51EPZ77vm2/DX",
+	"s3TTcHXfqnvzpU3FKkNYb9CVFJ+XuwtR4Zm37iMgG1JGFw2H8Q5uzseRQ2c3fYF9IH+JAfZq9gat/ZvH",
+	"K8z7tnJpSw3wa7kwnt6KmwafJvff/vCMPD0+efKgR75jMo6grlDmtc9xRkKaprGBM6JhZk2VkEo2IGPT",
+	"HEuJGXa1hO7P6t80zFY0Uf9CxSEaB0M+nqZioa5lAu7BDmdwk9XtlIhXVyymeyoSeDt6eEFUjQPy97/+",
+	"bcirsJ0i8rgh3kGCwSlZK0ECIOx0IbVXSnehdz0g6PMY1eQS5N1zyrJNySwq2Q4AIgb1mtXnn9NwroE5",
+	"TZrnOhVY6NcohKn3xHP1fp+r0oRda1L3aTYvMYxtED416auF/pP3oEeVcdWteIR9nfywoAZpuBbFEHkY",
+	"OPxWYchYRBKasTQgK653mF8hzdVLy25Pnj51WO1xv++PaWR1I1K7bMcqm3ZsXg8pVt9l+k29nf513ZfN",
+	"5sOaYlvbJcEubWF9AjwOLoF9tmph33jg1iNWA9Nf20UqLrSHn4hogydsDl0LGAAmzxmNagrlLLMrk0+x",
+	"q8dP+wck5tD5mRH17oCwRGJFtPGHYkFAShcs8+65cpgeGIn+qp1ZDa1su5caaHaNtymmxLR7OCVMnW0t",
+	"lGOJOBKgvamDsaZSP+QDIm4PsLbQ0qQJBsEy9HcEaYBGWYDPAdG2sGKsJlvDUO+V8Lqj9quvKQ1lR4HM",
+	"m3TV2lizsBCjiG6kl165Ev/4pIH6nm6UAeqzxqv8C9EpbuvTBvbidt53XUdh3+rmk96CJt80Dq+M+AYS",
+	"UQ3lB7jVF7OUncKX84Wp3Tn6ZVUuaZFDGg7fIuw0udlAlewRVW8Kc+LM00HN9/TeT+NL3ZNWY1DQjBHs",
+	"MeA6EHKgFbBVEYaFZgzj9CzKsVhG4BhLGa/LzrGta/xzMDli6l9KaV7WeB1LrbAqU4PfCaj5qO/SjNDl",
+	"Min2v94ZK8wxeQ8e71kXE3TeslksM5bu1Tb6JhWvCeWsXeKxqVLdhkUcdJL4knEmZaNi2qZu7D0rardU",
+	"xOL0K0X95dH7js1bBo7vT96o4K67DVx758rZ+g830+AzRV6AmiyqSTXft+h439zlGxYrV15SzgfeoZ+9",
+	"ZWACN4oOlW0rCJ5SSX58fk5mgMEcZz2icfTyqnQ0TolYcwmlj07h81Y07K31frruugbZutWjzcCp3ceq",
+	"mNQm8OwpoL8BDpn7zQoKtflkzONSvkmT4FwRfrrhIJpCUDuPNESfdp4wyNNtQ01VoOmGH4zbbJkcctq/",
+	"5P5uBQ3RpZ3vFGrWmj5TwJtu+FAN5nSbDe1HmW73htar1gwf2nngKwaHdmbRBB/a4elemGg4YTuEgclu",
+	"bRlsVMML8oQaAxN/X6Qm8+aBBVQjY529qnUSqOEbl0XEPxLmWmmdRy04U2mJc7rUrvOmuULpe8EtI7bs",
+	"08XnczXj2a8FD9LMdWj+MZR4x/25K7ei3v/pRmbbu8DeogDCrLdP23HMMxa5WrQwS8sjUU+PMN+gTSpe",
+	"m/ZtNWP+PI1x8NufPKUHP7tXO6wwEZKN8ixzwUc6O9RdLV8k+MVUsZsARGOOFAMSTyP5EzqjMcfegGg8",
+	"KS4GGey2QxQjnF1lJI+2mwiMruysacQjOGwt3QTSZFE0HrNpBeSMW2Z0A0A2OCP9RjT8QA1lEcwNumZm",
+	"Jl3In8J2t5vefiOj6YyVkoXf5tWKxptqL33wh09pzDUBR9hKE3ODRrA1ot1Zf7/NmaJHkWRRDNIISZcT",
+	"jmYuzeFOS/gaYeXZ7XnCSDvB85ttUmklJcibLI194mZCwwsxne5M/dK32Zwh9bqSC+gW8ndsHHak24va",
+	"jxRla7LReRiK6Hpup9Bi6/5kleVdH+EQWE/4Azd5DmBdC57rdj0fc3euunl3a7lqpbBbf6uTgYMOTVJG",
+	"o81I0iyW07jGVf8W7rcOsRa80GSgjFoV4jdn3beAxlglnUgK1LqM2Rri0BpLNuiYFq4aiZb7ieZA+Ttv",
+	"U8eyAIE/SUR4URdY8b9YvdMWhb2DwqrbyOXfmUeJcsaIE105ZpJjtAeKcLGGc2LADLcnWR6ePD1sdlg5",
+	"W48uGqyuocvPcWQew5GO5gj00ehppOpP7Kpuj6g1iDyLULY/kwQOwBYMJBydJGuWMiXCZyLLwAgJ6Qrz",
+	"KOKUwIKBESIuMYWiQc7gHuQSHm6Bc4WeTGLpzxBJ2WUsVrKFt7psN9tXXNSB7rv7TRFCbzjdBgRBmdUI",
+	"bwJucIEdxt2x+GcXOEvrteY8+ZPtjmgsBXqeRwm79LdI3Z1OAjXTqeK/IqSJTlVt/Rqb+rd/KNN3iN4x",
+	"7wlqQaM9NviNeUERItG/+mpmDbjD7ZxPCR9zhTle8B1UZS5oduhFuwStUzH3izjKTxqiiJgs//I5lPkh",
+	"NAqPBhzBB7HaFLr+6bu3nNDdDY7xTLoT8a+AcVm002dfcJkxGtle7Lbv+rbeurfQQXe77NsVPGzy9F11",
+	"1vVTP3vj5Ma3ONFuSv1OCVfOejPP1gzpnM5ajuaSJquy5+qgf3i8i274nHcYYNH5EMxQW2rTeFakKdMi",
+	"Ahd3N+bndMrCnR/AMT7He5UUwWqlVrERNH5Dp4O+BxkY7mmMIwx31+I1YNb7KI4Yz/T+qbvH5AJ/ciCC",
+	"fMbBLlACd7pVchanUp18ZXMEhQ2WL6ndEvV79bndM8Va55GNITjWI6AoYBg4E7kPrO76KFotkzhEyDJD",
+	"HQxZjLhQ/HLkNocp3YGuqnRkk9C4GImlMqnA58Ki0VSkpgfmaDvSMM71JZ34Na16eIb/Hg6v+v3ucHh1",
+	"MB0Or55Ma8oU9AduARpNs5DPhY2Gn3/LQhYvPXPZj8V41BqzYTtBJ98lH4IdfKTkupk6YN0AV++4ZCix",
+	"722A3V2rj7iHetthymiafbdKLlqKIATZ3l0rmVychTZ22SqfOU50cv+uD/yAd24tfNMGD/bCHZv7xo2L",
+	"3PxQdq+hf5OTjVPqRFHn1ndXTBPSTrh2kRrFOXyPZuw/mAFO9quLjeIhZ3izRZUEBxHW7xnqbF0pfftb",
+	"vFtJ/SSexWCKbZqN4Hn+gB1FYtD8Rst5A/inEvjfbaBrYofNZk+7SdPXOaDgqCHO4rm+36IslvXiEjF8",
+	"CJxVqleX0jOyoLRZSvP271oDmO73m2RseU8SA4lGLtgmICse/3nFEG5bQh5Gb2eS2F5izwFmr2avp/El",
+	"46YLihrEPUny7DkwHAUi/hQ6iS4opzOQDNhtscbYdSAK3AZjzHSkzX2wuoKtTffRd5lYNmLnnuVyymLb",
+	"CYNolVK9pRa2stLEqYzWU4Vv8oWolKYo+GhBrxK2szq66LPV0ZVmARb9nSZ55k64rvLuBgVQVUJj0cId",
+	"J0afQs1tQSEeByQTQh2yhEl0mkC/dauCgi+FcoKQYzTpeQpneRbzFSrwC5bRiGZ0VFuJh41KIP6KmPkX",
+	"jC0lFtjGGeGMRZJkgswEEfwUA4cG+n+XbRt8giSREkDDHmgyyFFHpjxyd1l5lAvIcr+b/EzZkI+to/HE",
+	"gGyzermRGVuMSiXqH2p6Z7g7plUXDXy2KRSAk8dQrMFv3GcHZ9PcMWGemLA5vYxF2rBI/ztzu/OKFixj",
+	"Z7e3La13zq2REONxXabxgqYbohO+Gtll1lX7XYwSplKFs4i5qUXyxHCrUFYjXS/sDP1DPZ97a9XDUtEX",
+	"mMFopjhlXuqi4T+ly6FGByldzoRIRrahsPuLOQyQXs3WFsN/NLGQFe4lxIDp6H5PE7HiEQWvxoLyFU1G",
+	"cKdf6po6tAJTv50kQ59r3Sl7q4bKd6kI7c9acY822nVliNDrHTvLMVwLwyt8fGeyYo7MUYM6EGduv2SR",
+	"wl/aLEyozHan7u7ToAFTr3I7aXfPd0jI2SNcCQ+aU9XU/bpTqN+pVLtha7Y7FBxl4t6CANnjJO3oolZx",
+	"5paOT7lvQpGFFxYj70dTOHMOwTw0cDdraad7tuP2Q7uf8YFa0ehmsrmBLn8LG8BnDujwTykEy/xnw0Z+",
+	"tjuV0FlfH+45p7N3vshv8zqQCuTpTNZ9aUuGwccGWn4JeJBOWCKVbc7pAnCcN5IkQlyQJL5gZJwxuuip",
+	"n8YDkog1S7shlYwkLMtYKgMSxTPF/pXRBEgzMhQpkzpzlZJIZCTmMo7YKcKFHB8eDvk45pc0iaNRRmcA",
+	"1NYDTKEFvXIn45i0VRinHZXcZc+OI+y54Mz4AqS8WXH7eaHB1e7mZ3N6yTSuoyJQzAkl6hD4DEOTJNas",
+	"irQAmdcWrcDNSMtf5N1+XgfP2x+ekaOjo6c9cgbdM3WBJye/nj/DnbCIkyTWcP6nBlVIAqzQSjKiyCSm",
+	"U8l0hrF6PFxBa3b3yaY41p8Nt7rMoPxKUwl82GnPhVELCXsCGo5esrRHxkyGNKGZOoNxRmZCPctNAZVu",
+	"VM+J0c5dF1oRpthsayXGVpkYWTRj56+RWi/L/K05YYbgPwYF+LWWgQ8tT4vipiYzkXKT3Q5bJ6MX7JT0",
+	"Dcy5opiiBfOkzt2azMqxYG0j461DLq6wGTUieailhjJgHeq4kwHfPeKjVwqbPgIltta46Dnv/bxvqqGy",
+	"P0ar/fT+2vyD7U0klymbxld+x8OEzWJwRBcTawPF5FIWihmPJTSJQ2Q8X3GsuNhrMqnY7aODbGjT/2Gv",
+	"JCL7ZGB6ZcB3i50bNYEK1e9BsdV6YdkK0/5Qt89uI9yOG/ZzRdt/lezHlPI98rubZ7HcPczGnsgwt5Dd",
+	"X6hrNkTZ2QXPtxL/wdJ4uon5bHfSd2teplOZ67C49mV0rfNLPemt+eDqz6aPXMWCak9RDSNiOuTjj0PA",
+	"TBh2BkNs5DTsBMMOzeDCYf/wcffgoHt4eN5/OjjqD/r9/xp2rgG61H2w2O4J3pCJZRzCjxFbJmLTM8hb",
+	"8GsxPQpuS1nSPegd+16Pbkn4RWmhpV8p38A7xXTYGbz/+1//9uF6rDSP4k1J4rlpinVFAaEZWQhoKJ8y",
+	"ZURdKtsrYmypNOcN1lWBmRRLbSlNaIS9sPKoU14V+Kd3r18Rbfo4+IsZmlO2Hc3HSg6hoYJpLTkokRba",
+	"5SzjEFrZFMgKHLHEAm8HW1ftpH26E9x56f+NSv5bFeQDCUT6zCCz/WGKw5Udk8ZRg0YIZ7kdo6v2pTIk",
+	"EaDXZGuLJGIp+hiwKFE6GdxNCiG3tdoKs/iyJV+38ZVdKT/mvj0bE5f93vv7ua1E2kMfv1Fz5Gad1XUd",
+	"ipMdK/3ZYrBbOBGcnZLxKA9QCZ5sRiN9BkbWuDSXsQm9shUhdM6F6WbGtJehYSe65tzNpPYaA6xJk/Ym",
+	"GVC5lmKSoPbw4IPmPo35jKXLNC4oKOW7Luq6Hn/e5m6lBsplJ73JsXK2+4dtbMGEdttCoXG2drI/QE6P",
+	"C0MdY7ITZ3ldzYJGTEOR6CdWkpl05rGnJmUPZuO8seXi+NJtzziJoXRmI1YA6NYgr9az4M30VbbZwcJ/",
+	"Zhu/wW0/eE8iQnXMNfi3lsF3kwpXULWr7eAVLyNUG/+nTt6yUtyMhNMVuAiGmjLcI7A54qy3V1fBUXfX",
+	"cG/DiN4SVvtEhrSnmm9LlWlAsrUgc3Zl4hhYXjrZZOyUUJJSHokFHFdwzZpOOD1yRuRcpKB2c7WjVklE",
+	"JozMVkxKg9NL8zabW3aZWj9nxe6/73efnnV/oN3ph4+H1w92LBrO0oeMrIECLxrGrC+N2dt4rWsN5V0R",
+	"VXdo7oe3L2e5wD7P77ToxRp248M2gtX4JUsNVuvbot5U8G0Xa017lOYAxdsxiJs31I1SGvOYz0aNsgXK",
+	"Hoj2Ol4V8Xh3z18qs9Gc0TSbMNomUa0JCrIHiGCrpzfVUNGtdOeCd6whxMWO/VN9puj1cp2vDWGWy5Pz",
+	"Ub7ksy3tnvoteytCBjf/Z5MwuedxR3NgXIfcTl3P44wRWA2EkMEUeBLOaUrDjKWy2EV4soqVodtWS5GN",
+	"FBWskV+lcbZ5pwirgXsYTX2Jx2coy1A/iaUG8+2R3+ZxwpT9BAAp+iZ2FctMBlDLkyQgI0GrSYRYTmh4",
+	"QcA0mioyYMYy1/mXsMIwcxyGHfQ8y5ad62vocTIVngqDFbQLhNoCTEZwgu7ikqVkmdCYk5/Oz9/Az396",
+	"9/pVb8iH/Iw8fKieevgQa8WWMUNHg1o8k8WAaPtiCp4GseYDjNzZCgayEAh7jIIfEUNJJvS/AqXbXcDv",
+	"Omwr0b+I2dsyU/+PzWnWGmUlUmoFSyRbY3vtM04ePrRzMoP9XUwsEhSPwFFCiTrlusuJ2YIE+/CTOAt0",
+	"50EIMw05JRAUAJIYb8tcrCGtj/GsR55fsnRjelCu0zhjkND+8CG4CdU4uINPllIusf7qlCS4ByAGuhRJ",
+	"gsuCjcUkSRmNhtw+mYgZrMa//Mu/kGeCX2I1gVSXHhKtMqeMSE4v2CikkvWgwTVeNdkHtQkHAYlWKcXN",
+	"ANq085t6aOFCVTMeqWvj0UKOe0NOyIsIn/r11xffy1P/FlvQjVL/tHmpt03ZSsLUBoz36sAwTD6OEO6N",
+	"UJ08cdjvwyvU182GkJlIWYT+jBcmiz7rIoTngCgGp4b7kDx8+J2IYiZ7Dx+SM9u/aSKijeVDlIyfCQ7P",
+	"n2+WDG1S61Qe0yWWS8aCP7rqrtfrrpKW3VWaMB6KiEVjpNQ4XKUJ6UZjIhlQOZZqxGppCZV4xMiv/IKL",
+	"dU5jTBTCa9CTKG8YJDXu1nQlWaRU7Dev352T9Vw4ndEAcShJiPGzQDBdMRBsSaS+TzmicIFmDvT6eD0m",
+	"NIkvmCYQtFySDx/C2wrT1R3a/vV3KfhYHVYG+//46gredHJ1dUrGigZjXBNgOuoXZEcTtUKZGsTYvEo+",
+	"Gq76/aNQPYQ0jqicMwlXFelhNmD1LYgi6o/Pz4l9eAxxAe0RNfkDuE3Icb9PxguaqMVh0QiGDASw2VWW",
+	"suNTctw/IOMVp6tsrg5XqPYpXD4i46lIJ3EUMQ4d4VIhpUZwVjccHNk+pqNMiFFC0xmDH07gYysuV0vs",
+	"ojRasCimUKyubjg8JGMYCMYdMM0KfnhKxm5TkvEpOVGTMYk1MAyRpqtlNkpZKFK844iMJyu50ZOU81UG",
+	"iemRWMPAV5xe0hgE/vgUDygsHuyi4/7TYnvQmI+mSTybZ+gjhMG6vy9iCXXn4x5RQt2uAGxxEPFrDWxv",
+	"F2TCNgLREaXZac/EYglbVrE+lqkz+YOPf0BeGCVjA4CNg6KcjJ+f05naBch8Ua/AbuXgKnox7f4CwyT3",
+	"RQp0+Tfzjm/HD8gcyvEloRrHxfyGUC0AKgjwdscHh/nH87k/OHV87IGpp1bnhUVEtwIzeGBKhOOkX+Rk",
+	"7P7MNg8fqoNEYR0GmA4D5dMWSlKTzyIdKhv88JjMxSqVYIWzJcvAYUNmLJM549RyVr1HnX48/Lv540sr",
+	"ktR6jN8AeNIA5PK3r8bkvpUaJlp3cvIgz3InUiwYRuoyYcauqHRqXsV4yLpnSKWx0hKmcQrC13xfSUbD",
+	"fT4OUfEcdgYE4oUBGboqqLr+97/+7XocEM7WipWjt0jXnEmqZEw2Z+k6lhrKOKRpuiHjlzG/GBDkPn//",
+	"69+Q4ZySlCXf4heGHRRwY+dzY9snTXdtYDzSw35lLAmULKjqzamElbcXwIHisDSwP4AVTzZk/AOm0HXt",
+	"uzCC+m/WSvl2rNvKwV6D0el40Vg3JJ4wpVJIJD7MnNinSSQYIhKBCkruH/ePH+jhvxUJCsUxAv2NQVDJ",
+	"gIxRRxobJcnRhQIyNhGFMbDeSMkZkO22MTfoAwEZgwJs76JJYhWavMUnOXvzQl1FJq/srr/oEMUjKDr5",
+	"y5jcnzOaZPMHARk/WrAsjUM5JvffpLDp2ErCD1Y86IetrPmoxMz1mNzHTqEZTcRsBVxD/SAfBEM+fiSW",
+	"jNNl3EMhh28w1zZ0kcDjoINiMRp8MhIwEAeLFuj3oEdeCc7y5QZ93ni+IAydxCHjWEmOWVWdsyUN56x7",
+	"2Ot3gg54XEDBl4NHj9brdY/Czz2Rzh7pZ+Wjly+ePX/17jk8kzeJ7OiUTHQjYZlK5/IAIo44oc6gc9Tr",
+	"9450I0SwcR5dHjyC1Xq0NF3pch2kM3jvtz7zWx7Z3fvv0FTxOmj+xE/YfvH6Q9BZCunJGkbxYDRRFpGF",
+	"gIpPyokUmE8c0Y0kdCYC7G+oueBkY6wTwldKWdI52CAENb9Swkqsuae1tzprCIqetxgzzURtde8pGWvI",
+	"iTEWuurOxrDMVkK+iDqDDlI2aElYR3KA3/+DLaj4TkQbUy+rM2hcve13UxGXpzxYcAy0/UsN+I7619rc",
+	"pI262SnjE2syl0JtSPXQYb9/oyG5zfcOjvpOcz2nrd1B3rSu77akOzi8bjeDCO1nTzoyQN4zyP9GS0B7",
+	"s3u2XSgMqiJV6z6rn8lXM9P36wHo8L//YUth01cXPRWrxYKmG+iEpwaKypcSPnhIMDl4Jjqm9cb7zplB",
+	"bL3qKuWgC7pmZ/D45OTosbqYKnkAgCF4o/pMzhkwAAMpdj4IvVeOKA50715IU9SKHdQOKKmn5JToEe2m",
+	"B5HP1Ykkcq5OKth9ICieKf48QKXe6O9aJPvOl7Kuz3GMbQ/ZM3RtNeBaL4FkeApvsu+1V+99MWUuz/o6",
+	"OO8/HfT7g36/1+/3/6voXBwobaSczFt69qg/OLbPaiGTO88cR67dfXmqbmdKRycX/35YTDXVX8XM2bwa",
+	"PM+O7fQPnn5zEh73u3160O8+oUes+3Ryctg9mh5E37DH9HjSfwK0Kzgl1Wsbn9s8t9VzdHVPYyV4YR+U",
+	"TqvS/nYdULjnNg6lGqMehv8EVg5b8AWJ3DGMfGxqwk1kFq0dPKcAu4BtQsAhBzoqatsgCDEDSc7VE8qG",
+	"6ZEXXLMFxfnAbDP+HaPaAmgmRP3VphhoDpKHf3NvEbOaLhpZFW6Ad53r4NHnk7kNj17xVDU+Ds+cWV4X",
+	"vfc6yabEpg7ajX5/5nQDluNjMPkdf//r3/bhOu0oGjkkrYYzcC/q3AOpT8ftqwZB56UGst/Jtcx9t8G5",
+	"nunzRUzk9TbVh0cfzcpdI9dRqotH5VcaNxdrIgxknfWBAiI/NFvIKj7iY1AtCrrDMRlzkY2mYsUjr9qA",
+	"PMYwitJxOfbHs3ADwKhAPPY6Nyc7dhrYTvbdMqNmrPckiaMA3ADFHRur23Q/fH1knaKVIjdxj9DOkP4n",
+	"EV+FDWbzBroyzwDxqqrniPIstSNdZxa5yP1q7w3KvryArOdxOHfvt0lItguMknHqpRgEMvD1gUZCwhy3",
+	"IVeqmwQV3erM6FQ1iPjZnC0kSy5ZRUGG7X0OPlawgtXHlCxNktzpIwNlGYPHAoMBStI60ciSR6pOm66k",
+	"1NxU6y1k4HQuDgu5Lm2UYVs1YszGsvixX1D7yvPWfre/5a06ldF9bakgo/Cc/tgB7shmcqZC2xpZo/bp",
+	"bbAX1EedHSamTlrmV6uonpkeuhK8bIq5RTSjEyqZdv+wZGpL73XymoZxH18cjPODMo15BF7ZAQQbx0VI",
+	"+bHtMCXpgg35hWKnyuKGg5nzVOQDx/2nugLZ6qinBJtJYIyAFo67Pt5YAT2h4cXdnHFHKpYiXBAKgvHF",
+	"gNvBp0kcZmNyf+yc2PEDH5+Qnk4Gn1Pfzs9i05Po68XQSJfu7zkyB2+p3Lig1KbAJMo3nkfNTLxsxelv",
+	"gKnWd+Pcam1zeOnkp08r10Fj+rywWGgYV7or/f4WdPVf6AUjcpUy21M8ZZgHozlLYy6/h0ZfUbgeIYv7",
+	"wqIHjinh09x028C1WWZybtgtouFhAxzMnHA1REwnGns65GCppOLONGVDbtk3xt6hUCsvd4ilQaIFRVGL",
+	"BWjQqvmxtnJgVcdciCXEvtUBdh+0CBpGYcWnsJ5HDDnko7jKv3XA5sIHZI/RZNWgUT/G92voDSCCbdX0",
+	"FQmq1Ns77HOKqrwTWV5Mblt9oe7akLX5+6LdRnzG6eLVd7RqlzXnTbK8vbC2Kc7FzletpHZNG7K6gM6c",
+	"Sn1CilAT8stl62W+bVLoUKWUZv/elJdjiP/L4tk/QeqmWGVktVQK83hBr8aF/FVcQ8jrvA+4ipzJB1YI",
+	"SkbchG6CwJWbgTIJDDB/gNb6ZEPojPWIrcpXr9IpAPDWYqEweU7DOaZFQFJJDJVLpr440DJDiKkaokVG",
+	"18Fr4P+67zawwh75DXIaxxqMRmcT6N3zAFxciWKewDeB/TpEQO6M2apqf6crDjQDyMncN1VN57GJO0O+",
+	"FunFKXjOJN1IV4vARlbgXB/y3yCz6gxk34Bk7Cp7BNnDmlCwPAdu5lIsSRJzBHQa//z8f397D5Di7o0D",
+	"8ueVMHCYkAH14j+JnLMkGZDn//n82a/nL16/Gr34PiA/v3j1PdLDzvkepGv8dPbq+5fPA3J2fv78lzfn",
+	"oxevvn/+nwF5+fzs3fPR8zevn/1k//jPNy/ePn83OjsPyJuz//3y9dn35L7Ow3wQkBev3vx6/i6/UhA9",
+	"kP1moo7OZvI6EWH1nufB65uKld2HCdf0ZgKoWBrzvgPB4iTmqyvFRxJoPN0J404ZJ0WDoyzoFQTjnRIO",
+	"x9/vK90wP3dbMPpnJdLehWlmeOD7j8V++7ZpQcQyGiedQcfTyWBg4PMQ23cUR+pNHyx2nvbgo1/Kwso5",
+	"vqotTq/Dp4OTpyX31KhUJt/Pf0lsn9pQl4v7I8P+wE31viN7X6EN24HbWK3zdHIQPZk+Pu72w0PaPWYn",
+	"k+430cHT7hN6FJ6wp9PDSf+4s/8usZBiOcGwHTYo4ObSlMbJKmX2z0Ss4V34pxMnOmLdJ5PDfvdJdHzQ",
+	"/YY+PuqesMPw6fTJ5CDsK8UGKnGNExFwQIA7dXwHooQh1q+NcuVtxCDZpTMTBCZJeo96vZ7TaWwE+eTg",
+	"DgXckBxjHfq6Z+nGQT8vNIiG5Je8O81BH4qkZymTGlPOzGqhYUj0n8swN6SLfUbyKkLFsqn+cL6/MZDr",
+	"TL6mWSYwlg+653ThdkyuhQ0lM5pmDTYsjG10abvNlPrLmM4W5pBsO6+e5jAdLrKRZhbY97zS/CWnSqWt",
+	"C+6KqFNPyGo3FhxMAaPArIxBSrV4o51BZ5nQbCrSBRZgZjSx3EDT9cBtWuD2auwcTfvhQXRy2H08+YZ1",
+	"j8ODafcpffKkexgds28mj6cHtH9UwQlQ63TTs++Ao3TO/msevuFyNv31x5//98Gx5EcyPPv9m19++o8/",
+	"pb9frKcLHmbnYnX4Df3lOwhPLVcQyLm2p3GaMjnPOVIj/qWkpIuN/v5DO/Gju7hatacgPjqu2vLtvSZs",
+	"5t6QK+3m23vAWu4Zlebbe23Ic2/ICxrQt/f694bc0YK+vXeQX7Ca0Lf36sh0b8i1kvTtvY9DdZIAv6nI",
+	"q4ad63tDjprTt/c+qj86Li3LgUCv9xG4JnPT/SGdHwuzjFvEFFBihjsXbjIyaMlmQckYbtWK2W3H4KsJ",
+	"7Lvekj9hHtCOUH80GT12yqzTCfSR6H2p8wg6bxUT755NtzROM8/DrXjnreQlgNGlNolj9WLlqWxi9+qE",
+	"ktzwRVUMk02/JOv3V7B5D4J+v09ijq7CvIwQCh/jjC10uYvSfMa2UpESrQkFCCBswk/EKJ5Sm7CmDQ+a",
+	"a1jHOeRQkqfrF0Ua5RBq2sY4JRTr5uCQTlJGLyS69qDyk4ZurgZRn1BWasJcy4pKMjajMYhcag72w5Ab",
+	"6bWy9FO3aGjdxHzKcziLAFBNNc19haLuQzL42BEX2gBqEXh+ViXiXZhUNyWOrt/Aj0YoUmjCtImjmIm2",
+	"yJ4rvYQcYo9uSNcHPwnk7IPOQg4w0QUtjM6gcvjtFsABnkQH0354OHlKj7B9QZZusGRepwVI3VjtuP80",
+	"L7tQYg1dMU41jhQLBscF6ne4WOeZMnmBCsyri/PaZyGj8kpWIfCAXSyZgY/besS/SIeomSsRKTC4Mop8",
+	"E4lw8PjJkyeHB9uFAtRw12cOvXDpFnOTEKQkt9SVhSwKiNJ+wizZEKqkHxnDf8Zu5WBeUyKSiElwDkKW",
+	"UUCELlMZ8rLjLsCnMJilNCZId9aF1ljgq0GzdJnaALue4WPFmrY1oBSMFyLFwl116HvgiZQsG2XC5v4W",
+	"xgeQP3o6GD9O44XS5ESqlRgLh5CI2alG35wx7Wtls5jrmHNdztFzXIC2fF2rGY0T+HffeC6WcWj7vu6+",
+	"fbNkze/+IRHr5ne/XfHmN1tu0PyRF5o3ntNZ84cKDsjbkRQUjXrMQBzkTqJd5Q0Rzainb1K/kECge1tU",
+	"4BqbCiR17/Fxbf629WUc5jixuZBR/AmiffDF48n06eH06OTJk8nRcUQf06OQPT18GvVZnx0/OXqcSwk7",
+	"1F7ej0Ktzb6UCqG9GMzDEK1s3VsvSaEDhsd5dzNKntRR0hDPCHpNCfizp2MasOsU67IyuVBRcnzSWIgC",
+	"u2lQTzJHQI59C0pu0Yy8cZoxRfMZGXoiZo7s1My3mPaHtcGfKe+vIJYfIVRKrXR+B6mAXakmhk8MyDiO",
+	"rCiDazoVegx/jLG1yGbJAjJWJ2Ls0AbruCGOpfYAgneMX1KZdYFQ3Rffa4wBLREfEOwXIssKgAn/8exU",
+	"S89v+3ZUtglCjorEYrDbMPO9JPNDsVio0UG2x5BjUPHghJh+MHpmAwKSfFyM6xE8Iq7oxnyPte2imoiZ",
+	"FtSn9lUJnc0sxkk2Z0OewgLhe4QgMhFrfJF5ZLJh+f02STMTSznAenFApsMfYVVtBjXR7za0NG1BhhwH",
+	"v6s2MEA0jUyIkdISRxpfxxu3w9/uXOegWq958f0/NY9dmkeNPrGd1wF1sbv0LeRK/yCSRKy/Qi7pVE83",
+	"qNLFXLMp0B2T4kKxmMTcoDU9pDx6eEqkYjE0IeOMzsYuNNFiJRErBZBR9i3Z3ebMKVuyyaaSBKIsDapb",
+	"1aqbAEApL2aBmF1TZeAl5cy0z9j1cbCgEfAoq/16IQzUuDTdbeDf/kQ3o9lFzKO6UUOgxR1tq37UTThW",
+	"wc7YPmAtQmJpwgP3x1YZHT/Q0G0ce/j7JmPLCBuWZRR6qDQa3FpJTgNzRiH9xkj9WNpWdr6x2cA/CJLG",
+	"JdDxvoOzzoGG48L79xjYF1tuf6Pac8updtsLTmDrc9ege51kDtP1irEgd4x9SdU+LzISUg6wgjqCqM4b",
+	"D1mQn7qxkx0C6rm5spBjq0s/cPKslYUAz2fOlUJP/vGQ69aUylrAbpBBBZrQh0uIgEg2utcjY5OhAep/",
+	"mNDFEnHD+uTvf/0bedrv97fUr5L7Y53ZMg4IJZhwpIYOCRoEEzQe6DRpU1qC0KPjIL9ishB0uqF65YNg",
+	"yOtT3gJSaU8akDH0LBpBD4npKFUTHddX4uddyz9vdVBtRk+THJ3aTJwJDS/EdKpLmmGzdQYnTj+waXyF",
+	"8dNSzk7e8Dd/ma/9IzY6rKb47Ei52Z5C0rIoPl/C5gGjHWq7eePrnzt5qVDDZ3Slfuf2Kt55ziy38MpC",
+	"TKF//M3Jk2JIwcCjOUEF+4ZHE6Uqf2Xh5r0ivqc5BB9ickEMqhB1HvIcPnh7SIpg/vG/0Uws4vBbQC40",
+	"0ItJgsiNXIOPUBwMTdC/Qm0DCSzmUsMYcttpRA88yEuBnN5hamzQZakcvgb8zOLKNglfF0/RTnvHbMt8",
+	"hnUKG9KloKiVW0pVW0B9UsbrmqbvP9YxXjmnadQZHMDott9z2CpUWqb8XWCl5HGMauy6JD3d+DVUY7IN",
+	"GXbOGV0MOyaOtmZJQhDI1hO/rrCUvYPYh4fFIHZGZ/ckjKg6EF/4Wk+tm9FZ9wI607RdlzYBbDvvrzCG",
+	"jce5PnK9VdD4gtfbJc0qufiyBA2GMdCpbhvaoZRREgg92XlfaOs8Rg8VkSxhYWby//Rv+vFQGQEplwMy",
+	"xqz7MdbZo4sZ6r8uGaKg8kix+zEmL+e3aZmg7gtcLb34mjWNM125AhZIj5xlkPYBACEakjsXODDuQvnQ",
+	"ee4MVxaWklDQLh+hQvWWVtrkLFUaf4Dedh2D19h6IE4pwFuCyRLzWeLAMZ9WnADU8QEkNNNFnAB0SROA",
+	"qkX5apEsAZXfBbO00o9rZFMttv0+dZpm36nd9zk1fdwYSn6YPu+4HBDydCRLRmfQqdkoyAOrHn+4doKh",
+	"crVkqYQa9OYF55YQd5Fg9buYOBUO4IJFEMx+cxxPNbh3mHjv47w/iTWyK6wIoynTepLdKXcFGXC4Hy1y",
+	"LLADwAKbHLHuN5OTw+5xjgX2uHNH1FJH+3cxIemKyz8OGBicnsCC9kEKGTJHpdmr3dFQglUTcneKr0cf",
+	"cWGva8MZY42grzG1czX/oN/3+0Ktwo9Rz01LtLAZM6ytvbWrHkRD94aL8o4xaEkypdCZbZVcwMaL23j4",
+	"2jv2/iQmzeKXdxLRKm6IRzITy/bazSedQp0a9Jvbz0ZmdIP/VIa2bV6Tw/jiDVSiudtytyoqfW5J3EJc",
+	"6sHW4xZ8qvOViaVzsO6GwaFuVcvZqrIX4gpK9cOoIkYewXEdc/wBAqEIZJ7ldSVaYcuRzf2p9SveIhSL",
+	"3xCoIJLJps4xobTY5Wiy8bsmyvFR08dQB20Lv1Y6GBZ7rNvo44ebI16YdckT4AZHxyfY1hAqMw8Or4N8",
+	"apVpQF1eZ3B08qR9aOkZfr2ubgr18dtwecLCfY2xoepJEmFm+n1+MbauWi1wm+okL+3ACqCPKliQ2FAV",
+	"2l78/a9/e6RvGJNZrPumARAcecEh8cxGm9DrOaGSPT4OsGXauFw7rJO+ZAkKtRoTauCl/CEVi9dI4AZg",
+	"owDIYY3z3Ja3zdh25GnUA47um7cBnOoi5pFtYIeCdN/cB0+2Q4NO0L5PxcUPNUBULUmIeDZH9wKjaRKz",
+	"tEeeeeOJdckpJpDkHUVdx/279BvDQe7mSZ55ia0ShOrASP9gJzGnMDVP9ekfOkxlgC2RAIbL3JlP8aOb",
+	"8F1vlbUyp24QGJ6+EpxBr6990waLC3uEFbrbn3klsl9EFE/jW1lTSMduGHi8RUFsX/05Lbribnpkmvjv",
+	"Ick/w3Rqndw8923LeMZpAiFRi+WVl4BJ3REKfcJwq+3Kj0pDxEIoKgmwtyrN2EykG2jPCJQa4w9SrNIQ",
+	"U6nNp3tD/j0L46jQVNPBEYxWyHWVBuImu8jVdBpfjcn9ycagUJH1XMBIIkDYYkki7cAkoUuaZhXIPsmS",
+	"6cgZZYkT6ASVjKYzlo3UdZw+9CkMyDjvAI7ty9U1vAPbI47YVYiovD6egmM901//vA2XNJ0AZv53xNFz",
+	"nMqvRIZ9AH9I44iCEVVsnW4qaqbdw8nBAfY2KPkzD1rABH5fpMxticd3sDS3Ynnj2Bj6GaG7dM4O3+UA",
+	"KRVRdvj48OD4eF9B9khn3NRb49+pU+dWl2moN3Q2KhMbM6p3lybslolJLLMzM6CvqZNRtfzOZjIZJTLO",
+	"YjiS4NvaCTpVAnUqV6pZ9MjSh3WfIo3NZE4bXm0FM6T1Xui6yiKD9lRbENcAzapCpIMKkfRXCkTyYlwV",
+	"yHFYT45+lRYF8Bw7MY14tJ1ERxUS6fv3I8rhDftB6YOyOyPXHPHPno/rKnv3pB3XP67epwO0X7PS95xH",
+	"suTxoEph0y0LAxOqdxGOTNP5gQubqRsIO9BGOp3ByVdG2BDU5oa8koWsMxtYZDr8ktdaEkqykixv39o1",
+	"r64TWhbU1K++OXgcSkErsJT8gq7YVRfyZQeUNZig3wUFA/uJJdGXkTW8P1DLDbIHnnmIcFsa21uAAbkV",
+	"jQ2HibnvSg+CbX07AE1bWAZIyK+ZY+jmH4JHZE6TKTYxR1jhmJNsLYjM2FLisZ+llIPbF3JsV0u8qpkJ",
+	"VOFNWKHBEIkxu3UWXzJOMnEKdqKRwEOuIUOKLfTqAov6uBdPLxxusNfIfUgSxNgIhqMyrMlTI15SNeYH",
+	"lh04kO0WHMdwwgdOmQHqKzDxcTDkY+dvl8do3cJAxdVj8/6onkRoxs+J916063bmqdwtsu6vkgFZbo2t",
+	"IFbi7bAVOAoUitjTSxcq8M55i476ff0KSYzeJqKhT3rgOPI628caYTwzUSvsDEMQaSyvzNeqB8IJmcb1",
+	"P6GaAExpyCsqCtmtoXx5CkgZI61J7AtHGyBGUubE/+rJbkMzaGrksZkibRtXYOrbP3Vy/82B7GiaxVMa",
+	"Znn/+u5B77jX72U07c3+0qZUqbJ06tmvIcp0m0qZgUuriSzUY6R56pnasE6esavsluNCz/Rbb95/q1D7",
+	"dyNM7luqq6vM0ePCeGMyByCIDZyYzmTvtmJPoLhTo0xy6KKXCXKhwQr/MV0SUMP51dsXek0xoaTonZjQ",
+	"8AKbd9u82SxeaMmOoIZxRmYCqjVsqQ1GkdBhNSgWWoPinxdaD7mptDadVXSBQ14LcUooftMmPC6pVPZN",
+	"wjKJX4fgCBZ41/g/KsoFIBi21i4KXabI/bG4ZGkaR2z84NPrHkDDL8PvkZcyP8aOH/sJ+hbxqcLUv0DB",
+	"+mZVdOASMZ3etUHCrizmvFeqYkciwaNYj8h4EgZKFXWAxBYsC4iMechAR8X+pdBUGM4bJsRjXmckemRs",
+	"gwI6n8y8zTgqZrpRsUMOLtYBiadDrt4nL6DJkPUHBJVmRomQWD7FJBoZBgVd54tpwJI4G9iP6toq15M6",
+	"rhrEY2BHtiZ+MyZIswkLEItXTIngedGX1NVn+RO7HSL6q+p6ymaxzBie/Xadg/TqNrY0znT1df5JQwvJ",
+	"IG9wOxBOwWtwO6A4ZzLXH0wVdaUBF47t1IDVpmwJWVE9bEGTQJUspvx5AWnsshTGrEOPhSS94/7TapYe",
+	"wC68wLvdLD6aplhbI7MN8DXU3z7cSj+hQrntfkiZM5oxDaJ9GUemq0e1JUm64hw+d43PKG10jvCZ81iN",
+	"uNMJOgtm+2UDEzCRtuLLq91StGtvNBXpCHEvDNpFqRNPOVh4MOj3eyfQf8MOS0n8fFS/0TjTjTSzOYNM",
+	"SRilC+rpC0Pmby7O5UOl8woMEBvHWib+ItMd0PDLde/udVro8cuE8kLVVTV1WzNoGeScdgpAc7eizL+j",
+	"G7Keb4rSSVdw6544/7j6/BRK7b9idf67DWZ6IbIQQsWURC9geMcs0oox1PlqdzyB3q9UEqyWOyVjjYs8",
+	"xnyuHhkvWbqgHBBRMafcBi/HUHuCTWIRuCbqkTEyAkBcAmAlULpDbUrg+O5hL3Mxnd6t8v5p1XNFwi9D",
+	"Ozf5gIqrppTLWD0W3DxYGQrOGZbVA4Rsczb4Q4E2d1H03FDelLs9BXu19dsm+L6YXn+mI972JnnbSGXT",
+	"imq31Nat8Y/Ram9vgK+dTfmqKVaHNsXKtuqDvRQnKMShY99x/3qLsnMHDfsOSiD3t9Wwb8l4hMcOJMqW",
+	"tn3bzmNdLz+8njA8CCOtfm7RoH1t/VZcXfP09csJvk9jv20t/Jz22jBTxWKjVaLzh1FGaj25FXtepQzd",
+	"IbWdsicspHmX7LwBwZcIqYNTyZte3X2Io5Q89YcIEhdT1bQLmGag8cH50P6jmJ/mln4hhw1g6pUFGRFQ",
+	"9xBOxvS3HxeNEtPfb84SXd4+5KhwYTnD2JWlAJMpGXqn0EeTp8oBGicOx/Ti9mfPBbmRaR5gevIa9xPG",
+	"OuQxOqZOcwI4j0SCSTJZZbaXmnoeGtswDyV7BFOjFNPW+m4JDRS0czkXacawKw6OYrfnyYPjGbuYARZ5",
+	"70FAjg8OlbaOjHu0iCVgn3hVW7O3cdw3qcvSNVkN8OWNRPnEEWuzNRU7AM/2jVL1XhcId2t+a3wti24z",
+	"T28PjMuWuAa1DPOrz9n7UQfSYknKUGWiUH0V5Oyj4AWNMxP9koafcRJPPQlzhQy/WOZJu+O2iXpGARo3",
+	"TsEzSXa1FeKWTxQ6s39WW7jYn16D5bY+vrBD90UfufXkN8ELEdsN+E4+yZl1bChvxAm8OeiKuqTJiqHb",
+	"H2oUccWgo84pAheMlc47zrOinNplJS41LJ0pi9yeirorVeSNrX++mZuhznJsGMYU4WrBIK/yE2Qe+YBZ",
+	"tpK5pMk/P6ezXco73HOr3af0FlObhiXTf1zPdO4b+DoE46oGlR+AafKmlpxdZSZgy2twKU7znBJDBb+e",
+	"vLfIA7XYoNii88AF72ynHUuXz+TQGZ9ANb6JYHR9T80l4juW2Sl+mdos7BBCiQNi8gnkouO6+2q1WAM/",
+	"Z9DAyAVjSwnSG4T5lxdywabFbwzxv8ZKsF2O3GbH8m2REHcSYCnETRqPzIzplagBR4UfvmQf4jLfXnea",
+	"zWXKu/9gxWsZvVDSVVyydEAo4WxtEkUDsuIRZI2pi9jGdadAx6SqPAEt2FZ/5q83QzPW7Z1jekTYojcT",
+	"Hp9T9YKlftBXgkbum1I6+zwu+YOGRWh6Mv8wZWiHf4wytHN6wTBVkWKy4icrQ9MbpgurJb96doFAKR5u",
+	"UYIzA6h9ONxwKtMVBx1Ft6zV2kOP/Grd+YXaWCi0x+4sf//r3wwNx8GQixRPuAwIF+DygjTQkHLIR4VI",
+	"wCVLPwlnyrMZc4uD3MfSuEUspeIhD6BFgQ5502WOeGRu9ETFxxXvXTDkFe7UNkEVXvjWgpJ8znwXX4wa",
+	"52s8fyfgzL9bfvWjS5C70MH2yxVFVVvWxeNPTDy+PfvXuRk5ME2endGOaHW5kVjkS7/gMDMUIX8GGaCT",
+	"fL5i5v8D+FvcoLGcrzJJIrHmg5KnstzbEZMETYdHyiNTkeQrSPoS7VZ49mvGMGlhmpbm+gUW7/wYX5bQ",
+	"Uyc0vLj7Q8zZ+qvX31AlS1dcmhOBIjdvqRroukFd4YF5DXDk/z/2vnXHjWNJ81UShQWsnqlmk31RqykY",
+	"A42OfUaztmVIwgrYQw8ryUqStV3M5FQWRXG1DZxf8wDzEOfB/CSLjIjMyiKreG+RLfuPrWbd8hIRGdcv",
+	"JNXxnCKHSjF72hhD5cjn1VaBz3fl6T++P2kZw8/fzDrd5YZyCbebl4h/gsOzRudAgrZ9NWwH8RNUPcCV",
+	"gsN9fFE1eep1z6/KrifX1ZMycsMSrAkgeGLmoIM48ZPPjKlqe6bzeyEJkv8Vs+nWS7XLiWZxpiYTajDU",
+	"kZ4scjnaRmpSeiVVclD4jEsxM68v2shxKtkwBvAgkYkeiRj6NbOxwmQUnuPfUNGdK1vrs23MzKWShSzC",
+	"DGZDCrorPo/4VOee4eknEYPFWZmNpnFUMz8jbrt4G37nW85C28bvv1gYffwQ3LupBGUKMg493EOjtH+V",
+	"aFyBHrNHkkqIweGMG55liQQH73xd2Jk9izKBsNuQoFowEwEh4NiKrJeiF8/ZuhyWdzitfQ/etYg6Tyab",
+	"JbLpthHt50kksOAO/+HzV8wyjJ+2h+InAUevJ8MQecTmqWP9RoyHMBYOW1SD/ihJ40zINhpAKmNQEYn8",
+	"PxZdh4cSrvdY1Dmb3eejLY9PM4JvOol7YZExl3uLQ7W8QKdxqMKgvn6WNhrP50/f3fhhse3UXDN0AICG",
+	"Tx5G1OYx/OTci7oct365jNgs0ri22KUagwQMgAk0fkAHBv4u0zm+EsPhhQ6teZ7oQWLUbYJcsQ0AjSZt",
+	"0VEAoKVdPOW5PooGX+geQVimZDAQUDRaMcptLQVyp4Rlvwx7ZuPiFRPeVvE3s/mJDN5vUGpRpQkAaioN",
+	"9DRU0P7sUMiu77wlrJdr26bXF60G/OpEID2vSHgr+H4YohltvxY8o6IoEblmVy0wPBHXDuQWcOuImvGv",
+	"k8NIPYlWm03Ut8g6KTKhjb1UFLKCqmM3wza/h78TXThfigYp8N+230gf3AcihhehX4Gn6feA+dCRWOfn",
+	"wKzN1jfYq7Is5rqIEzHUBHwz1EhBzVByeoDYMwVunPnBGrW8p+Vch9oEwFfF9OMEsK5wGeoQmziUwlf0",
+	"TSV4HDKfekqlgsuNUF+P2h6m3xeTuorxVvvaVYz3VZYJ9MB5wAJiMBBgzpLa5wB1ikOzXP7Px1ROfWnY",
+	"DttHeQAH/anO1Thwl0DW3vVa8e3g+fV5s3/Jz6/FTe/8Rdy6O7/lV/0bcTe47DXvikdon7TIc6zMRpdA",
+	"N4mFzCHpOpjoSfE7bZj4nItMQh+cXdo9+U8BgoKZNFroe7VSQVJe30mFpMMxG6m87WFAHljb8HSdxrzY",
+	"M+ppW+OrCxM57YxRD2cjBeWHaK5SSZAjG5C6Nu2b9MsBFUIXQh77O48JehN61RlVBdYc6DsVug1If4lm",
+	"qTJqAIOjGhzm1osGeVYFgnhRvM3ZLFNyCGLenBrpzCi81kb2IIMix6DoXHNmdKlz3b2YR4znHekue9Mt",
+	"97xrkxKPYzGj1sWoYyzz9ktPIhQ9TiXH4yRO4rYz9CuEUcSelbMbKHcBXOYTNOm7ueq6YUbs2b0w5+ZY",
+	"kbsQMr7Owo6sfqDrZkTfShNAVhxgTusnYU/Zs6J/XjKUKhNxF9RvkXUxvGBBnxZuMsdfIovJGS0fit+V",
+	"TnIP0swtGeP6npwj5ptSddUEEm8tafbRY4yKgpkIzK43BfskBmQPiwdSrMtSe0F7WANNLp/VCwt/9tjt",
+	"BtPkk8hQeh41hLzADnj6nF/ftlrrD8alowzWNmgH9632zeCKN/t3PdGKb68vn/dfDJq81bvsX8XX4mbw",
+	"vHnbenF5d8Wvezf95/GteDG4K19//LaG/g6cYFdDfJXfBnT3tobLB9d6lR/Rag4Kyv6eet3vpxwuwOnY",
+	"BvubgwaBYbExaBAtWTVakEMKQuTzQ0EEFXOqhQjaHi4eV78mswG+XJy4uIh05MUiSz6JGJJ2jh5GmYHi",
+	"UfK8I+7vHzecQs7+bx56HuF4nJ9BIpSPlY6ajYXIGS80DEPORV9lVLqM8ur6TeXJWKhp3pGQiKEb7E2+",
+	"Klm0vVSl7KFwDBGAnrJHoO0C6XnkLQXE7aKl8whcxxFqI22ne48wuWjM504xNwQfgr/Zdy6bG0ccIkwJ",
+	"lGQ2bItn0Z1maWTbQZsJdCQWME9EppVsm3/xoWiwf1X5CIA69UjNJCPOAoU8+v3v/7go1vbii38YP1xY",
+	"JQrht5Enjc6Oqu+ifovh7i+d4H0ih6noBO0vnbI92gnav//9H2EnIBWzE7Q7wcckjfs8izsB+3/sSyf4",
+	"17mhJ7z14eHBaFydwOJwvJXpvBPgbx9wX+1PHWm+/dqqoPh5s0PwlVdp+nbQCcy3IYNGd4L2337/+z9+",
+	"e3hAR/iKZ18bnQielW4GoD533S1/SXSeyH7+0a2lmU5HFlfIGwSz9H4F61/jwNyi4Cdm3rvcWF8WSrZG",
+	"kWho2BhK1snOczZWOmfXLBZi0mCvWApw5uU+44Zpimbh1NzDnDltJqSaDkfM9VxHj54U1HYZWC4VuevD",
+	"ANTwRurcCG5ITJJiVrIorbduxjUb81hYk4pCLkbBjMnVN9XCqvlRg70ZkB3PNTMGUJEvYQeJMQ1wKNqG",
+	"l9hXaSlq0vb5qihsJh9rkUAO0/lol2jJjnxmfZmFEeGJEDcArAmEjBcv1QxuAq7SYRlHDHM8Gx256MuM",
+	"WU+YN+l7BEnAlKkCYJ80Buah8h43mdaLNPnxac+UMjfbPTZsu2TW+R8tolZYtuS/aMEEWyxfcoIpZJE5",
+	"BDKjXnXVoJtxOazO+qURHz/vV9N1bMfe/uI3Qtf30AVyItQEVE7IYdq/GWm3D1D7JbWYF63yC3GELltv",
+	"bDxN1axL8xSZ80KPE+neoKkRtTLaeNvIY9Yfif69hqNpmAnEeLcvibs98MQmrtIlDMCvFLSDv4hJquas",
+	"1bg2DDHJVDztY4ho2f8Zw71Gv3oIgz5PU8jrL60nIM0T9gfdgH9KNlLT7HEX2A0pXHJemw/iUYp9DOB0",
+	"MP/EE9IzyR9W+H0fwoAUoG5PjPinxFhNAOwbFFcgPxyhsZY2ut6j/LC5efJ+ka++RkJ5YUw5QRT4mKvL",
+	"DofqSjdwklSSPyhhQTsY5fmkfXHRurxtNBvNRqv9ovmieUH3XGzi0mjctxoHcKYc3zWzKgSxLbmIRYJZ",
+	"Ahfyc7BATzGKDLgbe+Ikk/adsNFqLNALrqa5TmKxod/Hw6iV6hyyHm3rjp0S+227uj0dQGmiCw/QB/PO",
+	"fbn5QH30PvDhe1EdtkpT7JcH8YQfPvChtaa8JvxH94T4PpDvNAz4j+sDMdO++HIv5g9bkuyC398Fi3I+",
+	"PFtQG3M+BE1/nZvT7PIuzuMPfHigfEBjbkmYA5hdmyUGHo9CPvAhqMRHBaT74ZOQuWe5NMx2a5FHHuQc",
+	"1gRgifEsA0vbxvxYsZzWQPskqNDBJRAOh+YwypVCyYKvUwNjoiWZbJTyAKmbmZKIYA0JLjJfglh38HnS",
+	"Wqi1aXnV2XRbELleIvITB7Ij9dw7HbYAs3PC+gBxoUOx9nvwcG7H14dLAzP627lNX/+DuJtLF4i1k5zF",
+	"YiKIPQtGx2T+Sp/zS681akdW5fVv2O6IPfVWpYaIflTZa0tG3zC+wceFqZ4gvIGzOoCtPUp/7LJh32qu",
+	"Udh+Re8fhiQwHV9JoQGvKR+JJGNJrEOHAo0/oQ+1TZGV7iCRQ5FNMkiVgb5ldAfjE55hhwhlTKriIH/l",
+	"iVW/1ycc5SOOznDoZkZ9cLxsCA2hDsPPcyzj49IFcmZJmrJYHSyLtIgobM1Dx83ozJNPvD6ls2gCVNHG",
+	"qr4RVunJw4IhtZrlt1duvKF+63X7rUgddV2TbGgfCXl3b9MSWQftYNGh4267hzfft04sadRR7vq80UJM",
+	"HDN11IzTNmuQfsi5Xgv7YySR+noUVERSyqdVk4zlMwIZO82LxszWM6exYtLLumTPSnG+swaj6KgtABgL",
+	"r/VrR/JMQPgPMv3dS+BeQuzzP2XUrmQMUUJM2mPPIqgb6PbVeJzkuYijs5OJkW0Q16o6GlBGfvSSxo6n",
+	"X1mJmshyIGHXaEmtONpU8rxeWJyNNLLWlkX0fwYAtj5ONt2/nxOZi3hh/ypEUpFi4AAcYP4n6fn/GWu6",
+	"CvmFgnKhc8vXdP3XJ/6A3Hx0099t8PFPuDeWdMpmgkMwg1YVryoa3JU9Cpq6vWmy7l/6zWvMkYh5Np7z",
+	"oMEIdL8j6bCiwmRCnzJf9esuRlCUDDXCiZcWx/pqagw7DwcRD1AvAW7RbUFj3cGzYCfFaZpH8C/AYp3G",
+	"8VfkE0PRCo9jhODf+LQqT+UQRbkVNpX5SLdmqHS52uK69Gyix7XMaq0pHN3xzqO1JxGxrvvQSR5AQGc7",
+	"VBocxv9TmVta6xT6UWUuWRaAdRNQ/hfXuXDUbN0YzO3pBxjI3hz3pzq4Z6nOwobUcBrpdwdEa6Jjf7Ah",
+	"Z6zQvLwgS/jNaU6O1bFA+RzilDs0H3hMLe4dBWIQJABQBinv2CIzgdaUq0nSR8yXopycJTElOqdzFlHn",
+	"+qjB3trkZfI0eChPlJM8UFlHXl5DsqBmzzigyA2S4TQT8Rl9RiIIAbq0CfnAvAlfjbl9oIwxKCCIYHUh",
+	"QJwJDteELSwgTJqRmplpdqQa5EJSDY8WMi/pnCGtBSk3WNrKXIzZTEXN5Go4O7sWZytKHH8gsoDw+nFb",
+	"ASwgBASZSM9bjWujldCiurTQ8xcvrhcKINW98w8Ambh7GxZjc+viw/LabOSLuNxuzrZI1iXe1s4UKS2G",
+	"TaF9LelnAPZv/nVnBPlVAfZvncsLkn9Vd4At8v1KS/RO9EUyqdW1kHhnXCNU00mqWrTzBa+BHbmc6Pdj",
+	"qmYb9qF3h8tyeecA3lKnSv0iZsLirGD4eZCkhu0g8bqvxr1E2vKLf+Iy/qeXTBuhwVMW5XwYsYJR2Xiq",
+	"c8bTFCXWuhhXXUgLZ70GFuWtkcMwMxya+Mz7ubV7ociyDhsFLna10BB1MSq/T4Zj/vknIYf5KGjftC6X",
+	"gSbDFQOBgH4CdTf5VNd9H68Gm9K+WY33+Mjqry8vg5EQmUrT+rUo7jCMe6h1sCUw94mM674MnUFqPnh5",
+	"87zyg+sTyH4E0g1OHc5mmqsunhdOJGN5jiuSiBcu4IllAW3K27ZQBrHKCG/6xvo0A2A3nYtJ0A4SmZiT",
+	"WcRD4ZnYCB1hXoVfJsxr++dQ8RQUKyyTwnN0mPHJqGtzzOA12xwjrmeMnZC0Ch4cVyh4w0Cq2B/oMle3",
+	"Az4UMm/3kzb93B4jwLCrROmqLBkCdcKvdsCtMDCrO53Yaboy+E8iw1sCQMSFsx55E4u8qVx7ZWpyGEwn",
+	"8UY7ZA5UCqruFWk1ImR9kBV49+jx1QEJ/4ojcDF4ur0Z9ZjGBci/yDAEZH9YFY6OVGNrjLANGRAZa4Lm",
+	"j8TDIuLZ6CVld3UMWWV5J6D0Lqu/mx8BbNqr6s0zLjWHCif2zL2/FbqXE2FGIZSFoWF25qPkGDuiJs8s",
+	"t4N37Q4ISHmVScBZbxoPBXiU/3Oqck5g9RZOZSm2uXHuKa6ToYkjGxEr5G+lTFwSatvIK9h261BYJYsO",
+	"VBPxuljlQyWrmZdhqhpFUtffjqOID9HyGd7EOFDynup1Wau++EJW0gMKhFTg3iyYJfzeeh0IhdW22gfW",
+	"UjOpbYQyZOJzX0wAHZxY1XbHGaoi5U3NJMuEodZkXb63BYP22jRsgaiKU9qN4XbO8y4R13VNV0izcgR/",
+	"egh/319gokQjrJzvt+Y4Kvn1Km0sxPn9Fwi5fV80uzAnQPRrJgYia4Pv5vtfIh/qDH1JRQayO0Uoz/gX",
+	"aqWrbVH/y+K2RNt6d0QpQ+Gdj4QMmYMklyrf3jNeTQxV6Ps4tajwidUZAzDFkjUg5HRs1tYullny7S0C",
+	"HMBGML2DX5QURLC/7SfhrpBmV9/+i8p/VnEC2JOHKgVbId/2153My75qIB72ooaVFs9nwpTOsafGWGRD",
+	"ETM9gsLzdN4GaUrAHgwy5wFGRWmHC0ztPlTv/4h+HjKjXhfKDuO6I8ESwCxki0/Ym+agUuFT7s0Y9Z+N",
+	"VCosxLc/XhjdOUzvn2HscDs4jxPN4E5wBXfkux9fs9uru+chAwhYnuO4MoEdfDhNCZ3QVp6H5FICv2wD",
+	"0bDI4NgAsHupI09okSMKSIZtzg+Y5lc+PnZV6sr2MIBx6VHgaVxrG6Ns3vTeLctia5RF6lgYZMVYwBTc",
+	"6cuHVu32VdNGXA7tEfwdutEEmUlisrfeVlPxh8oZd1bOX3/4QNVARhsDaCNIyoneDM5/pobLKmPRv1gG",
+	"+D46a7DIKPjALL5pYH4AizDsyGhJ449CLB/wXRHwCo8QPcEG2oJZggg8syRs4pcEK6pZKgaAAWVRqHRH",
+	"0o408CVTTW8xB3KE3tqeYFPZh5UHlYCzVAx5ysCqdABaMXyyuBGqGuz3GuxnEq1Wr+1IANnNULU1j1oE",
+	"Z3gXgYSuklt2dhuIrCSFEXeLEUfhfoIs7EiwSHs8BtCZtVAx4bL1aozaFyyaZKIAeLXMVt+0rC+eiKxc",
+	"6YAsC1JoQlBpFzdawZ6uwQN7/Wps69aOfj7Pf7dVv7a+OE0BTYPbxZBOBudjVOiKGW1nYF8g926fUfDV",
+	"Fdfq7pJybh1ytjsUoB4jqPHv//XfRbPDl5RqghUKgjsvIpmFfZ5lidAsIo02aixbkZ7piLjWVvuFOlWA",
+	"DHPfw1L01/gnlNp51/BYrHcOkoZM3SiNdMckwp1UzS0USxzh15OW23d62dw83UcS48K7Beli5weXyKmn",
+	"E5FpEWNySSHMNvMDFmu8a4urwymHiGu3qejZpMR9UcAUKUtrA+XUfh4esCYkul2gqR97BskhGpUZUrpA",
+	"nTuzHv5/0X01Ed/zNI0YL1p8UNJNkTF5sEJRs1A/4AzXOG+MpuqQQ5H/jdKWa9DDNShXGORYdGlayWTu",
+	"TWpDvzDz6vYk5kAPQuf9wb8MSe/k/vkwn4gnEhFGtGrMx2z3E6h7XR0cjHkOa1cRbngIt0/eMfdeX9YF",
+	"W0vBXJv4ZDkR9wXU9r712e8drwRSXR+0RBY8ZtTSc719p43ZhMh534QLrr4WZj4xWsQwsZGLCHviNKIi",
+	"3vmdF+2EohU0JDFFZBEcJ+f3Tp4adWQ7rzT2uHBkc9TYoOVLNEZuB1ccInPIJLRK1nkDtePbpAy+Wpjo",
+	"o1QubiaLWhWyqDzn3WTQVZ0MqhY7+66ot441uYQnmUGIhFBK1lVSfAepb48U4ST96KJo21ypJr0Hz885",
+	"tH0jhuY9QuYA5g8LVcIpFp6+w94LwaK//vCBQT65/83ItRoaGNbdXjcK2fXlHYtypbpjLuddfK2uhrmC",
+	"a6u0pjVC5dVgQ8XjJ65z+MaGOGmGDzZXa3wlaKfAFgztPW76/oT7o0pBo/yGYlU17AIYuk/UW0E+Ltu2",
+	"2vzz9//6b4Ytn0I0WGajJBXMT0+0eU+QwIiKABqirhYikSyiFMIorHBzHM7Zu4UrwQzolB0JB2sZm4lh",
+	"onMo9xhMtcD6pukEahs2V87tap2ce9KM7FEdBDZl92nzNDAyFau8XBU2p5qAxwzARGoiZNf6MbFynEWQ",
+	"1RudhR25DRfDlL5VPnaRCQpLO47bnG+L9Tm6Mw/H8rgJeRe01udPO27wXuTaMY47XCObFAiGdbsE/1q4",
+	"7fpcYr1iT3gefZXROQ7YERCeBAgIKm+kXVnEvAuhD3IJ7ZaSYVxQYBfc2epIKMzy9cl7+A9yMO/loX+3",
+	"tFRH5+1X+t5lUbp2NOgWf5xTGeFVnyp/++o1ndBe65/EK05eeVYfI02imnfNZnzzpzBBNVAXGh7zLXK/",
+	"3hVLdHRmxbGQIQaARo94IFMZw9PkU4ps+Hx6KjwH6/qNstzmUO1uEY7OVDCURzVEwXla64F9gyqgymJz",
+	"gkjSFPORmLMZNHeM40VXy55x5fcwnk0qttHt+yiF0mYQfqH0CYd7AWa7nLZGhb0b1u6WAbSoNHeXcIt3",
+	"b/+qeX4rrq/PX/Rur8+fD65i3nzRv4ybN9R8DDmCSk6C9lXLsNmUYDRsll82lcaYCNrBmEs+xJZaNnVO",
+	"T/uIWQpsoe+DdjBUDB5ljYtGw1DC6uLYq5YrjlXZPUzZDuEwdbKGitaHnYGMj14r62VKI/85UCL4+5uK",
+	"On8k0BqXyIyO46g4MS2sTUQk6G4hQoxW1qwW0SkKMRWojS5fj49FbGtY4ynyunBp2kvHepXETKQWmZOZ",
+	"x8UlXGRdx6a0prVMujFDvSnPdvNo9fqT2rzwcBWir+KY8cUyA4+LDqH8iom++IKL/nCYlvoeGe2m7piH",
+	"D+XQswvIenMI6RJ5HV0ovZvKUyhbW6zRKDoMQ3siKjmDONgy6mo1dqqYlEyIjeSPq8dydLOHKVxKh9++",
+	"AmlzmfC1ydlVIh1EItQUHqH0ov7shnGe0cHFonGSZQoxcC+brTNzJKFaBHW8zy6bzTMHDLw5SbFX8J2l",
+	"biaxQp8uw+oeSs+AVHVqUD2VqdAaQH776H8y+/RYNKp6UD10CCqtU1u30Eg3puu3C8N+HMo+0gH5TvRV",
+	"Fhfd1mmPqKH7Yx6cB2xAapblqfceRY3/+G1HXcJrueHot5fGs2dP0ZJNkfPh2Qpd7uRahp5IktZJdAat",
+	"r1XdskWokUAOb6uuS6gW+Zo86AO18izo7s8unsfs4vmI3mIsQ336SUsUowo9RBxXW43tNkJomw5QGrbp",
+	"5pIMjgWP00QKNuFaC0xBjpTsUheMiGk+16DodGRP9JV5CVRlUU9ARKIlAQDcy7MsMaoQdbYyL5xx0qgt",
+	"snPRA5RxhGg+scJ2yr0yK/Tv79/+wgA+XGS2uG3Cs/ysuvi9tr3nNxoEdmsGFQ9Ykc7l3KzBAL379RDT",
+	"dLuloq6gcpV6LOkvC8UXly4W8L+L98GuoApjydt/5qr0TEHrlPu6ZSvTk8z9/JVnLu0EcpiKXTqITE1k",
+	"T32uVQB/ABB11xaQxAKbiEwrKLSmNKmQSR9teUd85Dcwlk2ibZg7shMc72q3bk99/p/miU0CbWbVn0wV",
+	"JjS9bf+N8lgCBLwNLAqvoR3LYN0qvrzxYnRbx+OImeE5OLMLzApKNCnBbOhE9sVyjMwfQp7k0GCvjEW5",
+	"NU77PjE1oJX1ATXHO8ePqs3KLSEsG3tyBBnwhDBpSUilXAq9RkiZe0g+eS1LQWGBjDOb55JI0pjI4TPh",
+	"Uy1i6LpsREabjdSMjbmc+33RyXjppzwxSo9UM/YsisUkH0VnIQOCReggyE9IYyMK1QAAKsbokPycGGrH",
+	"SlH3Bc88IuTblOucjRM5zTFtNZGMazae9keoq5m/3H2XzbDZbNpitL4y03wW5aNMTYejyTRf0e1zjST+",
+	"CRb8ifVdtixsuGWSj4J26zIMDFmAgKnF28btqgrLX96V2iJjXit+oVQ3TgKrBKlddEIu9gPnZsYOOOjX",
+	"l2EwS2SsZtA+FLqHPuwnlMy+rZdJwE5HF0cp0VhlH/YD9hM+tBy6+GL+93ABgmN789Ns0a/mz2NboD8W",
+	"LR5d4jsZRSBLyzKvQGMbiTRm2VRq6g1ZCN7ESlNGttxiT0dfGm0DtTjVwizbH6eOLdEsVjO5TezRrtGu",
+	"WYLm4QNZLFNot5fijlWy97ZWSonxds2LPxnO+0nk2vHZd36RuK9kUIgSvS734PFRGuBX0RajkvHxEg9K",
+	"lVs+PAj/4Xp/owy4ZXb7abCYy24/KI8ZS6pey/44UtT61xwERJdWiYZWlQApqnI2Fzm2qGJGI31pNOvI",
+	"tkrneRQi6ZsnlBTaNmhCPGHqkdvluqsGERZ54cC8gEI2lUxN845E2Hi5s5aLM97E4eCPgWc4fFDQaSyI",
+	"YJ9gz+E6X0Rpchs7JT4kY1Hbl4jGpaQvRKxfxFBH3ViIcjZXK414WzsM+jDqanWfxquLfZlWuufgiW1G",
+	"kEidc9kX68ZAt+0zmJM2itCRuTbterlv8m6djAs2r8xxXnYhoc1EDiI9EgDy59ts1Dp7ovojQDLFv2FM",
+	"d71WfDt4fn3e7F/y82tx0zt/Ebfuzm/5Vf9G3A0ue81rC6WqR8mka00zeEfsbAovWdSzNEq04S6ft/Z0",
+	"G4HM2cBEA3I+vo1mJeQTMtLGgvDjqk6x/4X4tyGLec57XIuQQOqnMnaAhxgCS9UwZHB+YixtIHg+zXBT",
+	"lrIcfjYf3b+XctItAHo/tQiAygzTcMd/pkkuXDvPVA1xlpKGYri014xbgxtxfhM3++fX/Rfi/I7fXJ1f",
+	"DVqDy8Etf95vmZeirz5oX99Y70fQbj2EgZ2h2VLbrqo4VuyXoXBFC0MCuDrQidOoeV2QPN0x/xy0W81m",
+	"MwyMDtLtTdP7bm+emxe3nt/e3l62ntOlWPWnYzMbe9lmUsHVTyLr2SukwfT5hPeSNMkTofESfu66ebd4",
+	"FX6HjnugURfjChfCVN08T8ED8+L5dbMJ404KBbPiqtm6LviYvHeiYMKb8efigfI1cx7hI4nOu7CG+MCN",
+	"+XEC2KkYxaTcPrp6E2I8rDtSWfJ/jdauzQTvLuErzQd3uBGGfxB6cM/NRovaum0kpoCeK8HDoNtu9skc",
+	"7wdKzJkhuLp7MUt8ifMqNgt2wvJGT3tuhfQF+fcw3LIxkljo+lsqKcCyg7bHkDS77NMWMtYNFhnZADmr",
+	"g5TnbYDXxwK3yD+8zd+2k3HYkZFzgkLMPQeskmneV2MRsWeQNap16ACRHLqCGSForyHT98lkAgUjUUlv",
+	"iBoMlR2Ul+AKz0ciI1CzjjSKs0ODrUFC26B8b3OkM9yZnnjtbcqpoJ1tFz10fdI3f+QN6S9e99D1qmUu",
+	"Pue4I+cFHJ47ooIkbrPr646EO9oFSTacW7sjDVm22ZdOgDvWCdrX12GnpFB2gnZnI5WyE4Qdqyx2SFvs",
+	"FH58eA+JILiV5/DTkuZ5jZon3EPUDjcSvdOzHi13gnbzwZBiySxYROqtUOBw1QyBe5IAediwLUaJRAJ8",
+	"oZNYsH6qNLZAPxwI3cx+zpOjBPZ3esG9svy0Wvf5yvToKglqJKdZXYj2UVIqi/o8yWTD0+UjyErzxSl0",
+	"FeGY2ribWGVVUtV9M+eACDXJxKdETUFUrZKT7Ghi0pMYf8rJ/eXkbYWcpJTaSil5e0pS0qdeuLuXTgVc",
+	"sXRMX9pHSn5lsWjntJjb/0RE4xoH7cZaJVVDqQFzrpFDapPWQ1P8G7w35k/nb/H/8EQz9I3iWsnTVSXr",
+	"fMZ/SsctpeONk45AJI1MfFL3NfrjzSlJRkvfcOcmPkjvKeCETtBuhZ3C+YjiFf2LcO8yZ/i3nLfgJmQU",
+	"uFAo38GeOitm01m4+q+ttPoBpqcnnl1EbW8Bbd/EqPm5kiWF9YA6KmRNYUQO888IsbQjS67QZ7Hqa5Ku",
+	"jXF8tlo6H0+BfWu34E/xvK94fu7Es6XGxiRLVJbk8y41S6wU1c9PSVQDecNt2PNBTdDUV2nctbMxlr75",
+	"kJj5P7WazSek2IK9b/dJs1g9Pempk6Hk6QG0W3xRkd8LmQgHEJkdSTITP2CVWJ7kUFG09Df1QaW7zYu8",
+	"P/s8F0OV4R1qmhk7az4R3p9JLGSe5HP4cLnwBu6a6omQuvhBDAain0cN9iufp4rHKIWlylmu0riNKGnQ",
+	"sDT3RLIL7lx88VfhwW5HoYd35GmJ+vdEL39K+sO5KXDTG7FIk08iqxHwR/ZStEoC3vHipsr4HSrYHtf6",
+	"4x+cX/ZaLXP/Ur1I63LhyXsxh0cnfD4WMveHY+aE7mWR56lRy4trlvNRcYceP3i5kAJwyYYo/YtWJsAN",
+	"eMEXA0szqa58aaH9gAIDnsEEv6Jmsqt5nuhBcgCDguTI1z4QoV7dSYiTPwpnlFVRd/h9sJmfWrCR4Fne",
+	"EwR0YwR8yie2gqXKqbJrdpxN9dgkPc5+76gpYLSKj53+drL5XnvlJeH6rk9MokU+emYSpsqbU8oO6Wll",
+	"KdGgL744Vni4gDyV82HGqVvrdoPDSR8f2QDaJCaZNgIqHSAGBMwMatxmCkE92ywTkO6hq0Ap7RMzNU1j",
+	"NhR5CAp+BGtDiTRRg/2iABJBpBrLVeChjkxyD0kBHjF6vyvzi359+/4D+/3v/8AFjyCPF4SobrCflEt7",
+	"cxr0iEOJnprmbCQy0WZaCBaZF2TC37OowS6b14CzQFhk5pQTlJOP3WQVixfAT+6c1I4znkjCOfCRTvy0",
+	"pmrIRPP512YkRwXe9MdpGG6oDAf6ewY5Ts1yhue6dMtNJdhfi0XYvIp/88k9RkJs88YmxOIieW++bq6s",
+	"XXY5s33a9WJFt1uwug6RyJ2wGo/TJ/KyeV0pO6r45TAlE0bagEgwp6QncUBC7V5J4U6TOsleEPYDzjgV",
+	"2GxhoR4ParLxoUJfBuHEZeETno0Uu5cOYQmhgGPB4wZ7k2sruqAsQRZicE7pW/C2DACf1P0iWHohiaTK",
+	"u8UJW1MVNFafBK7TOh3x42j+kkZqu+XlfhfSKg2NCuN8Yh7zzz8JOcxHlNc5TqT9uwUApcZkCtrBf/zt",
+	"Pzqdz83meafzuTXodD7fDn775/8RLHfaXla9rqvaAptxqwE6xO2qHIImP/B7UWz54hfW6jM7qzGkKRBd",
+	"Hhl+7D2fEymXCjdYmnwSOjTmopEIOaySLqqOkhxO/FhZ1KTIPCCF1lY9YHyQQ6cZjdXyznBqsFdYWpfk",
+	"HZkZkWQMF1fLpHkSw3egWxtUz3H/YdoMJoXAeie7YYassTdBrlAVeUm+MZherGxJbQpYAPANOPIJF6Aj",
+	"I/F5kvJERsThGIQZ13GpYRFsC0yYfG7xeiJVcqjNQLhEh50XfD/bVr+wM3TcfkgVIQzSRE4BdoJwHv5m",
+	"jjFILy/taNC+wnTqqrKNLer4SnM5FOAPvm4LKFN84J0Tsgc544gQrUx5/APtAgh4Z2Pl64ugtaXwJT6C",
+	"1EBJ3KypwhFNCur6nmhwsLMIFiIyMkAAHgkCI7100gpD20nOxnxuTnZzXGN9bkdqRUIMz0gqnlw4DxAP",
+	"JNe2Shw701q7xYk0Su8pcBl3P+JhSnUn/DFq5O9FJkVKkNGbs/xfvHnsWrvr8/eebArD2ZNHl8t3V3Kp",
+	"O76eOqeuoGCWizTVhT6F7tISs4y4Jm+pORnduQ2V9nvwiVvd4/PKxjzxb44i6jlicw6Nk0wA3g35ITer",
+	"A91+sO/ERGWVNuu/qRkzOo8nMjPXu3uoFIA2PY4luy9cKp9bpxdRLqi++57d5huiP82SfA402BM8E5nZ",
+	"nofwiyExLLaqMte8Iq8gDKZZGrSDCyBLGtHiA78mgnz/5vvQsAbA03kuQvrH1OjyPDHHpnkJtlhlecaT",
+	"1DxHuUWF+YeQhsue/o+4UgTSbSg0U2kqMtKYeU9N0VZwcBixkgJchGBKeJ9ANPflT/y76pFFYmQeQHOh",
+	"f4AOabdPpBWAil689oeiYnL53eCfsi1mM6BmwE5GDDP8gUELRm37jYy4jFNhTSSBk4MeY0kKDUiZmknv",
+	"+5ZaKtbO9kJUWYEnq6a5TmLRYB9taFNDPlhizJh7IXXogniwZ9Agkqf+Xr13UcigKjQjWKqGtMnZnPw6",
+	"COYwmQi0fjQYRTpEHp6olD5HuQD+8mIQr4YyluHtvEcR3m75yQ80z0wY1obyYGdnlusSvZdhXeLDbw//",
+	"PwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -141,8 +141,8 @@ func checkBody(t *testing.T, method string, op *openapi3.Operation) {
 		}
 		return
 	}
-	if !limited || !slices.Contains([]float64{65536, 1048576, 16777216}, limit) {
-		t.Errorf("x-body-limit = %v, want one of the three", op.Extensions["x-body-limit"])
+	if !limited || !slices.Contains([]float64{65536, 262144, 1048576, 16777216}, limit) {
+		t.Errorf("x-body-limit = %v, want one of the four", op.Extensions["x-body-limit"])
 	}
 	for name, media := range op.RequestBody.Value.Content {
 		if media.Example == nil && len(media.Examples) == 0 {

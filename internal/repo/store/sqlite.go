@@ -68,8 +68,11 @@ func sqliteDSN(file string, readOnly bool) string {
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode()
 }
 
+// fileOf returns the name of the file that a URL means.
+func fileOf(url string) string { return strings.TrimPrefix(url, "file:") }
+
 func openSQLite(ctx context.Context, s *Store) (err error) {
-	file := strings.TrimPrefix(s.cfg.URL, "file:")
+	file := fileOf(s.cfg.URL)
 	release, err := ownSQLite(ctx, file)
 	if err != nil {
 		return err

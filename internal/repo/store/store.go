@@ -132,6 +132,14 @@ func (s *Store) React(r Reactor) {
 // Database names the database: "sqlite" or "postgres".
 func (s *Store) Database() string { return s.dialect.name }
 
+// File names the file that the database is; "" when it is a server.
+func (s *Store) File() string {
+	if !s.dialect.alone {
+		return ""
+	}
+	return fileOf(s.cfg.URL)
+}
+
 // Alone says whether no other process uses the database: what this one remembers of it is then all there is.
 func (s *Store) Alone() bool { return s.dialect.alone }
 
