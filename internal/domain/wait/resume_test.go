@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -405,8 +406,18 @@ func TestResume_Early(t *testing.T) {
 		}
 		early := rapid.IntRange(0, len(got)).Draw(t, "early")
 		w := wait.Wait{Spec: wait.Spec{Condition: c}}
-		for _, s := range rapid.Permutation(got[:early]).Draw(t, "kept") {
-			w, _ = w.Deliver(s)
+		kept := rapid.Permutation(got[:early]).Draw(t, "kept")
+		one := w
+		var counted []string
+		for _, s := range kept {
+			var counts bool
+			if one, counts = one.Deliver(s); counts {
+				counted = append(counted, s.ID)
+			}
+		}
+		var ids []string
+		if w, ids = w.DeliverAll(kept); !slices.Equal(ids, counted) || !cmp.Equal(w, one, cmpopts.EquateEmpty()) {
+			t.Fatalf("together %v count, one by one %v", ids, counted)
 		}
 		if _, satisfied := w.DecideBy(start); satisfied != fulfilled(c, got[:early]) {
 			t.Fatal("it opens in another way")
@@ -418,4 +429,32 @@ func TestResume_Early(t *testing.T) {
 			t.Fatal("it ends in another way")
 		}
 	})
+}
+
+// TestWait_Many: as many signals as an execution may have, for as large a condition as there may be, in a moment: this is done
+// while the store's only writer waits.
+func TestWait_Many(t *testing.T) {
+	t.Parallel()
+	var parts []wait.Condition
+	for range wait.MaxResumeParts - 1 {
+		parts = append(parts, counting(wait.MaxCount, wait.DistinctSignals, "", "a"))
+	}
+	w := wait.Wait{Spec: wait.Spec{Condition: allOf(append(parts, forPerson)...)}}
+	signals := make([]wait.Signal, 10_000)
+	for i := range signals {
+		signals[i] = wait.Signal{ID: fmt.Sprintf("9b1d7f64-0c2a-4e5b-8d19-%012d", i), Waitpoint: "a", Name: "x"}
+	}
+	before := w
+	w, counted := w.DeliverAll(signals)
+	if len(counted) != wait.MaxCount || len(w.Received) != wait.MaxCount || counted[wait.MaxCount-1] != signals[wait.MaxCount-1].ID || before.Received != nil {
+		t.Errorf("%d of %d signals count", len(counted), len(signals))
+	}
+	for i, n := range w.Progress() {
+		if want := wait.MaxCount; n != want && i < wait.MaxResumeParts-1 {
+			t.Errorf("part %d has %d signals", i, n)
+		}
+	}
+	if effect := w.Effect(wait.Signal{ID: "one more", Waitpoint: "a"}); effect != wait.Duplicate {
+		t.Errorf("one more: %s", effect)
+	}
 }

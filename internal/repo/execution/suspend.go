@@ -230,13 +230,11 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 	}
 	req.Since = now
 	of := req.Wait(&e, approvals)
-	var counted []string
-	for _, k := range kept {
-		k.Payload = nil // it stays where it is kept
-		if next, counts := of.Deliver(k.Signal); counts {
-			of, counted = next, append(counted, k.ID)
-		}
+	early := make([]wait.Signal, len(kept))
+	for i := range kept {
+		early[i] = kept[i].Signal
 	}
+	of, counted := of.DeliverAll(early)
 	if len(kept) > 0 {
 		if err := r.waits.Give(tx, kept[0].WaitpointID, req.ID, counted); err != nil {
 			return err
