@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
@@ -351,11 +352,16 @@ func TestSuspensionEnds(t *testing.T) {
 			x.nothingWaits(e.ID)
 		}},
 		{"why it does not run: it is suspended (explain)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitForGo)
+			e, _, points := x.suspends("", waitForGo+`,"timeout_ms":3600000,"timeout_behavior":"auto_resume"`)
 			got, gates := x.explain(e.ID, "")
-			evidence := fromDocument[map[string]any](x.t, string(gates["phase"].Evidence))
-			if got.Claimable || !slices.Equal(unmet(got), []string{"phase"}) || evidence["lifecycle_phase"] != "suspended" || evidence["blocking_reason"] != "waiting_for_signal" {
-				x.t.Errorf("%+v %v", got, evidence)
+			s, g := e.Suspension, gates["phase"]
+			want := map[string]any{"lifecycle_phase": "suspended", "ownership_state": "unowned", "blocking_reason": "waiting_for_signal", "suspension_id": s.SuspensionID.String(), "reason_code": "waiting_for_signal",
+				"waitpoints": []any{"go"}, "timeout_at": s.TimeoutAt.String(), "timeout_behavior": "auto_resume"}
+			if diff := cmp.Diff(want, fromDocument[map[string]any](x.t, string(g.Evidence))); diff != "" || !slices.Equal(unmet(got), []string{"phase"}) || !g.Since.Equal(s.Since) || !g.NextAt.Equal(*s.TimeoutAt) {
+				x.t.Errorf("%+v (-want +got):\n%s", g, diff)
+			}
+			if strings.Contains(got.Summary+g.Hint, points[0].Token) {
+				x.t.Errorf("%s", got.Summary)
 			}
 			x.signalled(e.ID, points[0], `"resume_delay_ms":60000`)
 			got, gates = x.explain(e.ID, "")

@@ -240,12 +240,22 @@ func TestPendingWaitpoints(t *testing.T) {
 				x.t.Errorf("%+v", s)
 			}
 			late := x.prepared(c, "")
+			refused := func() {
+				x.t.Helper()
+				x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(e.ID, late, "") }, e.ID)
+				x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.decide(e.ID, late.WaitpointID, "") }, e.ID)
+			}
 			x.report(c, "fail", `"reason":"x","retry_after_ms":0`).Want(http.StatusOK)
+			refused() // nobody of the next attempt would get it
 			x.advance(0)
+			refused()
 			c = x.claim(lasting)
-			x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(e.ID, late, "") }, e.ID)
+			refused()
+			late = x.prepared(c, "")
 			x.report(c, "complete", "").Want(http.StatusOK)
-			x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(e.ID, late, "") }, e.ID)
+			refused()
+			x.operated(e.ID, "replay", "")
+			refused()
 		}},
 		{"a genuine token is good before anybody waits, a forged one never is; after closing, neither (6.7/100)", func(x *executionTest) {
 			e := x.create("")

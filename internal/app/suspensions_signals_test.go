@@ -353,6 +353,38 @@ func TestSignals(t *testing.T) {
 				x.t.Errorf("(-want +got):\n%s", diff)
 			}
 		}},
+		{"signals that come while it suspends are not lost (5/29)", func(x *executionTest) {
+			for range 5 {
+				e := x.create("")
+				c := x.claim(lasting)
+				w := x.prepared(c, "")
+				satisfied := false
+				effects := map[string]int{}
+				for i, answer := range atOnce(9, func(i int) *apitest.Response {
+					if i == 4 {
+						return x.report(c, "suspend", waitAt(countOf(8, "Signals", "", "go"), usePending(w)))
+					}
+					return x.signal(e.ID, w, "")
+				}) {
+					if answer.Want(http.StatusOK); i == 4 {
+						satisfied = answer.Str("outcome") == "already_satisfied"
+						continue
+					}
+					effects[answer.Str("effect")]++
+				}
+				if woken := effects[resumes] == 1; woken == satisfied || effects["buffered_for_pending_waitpoint"]+effects[appended]+effects[resumes] != 8 {
+					x.t.Errorf("satisfied %v, %v", satisfied, effects)
+				}
+				if got := x.signals(e.ID, ""); len(got) != 8 {
+					x.t.Errorf("%d signals count", len(got))
+				}
+				if !satisfied {
+					c = x.claim(lasting)
+				}
+				x.nothingWaits(e.ID)
+				x.report(c, "complete", "").Want(http.StatusOK)
+			}
+		}},
 		{"ten times the same at once is taken once (acceptance 5)", func(x *executionTest) {
 			e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
 			n := len(x.events(e.ID))

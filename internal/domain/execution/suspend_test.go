@@ -481,6 +481,8 @@ func TestWaitpoint_Takes(t *testing.T) {
 		{"nobody waits there yet, but elsewhere", of(execution.WaitpointPending), waits, after(30), false, ""},
 		{"nobody waited in time", of(execution.WaitpointPending), works, after(80), false, fault.CodeTargetNotSignalable},
 		{"of another attempt", of(execution.WaitpointPending, func(w *execution.Waitpoint) { w.AttemptIndex = 1 }), works, after(30), false, fault.CodeTargetNotSignalable},
+		{"of an attempt that has failed", of(execution.WaitpointPending, func(w *execution.Waitpoint) { w.ExpiresAt = after(900) }), retrying(t), after(30), false, fault.CodeTargetNotSignalable},
+		{"of an attempt that was given back", of(execution.WaitpointPending), released(t), after(30), false, ""},
 		{"closed", of(execution.WaitpointClosed), waits, after(50), false, fault.CodeWaitpointClosed},
 		{"closed, of what has ended", of(execution.WaitpointClosed), ended, after(50), false, fault.CodeTargetNotSignalable},
 		{"pending, of what has ended", of(execution.WaitpointPending), ended, after(50), false, fault.CodeTargetNotSignalable},
