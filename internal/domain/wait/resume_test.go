@@ -174,6 +174,36 @@ func TestCondition_Names(t *testing.T) {
 	}
 }
 
+// TestCondition_Count: what makes signals different. executions.md 2.16.
+func TestCondition_Count(t *testing.T) {
+	t.Parallel()
+	signals := []wait.Signal{
+		{ID: "1", Waitpoint: "a", Name: "x", SourceType: "p", SourceIdentity: "i"}, {ID: "2", Waitpoint: "a", Name: "y", SourceType: "q", SourceIdentity: "i"},
+		{ID: "3", Waitpoint: "b", Name: "x", SourceType: "p", SourceIdentity: "j"}, {ID: "3", Waitpoint: "b", Name: "x", SourceType: "p", SourceIdentity: "j"},
+		{ID: "4", Waitpoint: "b", Name: "x", SourceType: "p", SourceIdentity: "i"}, {ID: "5", Waitpoint: "elsewhere", Name: "x", SourceType: "r", SourceIdentity: "k"},
+		{ID: "6", Waitpoint: "a", Name: "x", SourceType: "pi", SourceIdentity: ""}, {ID: "7", Waitpoint: "a", Name: "x", SourceType: "", SourceIdentity: "pi"},
+	}
+	for _, tt := range []struct {
+		distinct wait.Distinct
+		name     string
+		keys     []string
+		want     int
+	}{
+		{wait.DistinctWaitpoints, "", []string{"a", "b", "c"}, 2}, {wait.DistinctWaitpoints, "y", []string{"a", "b", "c"}, 1}, {wait.DistinctSignals, "", []string{"a", "b"}, 6},
+		{wait.DistinctSignals, "x", []string{"a", "b"}, 5}, {wait.DistinctSignals, "", []string{"a"}, 4}, {wait.DistinctSources, "", []string{"a", "b"}, 5}, {wait.DistinctSources, "x", []string{"b"}, 2},
+		{wait.DistinctSources, "z", []string{"a", "b"}, 0},
+	} {
+		c := counting(wait.MaxCount, tt.distinct, tt.name, tt.keys...)
+		if got := c.Progress(signals)[0]; got != tt.want {
+			t.Errorf("%d distinct %s named %q on %v, want %d", got, tt.distinct, tt.name, tt.keys, tt.want)
+		}
+		enough, more := counting(tt.want, tt.distinct, tt.name, tt.keys...), counting(tt.want+1, tt.distinct, tt.name, tt.keys...)
+		if holds(enough, signals) != (tt.want > 0) || holds(more, signals) {
+			t.Errorf("distinct %s named %q on %v", tt.distinct, tt.name, tt.keys)
+		}
+	}
+}
+
 // spell writes a condition as clients do.
 func spell(c wait.Condition) any {
 	matcher := any("Wildcard")
