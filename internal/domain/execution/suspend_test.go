@@ -230,6 +230,24 @@ func TestSuspend_Transitions(t *testing.T) {
 			events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
 		},
 	}
+	late := &execution.Failure{Reason: "execution_deadline", Category: "timeout"}
+	rows = append(rows, transition{
+		name: "its deadline has passed before its timeout", do: func(e execution.Execution) (execution.Change, error) {
+			c, _ := e.TimeOut("engine", after(90))
+			return c, nil
+		},
+		from: func(tb testing.TB) execution.Execution {
+			tb.Helper()
+			return must(tb)(suspend(withDeadline(active)(tb), suspension(behaves(execution.OnTimeoutResume))))
+		},
+		vector: expiredRow, public: execution.PublicExpired,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(90), "expired:execution_deadline")
+			e.CompletedAt, e.Failure, e.BlockingDetail = after(90), late, ""
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(90), Failure: late}},
+		events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
+	})
 	for _, behavior := range []execution.TimeoutBehavior{execution.OnTimeoutResume, execution.OnTimeoutResumeTold} {
 		rows = append(rows, transition{
 			name: "timeout: " + string(behavior), do: timeOut, vector: interruptedRow, public: execution.PublicWaiting,
