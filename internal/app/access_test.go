@@ -214,6 +214,18 @@ var accessRows = []accessRow{
 	{"listLanes", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/lanes", nil) }},
 	{"pauseLane", operators, "", func(*accessTest) accessCall { return asked(http.MethodPost, "/v1/lanes/never/pause", nil) }},
 	{"resumeLane", operators, "", func(*accessTest) accessCall { return asked(http.MethodPost, "/v1/lanes/never/resume", nil) }},
+	{"appendFrames", workers, "execution", func(a *accessTest) accessCall { return a.report("frames", `,"frames":[{"payload":"x"}]`) }},
+	{"readStream", everybody, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodGet, streamPath(a.claimed().Execution.ID, 0, "?limit=10"), nil)
+	}},
+	{"tailStream", everybody, "execution", func(a *accessTest) accessCall {
+		return asked(http.MethodGet, streamPath(a.claimed().Execution.ID, 0, "/tail"), nil)
+	}},
+	{"readSummary", everybody, "execution", func(a *accessTest) accessCall {
+		c := a.claimed()
+		a.workers("busy").append(c, `"payload":"{}","mode":"summary"`)
+		return asked(http.MethodGet, "/v1/executions/"+c.Execution.ID.String()+"/attempts/0/summary", nil)
+	}},
 	{"completeExecutions", workers, "", func(a *accessTest) accessCall {
 		c := a.claimed()
 		return asked(http.MethodPost, "/v1/completions", `{"items":[{"execution_id":"`+c.Execution.ID.String()+`","handle":"`+c.Handle+`"}]}`)

@@ -19,10 +19,12 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers"
 	"github.com/flowapi/flowapi/internal/handlers/admin"
+	"github.com/flowapi/flowapi/internal/handlers/approve"
 	"github.com/flowapi/flowapi/internal/handlers/events"
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/streams"
 	"github.com/flowapi/flowapi/internal/handlers/suspensions"
 	"github.com/flowapi/flowapi/internal/handlers/workers"
 	"github.com/flowapi/flowapi/internal/hub"
@@ -31,6 +33,7 @@ import (
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	"github.com/flowapi/flowapi/internal/repo/token"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
@@ -44,12 +47,14 @@ type Config struct {
 	Token       string // an admin token that is valid beside the stored ones; "" for none
 	// Waitpoints is the master secret of waitpoint tokens, or the file that it is in. Without either it is in a file beside the
 	// SQLite database, or in flowapi.secret for PostgreSQL.
-	Waitpoints keyring.Master
-	Version    string
-	Log        zerolog.Logger
-	Clock      *store.Clock // the machine's without it
-	Fatal      func(error)  // told of an error after which the process must end
-	Retention  Retention
+	Waitpoints  keyring.Master
+	Version     string
+	Log         zerolog.Logger
+	Clock       *store.Clock // the machine's without it
+	Fatal       func(error)  // told of an error after which the process must end
+	Retention   Retention
+	Streams     int // of one kind that may be open at a time, requests that wait for frames among them; 0 is 10,000
+	Connections int // to the database; see store.Config
 }
 
 // master returns where the master secret of waitpoint tokens is, for a database that is this file, or none.
@@ -83,6 +88,7 @@ type App struct {
 	hub      *hub.Hub
 	loops    *reconcile.Supervisor
 	tails    []*sse.Tail
+	streams  *streams.Handlers
 	draining atomic.Bool
 	// generation of the event log, which changes only while no server runs.
 	generation string
@@ -94,6 +100,7 @@ type operations struct {
 	*executionOperations
 	*workerOperations
 	*suspensionOperations
+	*streamOperations
 	*eventOperations
 	*adminOperations
 }
@@ -102,6 +109,7 @@ type (
 	flowOperations       = flows.Handlers
 	executionOperations  = executions.Handlers
 	workerOperations     = workers.Handlers
+	streamOperations     = streams.Handlers
 	suspensionOperations = suspensions.Handlers
 	eventOperations      = events.Handlers
 	adminOperations      = admin.Handlers
@@ -119,8 +127,9 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	m := newMetrics()
 	a.store, err = store.Open(ctx, store.Config{
 		URL: cfg.DatabaseURL, Clock: cfg.Clock, Hub: a.hub, Fatal: cfg.Fatal, Observe: m.commit,
-		OnError: func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
-		Alarm:   func(loop string, at time.Time) { a.loops.Arm(loop, at) },
+		Connections: cfg.Connections,
+		OnError:     func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
+		Alarm:       func(loop string, at time.Time) { a.loops.Arm(loop, at) },
 	})
 	if err != nil {
 		return nil, err
@@ -145,6 +154,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	workerRepo := workerrepo.New(a.store)
+	streamRepo := streamrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	executionRepo := executionrepo.New(a.store, waitRepo, keys)
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
@@ -155,9 +165,10 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, workerRepo, waitRepo, flowRepo, keys)...)
+	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, keys)...)
 
-	streams := &events.Handlers{
+	a.streams = streams.New(streamRepo, a.mostStreams(), func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") })
+	feeds := &events.Handlers{
 		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
 		Leases: a.tail(events.Leases(a.store)), Signals: a.tail(events.Signals(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
 	}
@@ -170,13 +181,15 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	a.Handler, err = handlers.New(handlers.Config{
 		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
+		Approval: &approve.Page{Executions: executionRepo},
 		API: operations{
 			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
 			&workers.Handlers{Workers: workerRepo},
 			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, PublicURL: a.publicURL},
-			streams,
-			&admin.Handlers{Tokens: tokens, Secrets: keys, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: limits, Features: features},
+			a.streams,
+			feeds,
+			&admin.Handlers{Tokens: tokens, Secrets: keys, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: a.limits(), Features: features},
 		},
 	})
 	return a, err
@@ -194,7 +207,7 @@ func (a *App) publicURL(ctx context.Context) string {
 func (a *App) tail(source sse.Source) *sse.Tail {
 	t := sse.NewTail(source, a.watch, sse.Options{
 		Generation: func() string { return a.generation },
-		MaxStreams: maxStreams,
+		MaxStreams: a.mostStreams(),
 		OnError:    func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
 	})
 	a.tails = append(a.tails, t)
@@ -222,18 +235,23 @@ func (a *App) Settle(ctx context.Context) error {
 // Store returns the store, for tests that look behind the API.
 func (a *App) Store() *store.Store { return a.store }
 
+// Waiting returns how many requests wait for frames, for tests that change what they wait for.
+func (a *App) Waiting() int { return a.streams.Waiting() }
+
 // Drain begins the end: not ready any more, streams say bye, long polls and waiting claims return. Requests under way go on.
 func (a *App) Drain() {
 	a.draining.Store(true)
 	for _, t := range a.tails {
 		t.Close()
 	}
+	a.streams.Close()
 	a.hub.Close()
 }
 
 // Close commits what is queued and closes the database. It is called when Run and the last request have ended.
 func (a *App) Close() error {
 	a.Drain()
+	a.streams.Wait()
 	a.tokens.Close()
 	return a.store.Close()
 }

@@ -98,7 +98,7 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
 		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
-		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint,
+		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint, "attempt": "0",
 	}}
 }
 
@@ -571,9 +571,10 @@ func (w *badWorld) written() []badCase {
 	}
 	all = append(all, w.ofOperators(execution)...)
 	all = append(all, w.ofSuspensions(execution)...)
-	for verb, id := range map[string]string{"renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution",
+	all = append(all, ofStreams(execution, `"handle":"`+w.mine.Handle+`"`)...)
+	for verb, id := range map[string]string{"frames": "appendFrames", "renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution",
 		"delay": "delayExecution", "wait-children": "waitForChildren", "cancel": "cancelHeldExecution", "suspend": "suspendExecution", "waitpoints": "createWaitpoint"} {
-		reason := map[string]string{"fail": `,"reason":"x"`, "delay": `,"delay_ms":1`, "suspend": "," + waitForGo, "waitpoints": `,"waitpoint_key":"x"`}[verb]
+		reason := map[string]string{"fail": `,"reason":"x"`, "delay": `,"delay_ms":1`, "frames": `,"frames":[{"payload":"x"}]`, "suspend": "," + waitForGo, "waitpoints": `,"waitpoint_key":"x"`}[verb]
 		fence, _ := json.Marshal(w.mine.Fence)
 		for name, tt := range map[string]struct {
 			members string
@@ -647,7 +648,7 @@ func (w *badWorld) ofSuspensions(execution string) []badCase {
 	suspend("a count that is not whole", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1.5`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite")
 	suspend("a count beyond all integers", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1e30`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite")
 	suspend("a pending waitpoint that is not there", waitAt(operatorOnly, `{"use_pending":"`+w.params["flow_id"]+`"}`), fault.CodeNotFound, "/waitpoints/0/use_pending")
-	suspend("a form that is none", waitAt("", `{"waitpoint_key":"a","approval":{"title":"x","form":{"type":"string"}}}`), fault.CodeValidationFailed, "/waitpoints/0/approval/form")
+	suspend("a form that is none", waitAt("", `{"waitpoint_key":"a","approval":{"title":"x","form":{"type":"string"}}}`), fault.CodeValidationFailed, "/waitpoints/0/approval/form/type")
 	for name, body := range map[string]string{"a handle that is none": `{"handle":"x"}`, "a handle of another execution": `{"handle":"` + w.other.Handle + `"}`} {
 		all = append(all, badCase{operation: "closeWaitpoint", name: name, method: "POST", path: closing, body: body, code: fault.CodeInvalidHandle})
 	}
@@ -658,6 +659,45 @@ func (w *badWorld) ofSuspensions(execution string) []badCase {
 			code: fault.CodeMalformedJSON, in: fault.InBody, pointer: "/payload/a"},
 		badCase{operation: "decideApproval", name: "a waitpoint that is not there", method: "POST", path: execution + "/approvals", body: `{"waitpoint_id":"` + w.params["flow_id"] + `","decision":"approved"}`, code: fault.CodeNotFound},
 	)
+}
+
+// ofStreams are the cases that no schema knows of frames and their places.
+func ofStreams(execution, handle string) []badCase {
+	summary := func(name, payload string) badCase {
+		return badCase{operation: "appendFrames", name: name, method: "POST", path: execution + "/frames", body: "{" + handle + `,"frames":[{"payload":"{}"},{"mode":"summary","payload":` + payload + `}]}`,
+			code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/frames/1/payload"}
+	}
+	at := func(operation, route, parameter, value string) badCase {
+		return badCase{operation: operation, name: parameter + " " + value, method: "GET", path: execution + "/attempts/0/stream" + route + "?" + parameter + "=" + value,
+			code: fault.CodeInvalidCursor, in: fault.InQuery, pointer: parameter}
+	}
+	all := []badCase{
+		{operation: "appendFrames", name: "a payload that is too large", method: "POST", path: execution + "/frames", body: "{" + handle + `,"frames":[{"payload":"x"},{"payload":"` + strings.Repeat("x", 65537) + `"}]}`,
+			code: fault.CodePayloadTooLarge, in: fault.InBody, pointer: "/frames/1/payload", limit: 65536},
+		{operation: "appendFrames", name: "bytes that are too many", method: "POST", path: execution + "/frames", body: "{" + handle + `,"frames":[{"encoding":"base64","payload":"` + strings.Repeat("AAAA", 21846) + `"}]}`,
+			code: fault.CodePayloadTooLarge, in: fault.InBody, pointer: "/frames/0/payload", limit: 65536},
+		{operation: "appendFrames", name: "no base64", method: "POST", path: execution + "/frames", body: "{" + handle + `,"frames":[{"encoding":"base64","payload":"YQ"}]}`,
+			code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/frames/0/payload"},
+		summary("a summary that is no JSON", `"{"`), summary("a summary of two values", `"{}{}"`), summary("a summary that is no object", `"[1]"`), summary("a summary that is a text", `"\"x\""`),
+		summary("a summary that is too deep", `"`+strings.Repeat(`{\"a\":`, 16)+"[]"+strings.Repeat("}", 16)+`"`),
+		at("readStream", "", "cursor", "1-1"), at("readStream", "", "cursor", "1/1-1"), at("readStream", "", "cursor", "0/end"),
+		{operation: "readStream", name: "Last-Event-ID of another attempt", method: "GET", path: execution + "/attempts/0/stream", headers: []string{"Accept: text/event-stream", "Last-Event-ID: 1/5-0"},
+			code: fault.CodeInvalidCursor, in: fault.InHeader, pointer: "Last-Event-ID"},
+		{operation: "readStream", name: "Last-Event-ID of events", method: "GET", path: execution + "/attempts/current/stream", headers: []string{"Accept: text/event-stream", "Last-Event-ID: 5"},
+			code: fault.CodeInvalidCursor, in: fault.InHeader, pointer: "Last-Event-ID"},
+		{operation: "readStream", name: "follow after what is no place", method: "GET", path: execution + "/attempts/0/stream?after=end", headers: []string{"Accept: text/event-stream"},
+			code: fault.CodeInvalidCursor, in: fault.InQuery, pointer: "after"},
+		{operation: "readStream", name: "follow from what is no place", method: "GET", path: execution + "/attempts/0/stream?from=x", headers: []string{"Accept: text/event-stream"},
+			code: fault.CodeInvalidCursor, in: fault.InQuery, pointer: "from"},
+		{operation: "readStream", name: "no such attempt", method: "GET", path: execution + "/attempts/7/stream", code: fault.CodeNotFound},
+		{operation: "tailStream", name: "no such attempt", method: "GET", path: execution + "/attempts/7/stream/tail?block_ms=30000", code: fault.CodeNotFound},
+		{operation: "readSummary", name: "no such attempt", method: "GET", path: execution + "/attempts/7/summary", code: fault.CodeNotFound},
+		{operation: "readSummary", name: "none was written", method: "GET", path: execution + "/attempts/0/summary", code: fault.CodeNotFound},
+	}
+	for _, value := range []string{"-", "%2B", "x", "-1", "%2B1-0", "1-", "-1-0", "1-0-0", "1.0", "1-x", "%D9%A1", "START"} {
+		all = append(all, at("readStream", "", "from", value), at("readStream", "", "to", value), at("tailStream", "/tail", "after", value))
+	}
+	return append(all, at("tailStream", "/tail", "after", "start"), at("tailStream", "/tail", "after", "end"))
 }
 
 func manyMembers(n int) string {

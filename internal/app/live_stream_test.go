@@ -220,7 +220,7 @@ func TestLive_stream_lagged(t *testing.T) {
 func lag(t *testing.T, s live, cursor int64) (through int64, lagged bool) {
 	t.Helper()
 	const rounds, each = 16, 8
-	slow := unread(t, s, cursor)
+	slow := unread(t, s, fmt.Sprintf("/v1/events/stream?after=%d", cursor))
 	marks := s.Stream(fmt.Sprintf("/v1/events/stream?topic=execution&after=%d", cursor))
 	text := strings.Repeat("x", 128<<10)
 	for range rounds { // one chunk after the other, so that the subscriber is behind by chunks
@@ -254,7 +254,7 @@ func lag(t *testing.T, s live, cursor int64) (through int64, lagged bool) {
 }
 
 // unread opens a stream over a connection that takes up little, and reads it when it is ranged over, to its end.
-func unread(t *testing.T, s live, after int64) iter.Seq[apitest.Event] {
+func unread(t *testing.T, s live, target string) iter.Seq[apitest.Event] {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.Base(), "http://"))
 	if err != nil {
@@ -265,7 +265,7 @@ func unread(t *testing.T, s live, after int64) iter.Seq[apitest.Event] {
 	if err := errors.Join(tcp.SetReadBuffer(64<<10), tcp.SetReadDeadline(time.Now().Add(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "GET /v1/events/stream?after=%d HTTP/1.1\r\nHost: localhost\r\n\r\n", after); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
 		t.Fatal(err)
 	}
 	return func(yield func(apitest.Event) bool) {

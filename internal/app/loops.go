@@ -8,6 +8,7 @@ import (
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
+	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
 )
@@ -20,7 +21,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -35,6 +36,7 @@ func (a *App) loopsOf(executions *executionrepo.Repo, workers *workerrepo.Repo, 
 		{Name: executionrepo.Loop, Work: limited(executions.Pass), NextDue: executions.NextDue, Every: safety},
 		{Name: executionrepo.BulkLoop, Work: func(ctx context.Context) (int, error) { return executions.WorkBulk(ctx, bulkBatch) }, NextDue: executions.NextBulk, Every: safety},
 		{Name: "bulk_jobs", Work: limited(executions.ForgetBulk), Every: rare},
+		{Name: streamrepo.Loop, Work: limited(streams.Trim), NextDue: streams.NextDue, Every: safety},
 		{Name: workerrepo.Loop, Work: limited(workers.Sweep), NextDue: workers.NextDue, Every: safety},
 		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},
 		{Name: executionrepo.WaitpointLoop, Work: limited(executions.ExpireWaitpoints), NextDue: executions.NextWaitpoint, Every: safety},

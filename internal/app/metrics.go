@@ -40,13 +40,14 @@ func (m *metrics) watch(a *App) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.group, m.seconds,
 		gauge("flowapi_write_queue_depth", "Changes that wait for the writer.", func() float64 { return float64(a.store.QueueDepth()) }),
-		gauge("flowapi_sse_subscribers", "Open event streams.", func() float64 {
-			n := 0
+		gauge("flowapi_sse_subscribers", "Open streams of events and of frames.", func() float64 {
+			n := a.streams.Subscribers()
 			for _, t := range a.tails {
 				n += t.Subscribers()
 			}
 			return float64(n)
 		}),
+		gauge("flowapi_frames_waiting", "Requests that wait for frames, followers among them.", func() float64 { return float64(a.Waiting()) }),
 		loopCollector{a},
 	} {
 		if err := m.registry.Register(c); err != nil {

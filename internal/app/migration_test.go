@@ -76,6 +76,9 @@ func TestMigration_executions(t *testing.T) {
 		if l := x.laneOf("old"); l == nil || *l.Depth != 1 {
 			t.Errorf("%+v", l)
 		}
+		if got := x.stream(lost, "current", ""); got.ClosedReason == nil || *got.ClosedReason != "lease_expired" {
+			t.Errorf("the stream of what was lost: %+v", got)
+		}
 		x.none(`"reclaim":false`)
 		if c := x.claim(""); c.Execution.ID != lost || c.Kind != "reclaimed" || c.Fence.LeaseEpoch != 2 {
 			t.Errorf("%+v", c)

@@ -165,8 +165,8 @@ func tokenPath(id uuid.UUID, w oapi.MintedWaitpoint, part string) string {
 	return operatorPath(id, "waitpoints/"+w.WaitpointID.String()+"/"+part)
 }
 
-// signals lists what came to an execution's suspension.
-func (x *executionTest) signals(id uuid.UUID, query string) []oapi.Signal {
+// came lists what came to an execution's suspension.
+func (x *executionTest) came(id uuid.UUID, query string) []oapi.Signal {
 	x.t.Helper()
 	return answerAs[oapi.SignalList](x.Get(operatorPath(id, "signals"+query)).Want(http.StatusOK)).Items
 }
@@ -176,7 +176,7 @@ func (x *executionTest) observes(id uuid.UUID, counted, all []string) {
 	x.t.Helper()
 	for query, want := range map[string][]string{"": counted, "?all=true": all} {
 		var got []string
-		for _, s := range x.signals(id, query) {
+		for _, s := range x.came(id, query) {
 			got = append(got, s.SignalName)
 		}
 		if diff := cmp.Diff(want, got, equateEmpty); diff != "" {

@@ -119,7 +119,7 @@ func TestPendingWaitpoints(t *testing.T) {
 			if got := x.suspensionClosed(e.ID, "already_satisfied"); got.CloserSignalID == nil || *got.CloserSignalID != "9b1d7f64-0c2a-4e5b-8d19-7a3c5e9f2b09" || got.SuspensionID != s.SuspensionID {
 				x.t.Errorf("%+v", got)
 			}
-			if got := x.signals(e.ID, ""); len(got) != 1 || string(got[0].Payload) != `{"early":true}` || got[0].Effect != "buffered_for_pending_waitpoint" {
+			if got := x.came(e.ID, ""); len(got) != 1 || string(got[0].Payload) != `{"early":true}` || got[0].Effect != "buffered_for_pending_waitpoint" {
 				x.t.Errorf("%+v", got)
 			}
 			x.closedAs(e.ID, w, "resumed")

@@ -96,7 +96,7 @@ func TestResumeConditions(t *testing.T) {
 			}
 			x.stands(e.ID, atReleased)
 			events := x.toldSince(e.ID, n, append(told, "execution.resumed")...)
-			last := x.signals(e.ID, "")[len(row.counted)-1]
+			last := x.came(e.ID, "")[len(row.counted)-1]
 			if data := eventData(x.t, events[len(events)-1]); data["signal_id"] != last.SignalID.String() || *events[len(events)-1].Cause != events[len(events)-2].ID {
 				x.t.Errorf("%+v", events[len(events)-1])
 			}
@@ -250,7 +250,7 @@ func TestSignals(t *testing.T) {
 			const payload = `{"z":12345678901234567890.10,"a":[1e400,-0,1.0,0.1e-7],"é":"\u00e9 ~","n":null}`
 			first := x.receipt(e.ID, points[0], `"signal_category":"billing","source_type":"webhook","source_identity":"psp","correlation_id":"c-1","payload": `+strings.Replace(payload, `,"é"`, " ,\n\t\"é\"", 1))
 			second := x.receipt(e.ID, points[1], `"payload":null`)
-			got := x.signals(e.ID, "")
+			got := x.came(e.ID, "")
 			now := got[0].AcceptedAt
 			want := []oapi.Signal{
 				{SignalID: first.SignalID, WaitpointID: points[0].WaitpointID, WaitpointKey: "a", SignalName: "go", SignalCategory: "billing", SourceType: "webhook", SourceIdentity: "psp", CorrelationID: new("c-1"),
@@ -375,7 +375,7 @@ func TestSignals(t *testing.T) {
 				if woken := effects[resumes] == 1; woken == satisfied || effects["buffered_for_pending_waitpoint"]+effects[appended]+effects[resumes] != 8 {
 					x.t.Errorf("satisfied %v, %v", satisfied, effects)
 				}
-				if got := x.signals(e.ID, ""); len(got) != 8 {
+				if got := x.came(e.ID, ""); len(got) != 8 {
 					x.t.Errorf("%d signals count", len(got))
 				}
 				if !satisfied {
@@ -420,7 +420,7 @@ func (x *executionTest) onceWoken(id uuid.UUID, n int, answers []*apitest.Respon
 	}
 	x.stands(id, atReleased)
 	x.toldSince(id, n, "signal.delivered", "execution.resumed")
-	if got := x.signals(id, "?all=true"); len(got) != 1 {
+	if got := x.came(id, "?all=true"); len(got) != 1 {
 		x.t.Errorf("%+v", got)
 	}
 }

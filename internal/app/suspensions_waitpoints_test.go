@@ -284,7 +284,7 @@ func TestApprovals(t *testing.T) {
 				if data := eventData(x.t, events[0]); data["signal_name"] != decision || data["signal_category"] != "approval" || data["source_type"] != "operator" || data["source_identity"] != actor || events[0].Actor != actor {
 					x.t.Errorf("%s", events[0].Data)
 				}
-				got := x.signals(e.ID, "")
+				got := x.came(e.ID, "")
 				if len(got) != 1 || got[0].SignalName != decision || string(got[0].Payload) != fmt.Sprintf(`{"decision":%q,"by":%q,"reason":"Not on a \"Friday\".","form":{"n":1.50}}`, decision, actor) {
 					x.t.Errorf("%+v %s", got, got[0].Payload)
 				}

@@ -42,6 +42,30 @@ func TestVocabulary(t *testing.T) {
 	})
 }
 
+// TestVocabulary_streams: the reasons for which streams close are the same words for the machine, the contract and both databases.
+func TestVocabulary_streams(t *testing.T) {
+	t.Parallel()
+	spec, err := oapi.GetSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons, enum []string
+	for _, reason := range execution.CloseReasons() {
+		reasons = append(reasons, string(reason))
+	}
+	for _, word := range spec.Components.Schemas["CloseReason"].Value.Enum {
+		enum = append(enum, fmt.Sprint(word))
+	}
+	sameWords(t, "the contract's CloseReason", reasons, enum)
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		x := executionsOn(t, s, "words")
+		c := x.held("")
+		for _, reason := range reasons {
+			x.tamper("UPDATE attempts SET closed_reason = ? WHERE execution_id = ?", reason, rowID(c.Execution.ID))
+		}
+	})
+}
+
 func sameWords(t *testing.T, what string, want, got []string) {
 	t.Helper()
 	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))

@@ -25,11 +25,12 @@ const (
 	PartTimers  = "timers"  // what time brings, and what waiting for it costs
 	PartSuspend = "suspend" // executions that wait for a signal
 	PartEvents  = "events"  // subscribers of the event stream
+	PartFrames  = "frames"  // followers of the stream of an attempt
 )
 
 // Parts returns all parts, in the order in which they run.
 func Parts() []string {
-	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartEvents}
+	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartEvents, PartFrames}
 }
 
 // Config says what to measure, and where.
@@ -49,6 +50,9 @@ type Config struct {
 	Subscribers []int         // of PartEvents, one measurement each
 	Rate        int           // executions created a second meanwhile
 	Duration    time.Duration // for so long
+	Followers   int           // of PartFrames
+	FrameRate   int           // frames appended a second meanwhile, also for Duration
+	FrameBatch  int           // at a time
 	Log         io.Writer     // progress
 }
 
@@ -86,6 +90,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			if err := r.events(ctx, subscribers); err != nil {
 				return r.report, fmt.Errorf("%d subscribers: %w", subscribers, err)
 			}
+		}
+	}
+	if r.wants(PartFrames) {
+		if err := r.frames(ctx); err != nil {
+			return r.report, fmt.Errorf("%d followers: %w", r.cfg.Followers, err)
 		}
 	}
 	return r.report, nil

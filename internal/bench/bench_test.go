@@ -47,6 +47,7 @@ func TestRun(t *testing.T) {
 		"  claim, 8 connections, empty lane: mean\n", "  claim, 8 connections, behind 1,500 unclaimable: mean, to an empty lane's\n",
 		"  end of a delay of 50ms: lateness, at most\n", "  end of a lease of 200ms: lateness, at most\n",
 		"  5 subscribers: executions created\n", "  5 subscribers: events written\n", "  5 subscribers: events received, commit to client\n",
+		"  3 followers: frames appended, 5 at a time\n", "  3 followers: frames received, append to client\n",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table has no row %q:\n%s", want, table.String())
@@ -76,6 +77,8 @@ func TestRun_dishonestServer(t *testing.T) {
 		{"gives out what is not due", &fake{early: true}, bench.PartTimers, "before it was due"},
 		{"loses an event", &fake{lose: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
 		{"swaps events", &fake{swap: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
+		{"loses a frame", &fake{lose: true}, bench.PartFrames, "2 of 3 subscribers heard them all, in order"},
+		{"swaps frames", &fake{swap: true}, bench.PartFrames, "2 of 3 subscribers heard them all, in order"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +114,8 @@ func run(t *testing.T, server *fake, parts ...string) (bench.Report, error) {
 	}
 	return bench.Run(t.Context(), bench.Config{
 		URL: srv.URL, Self: self, Parts: parts, N: 200, Connections: 8, Batch: 10,
-		Ahead: 1500, Rounds: 2, Subscribers: []int{5}, Rate: 200, Duration: 500 * time.Millisecond, Log: t.Output(),
+		Ahead: 1500, Rounds: 2, Subscribers: []int{5}, Rate: 200, Duration: 500 * time.Millisecond,
+		Followers: 3, FrameRate: 400, FrameBatch: 5, Log: t.Output(),
 	})
 }
 
@@ -123,6 +127,7 @@ type fake struct {
 	made    int
 	waiting map[string][]item // by lane
 	events  []string          // in order, the first has id 1
+	frames  []string
 	streams int
 }
 
@@ -144,7 +149,19 @@ func (f *fake) handler() http.Handler {
 	mux.HandleFunc("POST /v1/executions/{id}/complete", f.complete)
 	mux.HandleFunc("POST /v1/completions", f.completions)
 	mux.HandleFunc("GET /v1/events", f.list)
-	mux.HandleFunc("GET /v1/events/stream", f.stream)
+	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {
+		f.stream(w, r, &f.events, func(event string) string {
+			var id struct {
+				ID int `json:"id"`
+			}
+			_ = json.Unmarshal([]byte(event), &id)
+			return fmt.Sprintf("id: %d\nevent: execution.created", id.ID)
+		})
+	})
+	mux.HandleFunc("POST /v1/executions/{id}/frames", f.append)
+	mux.HandleFunc("GET /v1/executions/{id}/attempts/current/stream", func(w http.ResponseWriter, r *http.Request) {
+		f.stream(w, r, &f.frames, func(string) string { return "id: 0/1-0\nevent: frame" })
+	})
 	return mux
 }
 
@@ -277,7 +294,20 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"items":[%s],"next_cursor":%d,"more":%t}`, strings.Join(page, ","), after+len(page), after+len(page) < len(f.events))
 }
 
-func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
+func (f *fake) append(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []object
+	for _, frame := range body[struct{ Frames []struct{ Payload string } }](r).Frames {
+		data, _ := json.Marshal(object{"payload": frame.Payload, "at": time.Now().UTC()})
+		f.frames = append(f.frames, string(data))
+		ids = append(ids, object{"id": "1-0"})
+	}
+	answer(w, http.StatusOK, object{"frames": ids})
+}
+
+// stream sends a log, whose events render gives their first lines.
+func (f *fake) stream(w http.ResponseWriter, r *http.Request, log *[]string, render func(event string) string) {
 	cursor, _ := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	f.mu.Lock()
 	f.streams++
@@ -287,7 +317,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, ": hello\nretry: 1000\n\n")
 	for sent := 0; flush() == nil && r.Context().Err() == nil; time.Sleep(20 * time.Millisecond) {
 		f.mu.Lock()
-		more := slices.Clone(f.events[cursor:])
+		more := slices.Clone((*log)[cursor:])
 		f.mu.Unlock()
 		if faulty && f.swap && len(more) > 2 && sent < 20 {
 			more[0], more[1] = more[1], more[0]
@@ -298,11 +328,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 			if faulty && f.lose && sent == 20 {
 				continue
 			}
-			var id struct {
-				ID int `json:"id"`
-			}
-			_ = json.Unmarshal([]byte(event), &id)
-			fmt.Fprintf(w, "id: %d\nevent: execution.created\ndata: %s\n\n", id.ID, event)
+			fmt.Fprintf(w, "%s\ndata: %s\n\n", render(event), event)
 			if faulty && f.lag && sent == 20 {
 				fmt.Fprint(w, "event: lagged\ndata: {}\n\n")
 				return

@@ -30,7 +30,7 @@ func (r *run) events(ctx context.Context, subscribers int) error {
 		}
 		cursor := before[len(before)-1]
 
-		crowd, err := subscribe(ctx, r.cfg.Self, api.url, subscribers, cursor)
+		crowd, err := subscribe(ctx, r.cfg.Self, api.url+"/v1/events/stream", subscribers, strconv.FormatInt(cursor, 10))
 		if err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ type listeners struct {
 	n   int
 }
 
-func subscribe(ctx context.Context, self, url string, n int, from int64) (*listeners, error) {
-	l := &listeners{cmd: exec.CommandContext(ctx, self, Subscribe, url, strconv.Itoa(n), strconv.FormatInt(from, 10)), n: n}
+func subscribe(ctx context.Context, self, url string, n int, from string) (*listeners, error) {
+	l := &listeners{cmd: exec.CommandContext(ctx, self, Subscribe, url, strconv.Itoa(n), from), n: n}
 	l.cmd.Stderr = os.Stderr
 	in, errIn := l.cmd.StdinPipe()
 	out, errOut := l.cmd.StdoutPipe()

@@ -10,8 +10,7 @@ import (
 
 // frame is one event of a stream.
 type frame struct {
-	id         int64
-	kind, data []byte // parts of what was read
+	id, kind, data []byte // parts of what was read
 }
 
 // frames calls note with each whole frame of buf, and returns what is left: the beginning of the next one.
@@ -38,10 +37,7 @@ func parseFrame(b []byte) frame {
 		value = bytes.TrimPrefix(value, []byte{' '})
 		switch string(name) {
 		case "id":
-			f.id = 0
-			for _, d := range value {
-				f.id = f.id*10 + int64(d-'0')
-			}
+			f.id = value
 		case "event":
 			f.kind = value
 		case "data":
@@ -49,6 +45,17 @@ func parseFrame(b []byte) frame {
 		}
 	}
 	return f
+}
+
+// number reads the digits that b begins with.
+func number(b []byte) (n int64) {
+	for _, d := range b {
+		if d < '0' || d > '9' {
+			break
+		}
+		n = n*10 + int64(d-'0')
+	}
+	return n
 }
 
 // digest stands for a sequence of event ids: two that are equal have the same events in the same order, as good as certainly.

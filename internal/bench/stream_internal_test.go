@@ -25,8 +25,8 @@ func TestFrames_anyCut(t *testing.T) {
 			kept = append(kept, left[:n]...)
 			left = left[n:]
 			rest, err := frames(kept, func(f frame) error {
-				if string(f.kind) == "execution.created" && string(f.data) == fmt.Sprintf(`{"id":%d,"text":"a: b"}`, f.id) {
-					got = append(got, f.id)
+				if string(f.kind) == "execution.created" && string(f.data) == fmt.Sprintf(`{"id":%d,"text":"a: b"}`, number(f.id)) {
+					got = append(got, number(f.id))
 				}
 				return nil
 			})

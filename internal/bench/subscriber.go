@@ -29,20 +29,24 @@ type heard struct {
 // patience is how long subscribers that have not received everything may wait for more.
 const patience = 30 * time.Second
 
-// RunSubscribers is the subscribers' process: args are the server's URL, the number of subscribers and the cursor to start
-// from. It says on out that all are connected, reads the id of the last event from in, and answers when all have it.
+// RunSubscribers is the subscribers' process: args are the stream's URL, the number of subscribers, and the event to start after
+// or "frames" for those of a stream of frames, which count from 1. It says on out that all are connected, reads the id of the last event from in, and answers when all have it.
 func RunSubscribers(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 3 {
 		return errors.New("want a URL, a number of subscribers and a cursor")
 	}
 	n, errN := strconv.Atoi(args[1])
-	from, errFrom := strconv.ParseInt(args[2], 10, 64)
+	count, from, errFrom := numberOfFrame, int64(0), error(nil)
+	if args[2] != ofFrames {
+		count = func(f frame) int64 { return number(f.id) }
+		from, errFrom = strconv.ParseInt(args[2], 10, 64)
+	}
 	if err := errors.Join(errN, errFrom); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := newAudience(args[0], from)
+	a := newAudience(args[0], from, count)
 	connected := make(chan struct{}, n)
 	var ended sync.WaitGroup
 	for range n {
@@ -85,24 +89,29 @@ type audience struct {
 	url        string
 	http       *http.Client
 	from       int64
+	count      func(frame) int64 // which event of the stream it is
 	listeners  []*listener
 	at         []atomic.Int64 // times of the events after from, in unix ms
 	delays     histogram
 	reconnects atomic.Int64
 }
 
-func newAudience(url string, from int64) *audience {
+func newAudience(url string, from int64, count func(frame) int64) *audience {
 	return &audience{
-		url:  url + "/v1/events/stream",
-		http: &http.Client{Transport: &http.Transport{DisableCompression: true}},
-		from: from,
-		at:   make([]atomic.Int64, 1<<20),
+		url:   url,
+		http:  &http.Client{Transport: &http.Transport{DisableCompression: true}},
+		from:  from,
+		count: count,
+		at:    make([]atomic.Int64, 1<<20),
 	}
 }
 
 func (a *audience) join() *listener {
 	l := &listener{audience: a, buf: make([]byte, 1<<14)}
 	l.cursor.Store(a.from)
+	if a.from > 0 {
+		l.last = strconv.AppendInt(nil, a.from, 10)
+	}
 	a.listeners = append(a.listeners, l)
 	return l
 }
@@ -143,6 +152,7 @@ func (a *audience) time(id int64, data []byte) (int64, error) {
 type listener struct {
 	audience *audience
 	cursor   atomic.Int64 // the last event received
+	last     []byte       // its id, as it was written
 	digest   digest       // of all events received
 	buf      []byte
 	kept     int // bytes of buf: the beginning of an event
@@ -169,7 +179,9 @@ func (l *listener) follow(ctx context.Context, connected func()) error {
 		return err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Last-Event-ID", strconv.FormatInt(l.cursor.Load(), 10))
+	if l.last != nil {
+		req.Header.Set("Last-Event-ID", string(l.last))
+	}
 	res, err := l.audience.http.Do(req)
 	if err != nil {
 		return err
@@ -214,12 +226,14 @@ func (l *listener) note(f frame, now time.Time) error {
 	case "reset", "bye":
 		return fmt.Errorf("the stream ended with %q: %s", f.kind, f.data)
 	}
-	at, err := l.audience.time(f.id, f.data)
+	n := l.audience.count(f)
+	at, err := l.audience.time(n, f.data)
 	if err != nil {
 		return err
 	}
 	l.audience.delays.add(now.Sub(time.UnixMilli(at)))
-	l.digest = l.digest.with(f.id)
-	l.cursor.Store(f.id)
+	l.digest = l.digest.with(n)
+	l.last = append(l.last[:0], f.id...)
+	l.cursor.Store(n)
 	return nil
 }

@@ -36,11 +36,7 @@ func authenticate(r *http.Request, op *operation, auth Authenticator) (call.Call
 	if err != nil {
 		return c, err
 	}
-	c.Token, c.Role, c.Actor = who.TokenID, who.Role, "local"
-	c.AllNamespaces = who.Namespace == access.AllNamespaces
-	if who.TokenID != "" || who.Name != "" {
-		c.Actor = "token:" + who.Name
-	}
+	c = callOf(who)
 	if c.Namespace, err = namespaceOf(r, who); err != nil {
 		return c, err
 	}
@@ -51,9 +47,22 @@ func authenticate(r *http.Request, op *operation, auth Authenticator) (call.Call
 	return c, nil
 }
 
+// callOf returns a call of who, in the namespace of its token.
+func callOf(who access.Identity) call.Call {
+	c := call.Call{Namespace: who.Namespace, Token: who.TokenID, Role: who.Role, Actor: "local", AllNamespaces: who.Namespace == access.AllNamespaces}
+	if who.TokenID != "" || who.Name != "" {
+		c.Actor = "token:" + who.Name
+	}
+	return c
+}
+
 // identify finds out who sent r.
 func identify(r *http.Request, auth Authenticator) (access.Identity, error) {
-	header := r.Header.Get("Authorization")
+	return identifyBy(r, r.Header.Get("Authorization"), auth)
+}
+
+// identifyBy is identify for another Authorization header than r's.
+func identifyBy(r *http.Request, header string, auth Authenticator) (access.Identity, error) {
 	if header != "" {
 		scheme, bearer, _ := strings.Cut(header, " ")
 		bearer = strings.TrimSpace(bearer)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/handlers/ask"
 )
 
 // gate is the one middleware between chi's match and the generated code: it finds the operation, asks who is calling,
@@ -25,7 +26,7 @@ func (g *gate) middleware(next http.Handler) http.Handler {
 			g.write(w, r, err)
 			return
 		}
-		if r.Method == http.MethodHead && exchangeOf(r).operation.stream {
+		if op := exchangeOf(r).operation; r.Method == http.MethodHead && op.stream && (op.onlyStream || ask.EventStream(r.Context())) {
 			w.Header().Set("Content-Type", "text/event-stream") // and no stream that nobody could see
 			return
 		}

@@ -30,7 +30,7 @@ type observer struct {
 // outsideName stands for the operation of requests that match none.
 const outsideName = "none"
 
-func newObserver(log zerolog.Logger, now func() time.Time, registry prometheus.Registerer, operations map[routeKey]*operation) (*observer, error) {
+func newObserver(log zerolog.Logger, now func() time.Time, registry prometheus.Registerer, operations []*operation) (*observer, error) {
 	o := &observer{log: log, now: now, gzip: sync.Pool{New: func() any {
 		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
 		return w
@@ -205,13 +205,20 @@ func (p problems) recoverer(next http.Handler) http.Handler {
 	})
 }
 
+// anonymousOrigin says whether r is the form of an approval page, sent by a browser that does not say from where: the page asks for
+// that by its Referrer-Policy, so that the link shows nowhere, and a page that has come over plain HTTP says no more. Nothing is lost:
+// who can have it sent has the link, which is all that it takes.
+func anonymousOrigin(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, approvePath) && r.Header.Get("Origin") == "null" && r.Header.Get("Sec-Fetch-Site") == ""
+}
+
 // origins refuses what a web page of another origin sends: unsafe cross-origin requests, and, while anonymous callers are
 // admin, everything that does not name this machine as its Host (a page whose name was rebound to it).
 func (p problems) origins(auth Authenticator) func(http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := protection.Check(r); err != nil {
+			if err := protection.Check(r); err != nil && !anonymousOrigin(r) {
 				p.write(w, r, fault.New(fault.CodeCrossOrigin, "A page of another origin may not call this server.").Because(err))
 				return
 			}

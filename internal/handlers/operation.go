@@ -24,7 +24,8 @@ type operation struct {
 	public       bool          // security: [] — nobody is asked who they are
 	roles        []access.Role // beside admin
 	noStore      bool          // its answers have secrets, or tell of some
-	stream       bool          // its answer goes on until somebody ends it
+	stream       bool          // its answer may go on until somebody ends it
+	onlyStream   bool          // it always does
 	limit        int64         // of the body, in bytes
 	needsIfMatch bool          // it happens at a revision that the caller has read, or not at all
 	parameters   []*openapi3.Parameter
@@ -107,6 +108,7 @@ func newOperation(forms documents, spec *openapi3.T, item *openapi3.PathItem, de
 	}
 	if ok := declared.Responses.Value("200"); ok != nil {
 		op.stream = ok.Value.Content["text/event-stream"] != nil
+		op.onlyStream = op.stream && len(ok.Value.Content) == 1
 	}
 	if declared.RequestBody != nil {
 		op.bodyRequired = declared.RequestBody.Value.Required

@@ -22,6 +22,11 @@ type problems struct{ log zerolog.Logger }
 // is cut: silence would be sent as an empty 200 to a client that only closed its half), was the request answered before (that answer is sent again), is it a 5xx (it is logged, with its whole chain), has an answer begun
 // (nothing is written), and else a problem document.
 func (p problems) write(w http.ResponseWriter, r *http.Request, err error) {
+	p.refuse(w, r, err, func(problem answer.Problem) { send(w, problem) })
+}
+
+// refuse is write with another form of the document.
+func (p problems) refuse(w http.ResponseWriter, r *http.Request, err error, send func(answer.Problem)) {
 	x := exchangeOf(r)
 	if errors.Is(r.Context().Err(), context.Canceled) && errors.Is(err, context.Canceled) {
 		x.gone = true
@@ -46,7 +51,7 @@ func (p problems) write(w http.ResponseWriter, r *http.Request, err error) {
 	x.response.restart()
 	problem.Instance = redact(r.URL.Path)
 	problem.RequestID = x.id
-	send(w, problem)
+	send(problem)
 }
 
 // send writes a problem document with the headers that belong to its status.
@@ -122,8 +127,9 @@ func contentTypeOf(body []byte) string {
 
 // redact returns path without the secret that it may carry: the link to an approval is its token.
 func redact(path string) string {
-	if strings.HasPrefix(path, "/approve/") {
-		return "/approve/…"
+	const page = "/approve/"
+	if i := strings.Index(strings.ToLower(path), page); i >= 0 && i+len(page) <= len(path) { // also where a client has mistaken what is before it
+		return path[:i] + page + "…"
 	}
 	return path
 }

@@ -10,7 +10,9 @@ package handlers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -32,6 +34,7 @@ type Config struct {
 	Log      zerolog.Logger
 	Registry *prometheus.Registry // served at /metrics; a new one without it
 	Docs     http.Handler         // of /docs and what is below, with the whole path; none without it
+	Approval ApprovalPage         // what is behind the link of an approval; none without it
 	Ready    func() error         // nil when the server takes requests; a fault is answered by /readyz as it is
 	Now      func() time.Time     // the clock of durations in log and metrics
 }
@@ -63,7 +66,8 @@ func newHandler(cfg Config, mount mounter) (http.Handler, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	o, err := newObserver(cfg.Log, cfg.Now, cfg.Registry, operations)
+	show, decide := &operation{id: "showApproval", limit: defaultBodyLimit}, &operation{id: "decideByLink", limit: defaultBodyLimit}
+	o, err := newObserver(cfg.Log, cfg.Now, cfg.Registry, append(slices.Collect(maps.Values(operations)), show, decide))
 	if err != nil {
 		return nil, fmt.Errorf("handlers: metrics: %w", err)
 	}
@@ -77,6 +81,9 @@ func newHandler(cfg Config, mount mounter) (http.Handler, error) {
 	pages{
 		problems: p, ready: cfg.Ready, specJSON: specJSON, specYAML: cfg.Document, registry: cfg.Registry, docs: cfg.Docs,
 	}.mount(r)
+	if cfg.Approval != nil {
+		approvals{problems: p, page: cfg.Approval, auth: cfg.Auth}.mount(r, show, decide)
+	}
 	r.Group(func(r chi.Router) {
 		r.Use(g.middleware)
 		mount(r, p)

@@ -190,6 +190,8 @@ type eventData struct {
 	Instance  string `json:"worker_instance_id"`
 	Lane      string `json:"lane"`
 	Operation string `json:"operation"`
+	Effect    string `json:"effect"`
+	By        string `json:"by"`
 }
 
 // event shows whose event it is, and the event as the model does.
@@ -209,6 +211,12 @@ func (s *side) event(e oapi.Event) (subject, line string, data eventData) {
 		return data.Instance, line, data
 	case "lane":
 		return "lane " + data.Lane, line, data
+	case "signal":
+		line += " " + data.Effect + data.Reason
+	case "execution":
+		if e.Type == "execution.resumed" {
+			line += " " + data.By
+		}
 	case "operator":
 		if data.Operation != "" {
 			line += " " + data.Operation

@@ -191,13 +191,15 @@ func (w *world) creation(keyed bool) creation {
 }
 
 // newID draws an id that is nobody's. Its beginning is drawn too, since the order of ids counts.
-func (w *world) newID() (uuid.UUID, string) {
+func (w *world) newID() (uuid.UUID, string) { return w.newNamed("e") }
+
+func (w *world) newNamed(prefix string) (uuid.UUID, string) {
 	n := len(w.names)
 	var id uuid.UUID
 	id[0] = byte(w.below(256, "id"))
 	id[2], id[3], id[4], id[5] = byte(w.run>>24), byte(w.run>>16), byte(w.run>>8), byte(w.run)
 	id[6], id[8], id[9], id[10] = 0x40, 0x80, byte(n>>8), byte(n)
-	w.names[id] = fmt.Sprintf("e%d", n)
+	w.names[id] = fmt.Sprintf("%s%d", prefix, n)
 	return id, w.names[id]
 }
 
@@ -215,6 +217,9 @@ func (w *world) policy() policy {
 	}
 	if w.sometimes("timeouts", 50) {
 		p.Timeout = &timeoutPolicy{Attempt: maybe[int64](w, "attempt_timeout", 300, 300, 2000, 0), Deadline: draw(w, "execution_deadline", nil, nil, nil, new(int64(3000)), new(int64(60000))), MaxReclaim: maybe(w, "max_reclaim", 0, 1)}
+	}
+	if w.sometimes("signals", 15) {
+		p.MaxSignals = maybe(w, "max_signals", 2, 3)
 	}
 	if w.sometimes("replays", 30) {
 		p.MaxReplay = maybe(w, "max_replay", 1, 0, 2)

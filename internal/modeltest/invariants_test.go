@@ -14,6 +14,9 @@ var legal = map[string]string{ // to the public state
 	"runnable unowned not_eligible_until_time waiting_for_retry_backoff none": "delayed",
 	"runnable unowned not_eligible_until_time waiting_for_resume_delay none":  "delayed",
 	"runnable unowned blocked_by_dependencies waiting_for_children none":      "waiting_children",
+	"suspended unowned not_applicable waiting_for_signal none":                "suspended",
+	"suspended unowned not_applicable waiting_for_approval none":              "suspended",
+	"suspended unowned not_applicable paused_by_operator none":                "suspended",
 	"active leased not_applicable none none":                                  "active",
 	"active lease_expired_reclaimable not_applicable waiting_for_worker none": "active",
 	"active lease_revoked not_applicable waiting_for_worker none":             "active",
@@ -25,9 +28,10 @@ var legal = map[string]string{ // to the public state
 
 // attemptsOf are the attempt states that go with a lifecycle phase.
 var attemptsOf = map[string][]string{
-	"runnable": {"pending_first_attempt", "pending_retry_attempt", "pending_replay_attempt", "attempt_interrupted"},
-	"active":   {"running_attempt", "attempt_interrupted"},
-	"terminal": {"attempt_terminal", "pending_first_attempt", "pending_replay_attempt"},
+	"runnable":  {"pending_first_attempt", "pending_retry_attempt", "pending_replay_attempt", "attempt_interrupted"},
+	"suspended": {"attempt_interrupted"},
+	"active":    {"running_attempt", "attempt_interrupted"},
+	"terminal":  {"attempt_terminal", "pending_first_attempt", "pending_replay_attempt"},
 }
 
 // hold checks the invariants of executions.md 5 over two snapshots that follow each other, without the model.
@@ -95,6 +99,8 @@ func invariants(v executionView, attempts []attemptView, events []logged) string
 		return "5/15: the priority"
 	case (v.Delay != "") != (at[2] == "not_eligible_until_time"):
 		return "5/16: delay_until"
+	case (v.Suspension != "" && !strings.Contains(v.Suspension, "closed")) != (phase == "suspended"):
+		return "5/22: an open suspension"
 	case v.Cancellation != "" && phase == "runnable", v.Cancellation == "" && v.Public == "cancelled":
 		return "the cancellation"
 	}
@@ -117,6 +123,9 @@ func invariants(v executionView, attempts []attemptView, events []logged) string
 			}
 			epoch, owned = e.epoch, false
 		}
+		if e.revision < 0 {
+			continue // it tells of a waitpoint
+		}
 		if e.revision < revision {
 			return fmt.Sprintf("revision %d after %d", e.revision, revision)
 		}
@@ -136,8 +145,11 @@ func invariants(v executionView, attempts []attemptView, events []logged) string
 // transition says what is wrong with a change.
 func transition(old, now executionView, before, after []attemptView, fresh []logged) string {
 	replayed := slices.ContainsFunc(fresh, func(e logged) bool { return e.kind == "operator.replayed" })
-	completions := 0
+	completions, own := 0, 0
 	for _, e := range fresh {
+		if e.revision >= 0 {
+			own++
+		}
 		if e.topic == "completion" {
 			completions++
 		}
@@ -155,7 +167,7 @@ func transition(old, now executionView, before, after []attemptView, fresh []log
 		return "5/10: it has left its end"
 	case completions != entered:
 		return fmt.Sprintf("5/11: %d completion events for %d ends", completions, entered)
-	case now.Revision < old.Revision, len(fresh) > 0 && now.Revision == old.Revision:
+	case now.Revision < old.Revision, own > 0 && now.Revision == old.Revision:
 		return "the revision"
 	case !replayed && (now.Retries < old.Retries || now.Reclaims < old.Reclaims) || now.Replays < old.Replays || now.Attempts < old.Attempts:
 		return "a counter has gone back"

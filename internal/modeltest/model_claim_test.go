@@ -208,6 +208,7 @@ func (m *model) finish(e *execution, outcome string, f *failure, reason string) 
 		attempt = "attempt_terminal"
 	}
 	e.vector = terminal(outcome, attempt)
+	m.closeSuspension(e, map[string]string{"cancelled": "cancelled", "expired": "expired:execution_deadline"}[outcome])
 	e.completed, e.delay, e.timeout, e.expires, e.left, e.grant = m.now, 0, 0, 0, 0, nil
 	if f != nil {
 		e.failure = f

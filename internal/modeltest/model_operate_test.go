@@ -112,6 +112,9 @@ func (m *model) replay(e *execution) answer {
 
 // resume is POST …/resume.
 func (m *model) resume(e *execution, delay int64) answer {
+	if e.phase == "suspended" {
+		return m.resumeSuspended(e, delay)
+	}
 	if publicOf(e.vector) != "waiting_children" {
 		return refused("not_suspended")
 	}

@@ -32,6 +32,10 @@ func forChildren() vector {
 	return vector{"runnable", "unowned", "blocked_by_dependencies", "waiting_for_children", "none", "attempt_interrupted"}
 }
 
+func suspended(blocking string) vector {
+	return vector{"suspended", "unowned", "not_applicable", blocking, "none", "attempt_interrupted"}
+}
+
 func leased() vector {
 	return vector{"active", "leased", "not_applicable", "none", "none", "running_attempt"}
 }
@@ -99,6 +103,10 @@ type execution struct {
 	result                     string
 	revision                   int64
 	events                     []string
+	suspension                 *suspension // the present one, or the last
+	waitpoints                 []*waitpoint
+	signals                    []*signal
+	suspendKeys                map[string]*suspendKey
 }
 
 // attempt is one try.

@@ -8,6 +8,9 @@ func (m *model) pass() {
 		for m.passOne(e) {
 		}
 	}
+	for _, e := range m.executions {
+		m.expireWaitpoints(e)
+	}
 	for instance, w := range m.workers {
 		if w.expires <= m.now {
 			m.reach("due: heartbeat")
@@ -32,6 +35,8 @@ func (m *model) passOne(e *execution) bool {
 		why := &failure{"execution_deadline", "timeout"}
 		m.shut(e, "ended_failure", why)
 		m.finish(e, "expired", why, "timeout")
+	case e.phase == "suspended" && due(e.suspension.timeout):
+		m.suspensionTimesOut(e)
 	case e.phase == "active" && due(e.timeout):
 		m.reach("due: attempt timeout")
 		if e.resumed && m.now < e.owner.acquired+e.policy.attemptTimeout() { // or nobody could tell
@@ -76,6 +81,14 @@ func (m *model) dues() []instant {
 			continue
 		}
 		add(e.timeout, e.expires, e.delay)
+		if e.phase == "suspended" {
+			add(e.suspension.timeout)
+		}
+		for _, p := range e.waitpoints {
+			if p.state == "pending" {
+				add(p.expires)
+			}
+		}
 		if e.grant != nil {
 			add(e.grant.expires)
 		}

@@ -17,7 +17,7 @@ type kind struct {
 
 // kinds are all operations.
 func kinds() []kind {
-	return slices.Concat(creating(), claiming(), reporting(), operating(), granting(), registering(), reading(), passing())
+	return slices.Concat(creating(), claiming(), reporting(), operating(), suspending(), granting(), registering(), reading(), passing())
 }
 
 // perform draws an operation and does it.
@@ -55,7 +55,9 @@ var (
 	someCancelling = some(func(_ *world, e *execution) bool { return e.cancelling() })
 	someUnheld     = some(func(w *world, e *execution) bool { return e.phase == "active" && !w.held(e) && e.grant == nil })
 	someRunnable   = some(func(_ *world, e *execution) bool { return e.phase == "runnable" })
-	someChildren   = some(func(_ *world, e *execution) bool { return publicOf(e.vector) == "waiting_children" })
+	someParked     = some(func(_ *world, e *execution) bool {
+		return publicOf(e.vector) == "waiting_children" || e.phase == "suspended"
+	})
 	someEnding     = some(func(_ *world, e *execution) bool { return e.ending != nil })
 	somePaused     = func(w *world) bool { return w.paused("a") || w.paused("b") }
 	someReplay     = some(func(_ *world, e *execution) bool { return e.phase == "terminal" && e.replays < e.policy.maxReplays() })
@@ -290,6 +292,8 @@ func again(w *world) {
 		putOff(w, e, p)
 	case "wait_children":
 		waitChildren(w, e, p)
+	case "suspend":
+		w.suspendAgain(e, p)
 	case "cancel":
 		w.reports(w.abandon(e, p.fence, "again"), e, "cancel", p, map[string]any{"reason": "again"})
 	}
@@ -382,8 +386,8 @@ func operating() []kind {
 				w.operates(http.MethodPost, e, "replay", nil, func() answer { return w.model.replay(e) })
 			}
 		}},
-		{"resume", 3, someChildren, func(w *world) {
-			if e := w.where(func(e *execution) bool { return publicOf(e.vector) == "waiting_children" }); e != nil {
+		{"resume", 3, someParked, func(w *world) {
+			if e := w.where(func(e *execution) bool { return publicOf(e.vector) == "waiting_children" || e.phase == "suspended" }); e != nil {
 				delay := draw[int64](w, "resume_delay_ms", 0, 300, 2000)
 				w.operates(http.MethodPost, e, "resume", map[string]any{"resume_delay_ms": delay}, func() answer { return w.model.resume(e, delay) })
 			}

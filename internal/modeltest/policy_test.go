@@ -12,6 +12,7 @@ type policy struct {
 	MaxReplay  *int           `json:"max_replay_count,omitempty"`
 	MaxReclaim *int           `json:"max_reclaim_count,omitempty"`
 	Dedup      *int64         `json:"dedup_window_ms,omitempty"`
+	MaxSignals *int           `json:"max_signals_per_execution,omitempty"`
 }
 
 type retryPolicy struct {

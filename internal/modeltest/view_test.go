@@ -36,6 +36,7 @@ type executionView struct {
 	Attempts, Retries, Replays, Reclaims         int
 	Created, Started, Completed, Delay, Deadline string
 	Lease, Cancellation, Failure, Progress       string
+	Suspension                                   string
 	Revision                                     int64
 }
 
@@ -55,6 +56,9 @@ func (m *model) view(e *execution) executionView {
 	}
 	if c := e.cancellation; c != nil {
 		v.Cancellation = cancellationText(c.reason, m.at(c.requested), m.at(c.deadline))
+	}
+	if s := e.suspension; s != nil {
+		v.Suspension = m.suspensionText(s)
 	}
 	if p := e.progress; p != nil {
 		v.Progress = progressText(p.pct, p.message, m.at(p.at))
@@ -111,7 +115,9 @@ func refused(code string) answer {
 		status = 400
 	case "revision_mismatch":
 		status = 412
-	case "invalid_capabilities", "timer_out_of_range", "invalid_tag_key", "validation_failed":
+	case "invalid_token", "self_approval":
+		status = 403
+	case "invalid_capabilities", "timer_out_of_range", "invalid_tag_key", "validation_failed", "invalid_condition":
 		status = 422
 	}
 	return answer{Status: status, Code: code}

@@ -50,6 +50,7 @@ type side struct {
 	handles  map[int]string    // by owner
 	fences   map[int]oapi.Fence
 	attempts map[string]uuid.UUID // attempt ids by execution and index
+	tokens   map[uuid.UUID]string // of waitpoints
 	grants   map[uuid.UUID]int
 	grantIDs map[int]uuid.UUID
 	cursor   int64
@@ -75,7 +76,7 @@ func newWorld(t *testing.T, rt *rapid.T, run int, servers map[string]*apptest.Se
 		}
 		w.clock = server.Clock
 		s := &side{w: w, name: name, server: server, namespace: fmt.Sprintf("run-%d", run), leases: map[uuid.UUID]int{}, handles: map[int]string{}, fences: map[int]oapi.Fence{}, attempts: map[string]uuid.UUID{},
-			grants: map[uuid.UUID]int{}, grantIDs: map[int]uuid.UUID{}, seen: newSnapshot()}
+			tokens: map[uuid.UUID]string{}, grants: map[uuid.UUID]int{}, grantIDs: map[int]uuid.UUID{}, seen: newSnapshot()}
 		s.Client = server.For(tb{t, s}).In(s.namespace)
 		s.cursor = s.newest()
 		w.sides = append(w.sides, s)
@@ -185,6 +186,7 @@ func must[T any](v T, err error) T {
 
 // learn notes which of the server's ids stand for what the model has numbered.
 func (s *side) learn(want answer, got *apitest.Response) {
+	s.learnTokens(got)
 	if got.Status != http.StatusOK {
 		return
 	}
@@ -212,7 +214,7 @@ func (s *side) learn(want answer, got *apitest.Response) {
 }
 
 // unimportant members are not compared: they are the server's own, or said elsewhere.
-var unimportant = []string{"namespace", "throughput", "actor", "next_cursor", "flow_id", "kind", "summary", "gates"}
+var unimportant = []string{"namespace", "throughput", "actor", "next_cursor", "flow_id", "kind", "summary", "gates", "token", "approve_url", "waitpoints", "token_kid", "token_fingerprint", "payload"}
 
 // answer reads what a server says.
 func (s *side) answer(r *apitest.Response) answer {
@@ -298,6 +300,8 @@ func (s *side) text(name string, value json.RawMessage) string {
 		return "#" + number(s.leases[id])
 	case s.w.names[id] != "":
 		return s.w.names[id]
+	case name == "signal_id":
+		return ours
 	}
 	return text
 }
@@ -327,8 +331,9 @@ type shownExecution struct {
 		RequestedAt time.Time  `json:"requested_at"`
 		DeadlineAt  *time.Time `json:"deadline_at"`
 	} `json:"cancellation"`
-	Failure  *shownFailure `json:"failure"`
-	Progress struct {
+	Failure    *shownFailure    `json:"failure"`
+	Suspension *oapi.Suspension `json:"suspension"`
+	Progress   struct {
 		Pct     *int       `json:"pct"`
 		Message *string    `json:"message"`
 		At      *time.Time `json:"at"`
@@ -377,6 +382,9 @@ func (s *side) execution(data []byte) executionView {
 	}
 	if c := e.Cancellation; c != nil {
 		v.Cancellation = cancellationText(c.Reason, s.when(&c.RequestedAt), s.when(c.DeadlineAt))
+	}
+	if x := e.Suspension; x != nil {
+		v.Suspension = s.suspension(x)
 	}
 	if p := e.Progress; p.At != nil || p.Pct != nil || p.Message != nil {
 		v.Progress = progressText(p.Pct, p.Message, s.when(p.At))

@@ -38,6 +38,7 @@ type Supervisor struct {
 	now     func() time.Time
 	onError func(loop string, err error)
 	loops   map[string]*runner
+	order   []*runner // as they were given
 }
 
 type runner struct {
@@ -60,7 +61,8 @@ const (
 func New(now func() time.Time, onError func(loop string, err error), loops ...Loop) *Supervisor {
 	s := &Supervisor{now: now, onError: onError, loops: map[string]*runner{}}
 	for _, l := range loops {
-		s.loops[l.Name] = &runner{Loop: l, wake: make(chan struct{}, 1)}
+		r := &runner{Loop: l, wake: make(chan struct{}, 1)}
+		s.loops[l.Name], s.order = r, append(s.order, r)
 	}
 	return s
 }
@@ -215,9 +217,9 @@ func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d/10)+1))
 }
 
-// Settle does all the work that is due now and returns when there is none left. For tests that have moved the clock.
+// Settle does all the work that is due now, loop by loop in the order in which they were given, and returns when there is none left. For tests that have moved the clock.
 func (s *Supervisor) Settle(ctx context.Context) error {
-	for _, r := range s.loops {
+	for _, r := range s.order {
 		for {
 			n, err := r.Work(ctx)
 			if err != nil {

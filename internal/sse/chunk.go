@@ -13,6 +13,8 @@ type chunk struct {
 	frames  []byte // of all entries, one after the other
 	last    int64  // all ids through this one are in the ring at or before this chunk, or are not shown
 	broken  bool   // the chunk does not follow on its predecessor: read the log instead
+	final   bool   // a stream ends after this chunk, with:
+	bye     []byte // the last frame, nil for none
 	total   int64  // bytes that this chunk and all before it take or took
 
 	ready chan struct{} // closed when next is set
@@ -35,6 +37,8 @@ func newChunk(page Page) *chunk {
 		entries: make([]entry, len(page.Messages)),
 		frames:  make([]byte, 0, size),
 		last:    page.Through,
+		final:   page.Final,
+		bye:     page.Farewell,
 		ready:   make(chan struct{}),
 	}
 	for i := range page.Messages {

@@ -33,6 +33,8 @@ type memlog struct {
 	onRead func() // is called once, when the next read has seen what there is
 	broken bool
 	grown  chan struct{}
+	final  bool // there will be no more events
+	bye    []byte
 }
 
 func newLog() *memlog { return &memlog{oldest: 1, grown: make(chan struct{})} }
@@ -73,6 +75,15 @@ func (l *memlog) restart(oldest int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.oldest, l.events = oldest, nil
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+// end ends the log, with a frame for everybody.
+func (l *memlog) end(bye []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.final, l.bye = true, bye
 	close(l.grown)
 	l.grown = make(chan struct{})
 }
@@ -140,6 +151,9 @@ func (l *memlog) read(ctx context.Context, after int64) (sse.Page, error) {
 		if m.Topic != "hidden" {
 			page.Messages = append(page.Messages, m)
 		}
+	}
+	if l.final && !page.More {
+		page.Final, page.Farewell = true, l.bye
 	}
 	return page, nil
 }

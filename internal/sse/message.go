@@ -26,8 +26,13 @@ type Filter func(*Fields) bool
 // AppendFrame appends the frame of one event to dst and returns it. A frame has one line of data: line breaks in data become
 // spaces, which changes nothing in a JSON document. The name of the event is one line without a break.
 func AppendFrame(dst []byte, id int64, event string, data []byte) []byte {
+	return AppendFrameAs(dst, strconv.FormatInt(id, 10), event, data)
+}
+
+// AppendFrameAs is [AppendFrame] for an id that is written in another way; see Options.Spell.
+func AppendFrameAs(dst []byte, id, event string, data []byte) []byte {
 	dst = append(dst, "id: "...)
-	dst = strconv.AppendInt(dst, id, 10)
+	dst = append(dst, id...)
 	dst = append(dst, "\nevent: "...)
 	dst = append(dst, event...)
 	dst = append(dst, "\ndata: "...)
@@ -64,6 +69,10 @@ type Page struct {
 	// ResetTo is set, and nothing else is, when the log cannot be read after the id that was asked for, because retention
 	// has trimmed it or because the log never reached it. It is the oldest id that can be read, or will be.
 	ResetTo int64
+	// Final tells that nothing will come after Through: the stream ends there. It is never set together with More.
+	Final bool
+	// Farewell is the frame that a stream ends with when Final is set; nil for none.
+	Farewell []byte
 }
 
 // read reads a page and refuses one that would make its reader run in circles.
@@ -74,7 +83,7 @@ func read(ctx context.Context, source Source, after int64) (Page, error) {
 		return Page{}, fmt.Errorf("read the log after %d: %w", after, err)
 	case page.ResetTo > 0 && page.ResetTo != after+1:
 		return page, nil
-	case page.ResetTo > 0, page.Through < after, page.More && page.Through == after:
+	case page.ResetTo > 0, page.Through < after, page.More && (page.Through == after || page.Final):
 		return Page{}, fmt.Errorf("read the log after %d: the source does not advance", after)
 	}
 	return page, nil

@@ -30,8 +30,15 @@ const maxWrite = 64 << 10
 // error says why the stream broke off, a failed write or a failed look at the log, and nothing may be written to w any
 // more. A stream that ends because ctx does, because it lagged or because the tail was closed returns nil.
 func (t *Tail) Stream(ctx context.Context, w http.ResponseWriter, after int64, filter Filter) error {
+	_, err := t.Part(ctx, w, after, filter, true)
+	return err
+}
+
+// Part is [Tail.Stream] of a log that may end, as a part of a longer response, which has begun unless this is its first part.
+// ended says that the log has ended, so that another part may follow.
+func (t *Tail) Part(ctx context.Context, w http.ResponseWriter, after int64, filter Filter, first bool) (ended bool, err error) {
 	if err := t.enter(); err != nil {
-		return err
+		return false, err
 	}
 	defer t.leave()
 	s := stream{tail: t, w: w, control: http.NewResponseController(w), filter: filter, cursor: after, told: after}
@@ -39,7 +46,7 @@ func (t *Tail) Stream(ctx context.Context, w http.ResponseWriter, after int64, f
 		// Before the client hears anything, so that it sees whatever it causes from then on.
 		newest, err := t.source.Newest(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 		s.cursor = newest
 	}
@@ -47,15 +54,22 @@ func (t *Tail) Stream(ctx context.Context, w http.ResponseWriter, after int64, f
 	defer s.ping.Stop()
 	s.turn = time.NewTimer(turnWait)
 	defer s.turn.Stop()
-	err := s.serve(ctx)
-	if errors.Is(err, errEnded) || ctx.Err() != nil {
-		return nil
+	err = s.serve(ctx, first)
+	switch {
+	case errors.Is(err, errFinal):
+		return true, nil
+	case errors.Is(err, errEnded) || ctx.Err() != nil:
+		return false, nil
 	}
-	return err
+	return false, err
 }
 
-// errEnded says that a stream has ended as it should.
-var errEnded = errors.New("the stream has ended")
+var (
+	// errEnded says that a stream has ended as it should.
+	errEnded = errors.New("the stream has ended")
+	// errFinal says that its log has.
+	errFinal = errors.New("the log has ended")
+)
 
 // stream is one subscriber.
 type stream struct {
@@ -70,9 +84,11 @@ type stream struct {
 	scratch []byte      // for the frames of the stream's own
 }
 
-func (s *stream) serve(ctx context.Context) error {
-	if err := s.greet(); err != nil {
-		return err
+func (s *stream) serve(ctx context.Context, first bool) error {
+	if first {
+		if err := s.greet(); err != nil {
+			return err
+		}
 	}
 	for {
 		at, err := s.catchUp(ctx)
@@ -107,6 +123,9 @@ func (s *stream) catchUp(ctx context.Context) (*chunk, error) {
 		if err := s.write(newChunk(page)); err != nil {
 			return nil, err
 		}
+		if page.Final {
+			return nil, s.finish(page.Farewell)
+		}
 		if !page.More || s.cursor >= at.last {
 			return at, nil
 		}
@@ -133,6 +152,9 @@ func (s *stream) follow(ctx context.Context, at *chunk) error {
 		}
 		if err := s.inTurn(at); err != nil {
 			return err
+		}
+		if at.final {
+			return s.finish(at.bye)
 		}
 	}
 }
@@ -243,7 +265,7 @@ func (s *stream) tell() error {
 func (s *stream) withCursor(b []byte) []byte {
 	if s.told != s.cursor {
 		b = append(b, "id: "...)
-		b = strconv.AppendInt(b, s.cursor, 10)
+		b = append(b, s.spell(s.cursor)...)
 		b = append(b, '\n')
 	}
 	return append(b, '\n')
@@ -269,9 +291,34 @@ func (s *stream) event(name, member string, value int64) []byte {
 	data = append(data, `{"`...)
 	data = append(data, member...)
 	data = append(data, `":`...)
-	data = strconv.AppendInt(data, value, 10)
+	if s.tail.options.Spell != nil {
+		data = strconv.AppendQuote(data, s.spell(value))
+	} else {
+		data = strconv.AppendInt(data, value, 10)
+	}
 	data = append(data, '}')
-	return AppendFrame(s.scratch[:0], s.cursor, name, data)
+	return AppendFrameAs(s.scratch[:0], s.spell(s.cursor), name, data)
+}
+
+// spell returns an id as clients see it.
+func (s *stream) spell(id int64) string {
+	if spell := s.tail.options.Spell; spell != nil {
+		return spell(id)
+	}
+	return strconv.FormatInt(id, 10)
+}
+
+// finish sends the last frame of a log that has ended. It returns errFinal.
+func (s *stream) finish(farewell []byte) error {
+	if farewell != nil {
+		if err := s.put(farewell); err != nil {
+			return err
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	return errFinal
 }
 
 // write sends what the client has not seen of c, and flushes once.

@@ -25,13 +25,14 @@ var ErrClosed = errors.New("sse: the tail is closed")
 
 // Options are the settings of a [Tail]. The zero value has the defaults.
 type Options struct {
-	Generation   func() string // names the log's generation in the first comment of each stream; nil or "" leaves it out
-	MaxStreams   int           // open streams at a time; 0 is no limit
-	MaxLag       int64         // bytes that a subscriber may be behind before it is closed as lagged; 0 is 8 MiB
-	WriteTimeout time.Duration // for each write to a connection; 0 is 10 s
-	Ping         time.Duration // between the comments that keep a connection alive; 0 is 15 s
-	Poll         time.Duration // the longest time between two looks at the log while somebody subscribes; 0 is 5 s
-	OnError      func(error)   // is told why a look at the log failed, before it is repeated; nil forgets it
+	Generation   func() string         // names the log's generation in the first comment of each stream; nil or "" leaves it out
+	Spell        func(id int64) string // how ids are written for clients, as a text; nil writes them as numbers
+	MaxStreams   int                   // open streams at a time; 0 is no limit
+	MaxLag       int64                 // bytes that a subscriber may be behind before it is closed as lagged; 0 is 8 MiB
+	WriteTimeout time.Duration         // for each write to a connection; 0 is 10 s
+	Ping         time.Duration         // between the comments that keep a connection alive; 0 is 15 s
+	Poll         time.Duration         // the longest time between two looks at the log while somebody subscribes; 0 is 5 s
+	OnError      func(error)           // is told why a look at the log failed, before it is repeated; nil forgets it
 }
 
 func (o Options) withDefaults() Options {
@@ -256,7 +257,7 @@ func (t *Tail) look(ctx context.Context) (time.Duration, error) {
 		return emptyWindow, t.breakOff(ctx, head)
 	}
 	window := emptyWindow
-	if len(page.Messages) > 0 {
+	if len(page.Messages) > 0 || page.Final && !head.final {
 		t.publish(head, newChunk(page))
 		window = min(windowPerSubscriber*time.Duration(t.Subscribers()), maxWindow)
 	}

@@ -8,6 +8,7 @@ const (
 	TopicCompletion Topic = "completion"
 	TopicLease      Topic = "lease"
 	TopicSignal     Topic = "signal"
+	TopicStream     Topic = "stream"
 	TopicOperator   Topic = "operator"
 	TopicWorker     Topic = "worker"
 	TopicLane       Topic = "lane"
@@ -16,7 +17,7 @@ const (
 
 // Topics returns every topic.
 func Topics() []Topic {
-	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicStream, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
 }
 
 // The types.
@@ -56,6 +57,7 @@ const (
 	LeaseExpired            Type = "lease.expired"
 	LeaseReclaimed          Type = "lease.reclaimed"
 	LeaseRevoked            Type = "lease.revoked"
+	StreamClosed            Type = "stream.closed"
 	SignalDelivered         Type = "signal.delivered"
 	SignalBuffered          Type = "signal.buffered"
 	WaitpointCreated        Type = "waitpoint.created"
@@ -118,6 +120,7 @@ var catalogue = [...]Entry{
 	{LeaseExpired, TopicLease, "the lease ran out; the work may be taken over", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason"},
 	{LeaseReclaimed, TopicLease, "another worker took the work over, as a new attempt", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, previous_attempt_index, expires_at"},
 	{LeaseRevoked, TopicLease, "the ownership ended in another way", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason (completed, failed, retry_scheduled, released, delayed, suspended, waiting_children, cancelled, operator, timeout)"},
+	{StreamClosed, TopicStream, "the stream of an attempt takes no more frames; told of those that have any", "attempt_index, reason (attempt_success, attempt_failure, attempt_cancelled, lease_expired, lease_revoked, expired), frame_count"},
 	{SignalDelivered, TopicSignal, "a signal reached a waitpoint that somebody waits for", "signal_id, waitpoint_id, waitpoint_key, signal_name, signal_category, source_type, source_identity, correlation_id?, suspension_id, effect"},
 	{SignalBuffered, TopicSignal, "a signal is kept at a waitpoint that nobody waits for yet", "signal_id, waitpoint_id, waitpoint_key, signal_name, signal_category, source_type, source_identity, correlation_id?, effect"},
 	{WaitpointCreated, TopicSignal, "a worker made a waitpoint that it will wait for later", "waitpoint_id, waitpoint_key, expires_at"},

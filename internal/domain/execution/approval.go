@@ -2,6 +2,7 @@ package execution
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +35,7 @@ const (
 )
 
 // Identified says whether it matters who decides, so that somebody who only has the link must say who they are.
-func (a *Approval) Identified() bool { return a.MinApprovals > 1 || !a.AllowRequester }
+func (a *Approval) Identified() bool { return a != nil && (a.MinApprovals > 1 || !a.AllowRequester) }
 
 // Allow refuses, with CodeSelfApproval, a decision by whoever asks, where another person has to decide.
 func (a *Approval) Allow(who string) error {
@@ -42,6 +43,21 @@ func (a *Approval) Allow(who string) error {
 		return nil
 	}
 	return fault.New(fault.CodeSelfApproval, "%s asks for this approval: another person has to decide.", a.RequestedBy).With("requested_by", a.RequestedBy)
+}
+
+// Admit refuses a decision by somebody whom nobody has identified where it matters who decides, with CodeForbidden, and what Allow
+// refuses: whoever has the token of a waitpoint could else decide in any name, as often as it takes.
+func (a *Approval) Admit(d Decision, who string, identified bool) error {
+	switch {
+	case a == nil || d != Approved && d != Rejected:
+		return nil
+	case identified:
+		return a.Allow(who)
+	case a.Identified():
+		return fault.New(fault.CodeForbidden, "It matters who decides here: decide with an operator's API token, at …/approvals or on the page of the link.").
+			With("required_role", "operator")
+	}
+	return nil
 }
 
 // Condition is what an approval at the waitpoint key waits for unless more is said: enough approvals by distinct people, or one
@@ -66,10 +82,133 @@ type Asked struct {
 	Execution Execution
 	Waitpoint Waitpoint
 	Decisions []wait.Kept // what was decided there, the latest first
+	At        time.Time   // of this look
 }
 
 // Answerable says whether a decision would still reach somebody.
-func (a *Asked) Answerable(now time.Time) bool {
-	_, err := a.Waitpoint.Takes(&a.Execution, now)
+func (a *Asked) Answerable() bool {
+	_, err := a.Waitpoint.Takes(&a.Execution, a.At)
 	return err == nil
 }
+
+// suspension is the one that the waitpoint belongs to, nil when that is not the execution's last one, or there is none.
+func (a *Asked) suspension() *Suspension {
+	s := a.Execution.Suspension
+	if s == nil || a.Waitpoint.SuspensionID == uuid.Nil || s.ID != a.Waitpoint.SuspensionID {
+		return nil
+	}
+	return s
+}
+
+// Title is what is asked, in a line.
+func (a *Asked) Title() string {
+	if of := a.Waitpoint.Approval; of != nil {
+		return of.Title
+	}
+	if s := a.suspension(); s != nil {
+		return titleOf(&a.Execution, SuspendReason(strings.ReplaceAll(string(s.Reason), "_", " ")))
+	}
+	return titleOf(&a.Execution, SuspendReason("waitpoint "+a.Waitpoint.Key))
+}
+
+// By is who asks.
+func (a *Asked) By() string {
+	if of := a.Waitpoint.Approval; of != nil {
+		return of.RequestedBy
+	}
+	if s := a.suspension(); s != nil {
+		return s.RequestedBy
+	}
+	return ""
+}
+
+// Since is when it was asked.
+func (a *Asked) Since() time.Time {
+	if s := a.suspension(); s != nil {
+		return s.Since
+	}
+	return a.Waitpoint.CreatedAt
+}
+
+// OnTimeout is what becomes of the execution when nobody decides in time, "" while it does not wait.
+func (a *Asked) OnTimeout() TimeoutBehavior {
+	if s := a.suspension(); s.Open() {
+		return s.Behavior
+	}
+	return ""
+}
+
+// Current are the decisions that were made for the suspension that the waitpoint belongs to, or are kept for one to come.
+func (a *Asked) Current() []wait.Kept {
+	var current []wait.Kept
+	for _, k := range a.Decisions {
+		if k.Open || k.SuspensionID == a.Waitpoint.SuspensionID {
+			current = append(current, k)
+		}
+	}
+	return current
+}
+
+// Deciding is the decision that let the execution go on, nil when there is none: it still waits, or something else has ended that.
+func (a *Asked) Deciding() *wait.Kept {
+	s := a.suspension()
+	for _, k := range a.Current() {
+		if k.Effect == wait.Satisfied || s != nil && s.Closer == k.ID {
+			return &k
+		}
+	}
+	return nil
+}
+
+// Approvals says how many people have approved, and how many are needed.
+func (a *Asked) Approvals() (have, need int) {
+	need = 1
+	if of := a.Waitpoint.Approval; of != nil {
+		need = of.MinApprovals
+	}
+	counted := map[string]bool{}
+	for _, k := range a.Current() {
+		if k.Name == string(Approved) {
+			counted[k.SourceType+"\x00"+k.SourceIdentity] = true
+		}
+	}
+	return len(counted), need
+}
+
+// Ended says how the request has ended that takes no decision any more.
+func (a *Asked) Ended() AskedEnding {
+	w := &a.Waitpoint
+	switch {
+	case a.Deciding() != nil:
+		return AskedDecided
+	case w.CloseReason == NeverCommitted, strings.HasPrefix(w.CloseReason, timedOut), strings.HasPrefix(w.CloseReason, closedExpired),
+		w.State == WaitpointPending && !w.ExpiresAt.IsZero() && !w.ExpiresAt.After(a.At):
+		return AskedExpired
+	case a.Execution.Lifecycle == Terminal && (w.State != WaitpointClosed || !w.ClosedAt.Before(a.Execution.CompletedAt)):
+		return AskedOver
+	}
+	return AskedClosed
+}
+
+// EndedAt is when it has ended.
+func (a *Asked) EndedAt() time.Time {
+	w := &a.Waitpoint
+	switch {
+	case !w.ClosedAt.IsZero():
+		return w.ClosedAt
+	case a.Execution.Lifecycle == Terminal:
+		return a.Execution.CompletedAt
+	}
+	return w.ExpiresAt
+}
+
+// AskedEnding is how a request has ended.
+type AskedEnding string
+
+// The endings.
+const (
+	AskedDecided AskedEnding = "decided"
+	AskedExpired AskedEnding = "expired"
+	AskedOver    AskedEnding = "over"   // the execution has ended
+	AskedClosed  AskedEnding = "closed" // somebody has closed it, or the execution went on without it
+)

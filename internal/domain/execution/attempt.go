@@ -26,6 +26,29 @@ const (
 	StageInterruptedReclaimed Stage = "interrupted_reclaimed"
 )
 
+// CloseReason is why the stream of an attempt takes no more frames.
+type CloseReason string
+
+// The reasons. A stream closes once; taking over a lost lease only changes the reason to ClosedReclaimed. Giving a lease back
+// leaves the stream open, since the same attempt goes on later.
+const (
+	ClosedSuccess              CloseReason = "attempt_success"
+	ClosedFailure              CloseReason = "attempt_failure"
+	ClosedCancelled            CloseReason = "attempt_cancelled"
+	ClosedLeaseExpired         CloseReason = "lease_expired"
+	ClosedLeaseRevoked         CloseReason = "lease_revoked"
+	ClosedReclaimed            CloseReason = "reclaimed"
+	ClosedExpired              CloseReason = "expired" // a deadline, or the attempt's timeout
+	ClosedSuspensionTimeout    CloseReason = "suspension_timeout"
+	ClosedDependencyImpossible CloseReason = "dependency_impossible"
+)
+
+// CloseReasons returns every reason.
+func CloseReasons() []CloseReason {
+	return []CloseReason{ClosedSuccess, ClosedFailure, ClosedCancelled, ClosedLeaseExpired, ClosedLeaseRevoked, ClosedReclaimed, ClosedExpired,
+		ClosedSuspensionTimeout, ClosedDependencyImpossible}
+}
+
 // Attempt is one try at an execution. reference: executions.md 1.3.
 type Attempt struct {
 	Index         int
@@ -49,6 +72,8 @@ type AttemptChange struct {
 	EndedAt time.Time // zero unless the attempt ends here
 	Failure *Failure
 	Lease   *Lease // who goes on with it
+	// Close is why the attempt's stream closes here, "" when it stays as it is.
+	Close CloseReason
 }
 
 // open starts a new attempt of the given type under e's lease.
@@ -65,9 +90,20 @@ func (c *Change) open(t AttemptType, reason string, now time.Time) {
 	c.Attempts = append(c.Attempts, AttemptChange{Index: a.Index, Open: a})
 }
 
-// end ends the current attempt, if it is open: what waits for its first attempt, or its next one, has none.
-func (c *Change) end(stage Stage, failure *Failure, now time.Time) {
-	if c.Execution.Attempt == AttemptRunning || c.Execution.Attempt == AttemptInterrupted {
-		c.Attempts = append(c.Attempts, AttemptChange{Index: c.Execution.AttemptIndex, Stage: stage, EndedAt: now, Failure: failure})
+// end ends the current attempt, if it is open: what waits for its first attempt, or its next one, has none. Its stream closes
+// with it, unless that was closed when the lease was lost.
+func (c *Change) end(stage Stage, why CloseReason, failure *Failure, now time.Time) {
+	e := &c.Execution
+	if e.Attempt != AttemptRunning && e.Attempt != AttemptInterrupted {
+		return
 	}
+	if e.Lost() && why != ClosedReclaimed {
+		why = ""
+	}
+	c.Attempts = append(c.Attempts, AttemptChange{Index: e.AttemptIndex, Stage: stage, EndedAt: now, Failure: failure, Close: why})
+}
+
+// lose closes the stream of the current attempt, whose lease was lost: nobody resumes it.
+func (c *Change) lose(why CloseReason) {
+	c.Attempts = append(c.Attempts, AttemptChange{Index: c.Execution.AttemptIndex, Stage: StageStarted, Close: why})
 }

@@ -56,11 +56,11 @@ func (e Execution) Pass(now time.Time) (Change, bool) {
 	case due(e.DeadlineAt):
 		failure := &Failure{Reason: reasonDeadline, Category: CategoryTimeout}
 		c := Change{Execution: e}
-		c.end(StageEndedFailure, failure, now)
+		c.end(StageEndedFailure, ClosedExpired, failure, now)
 		c.finish(OutcomeExpired, failure, reasonOf[OutcomeExpired], now)
 		return c, true
 	case e.Lifecycle == Active && due(e.AttemptTimeoutAt):
-		return e.failed(Failure{Reason: reasonAttemptTimeout, Category: CategoryTimeout}, nil, OutcomeExpired, now), true
+		return e.failed(Failure{Reason: reasonAttemptTimeout, Category: CategoryTimeout}, nil, OutcomeExpired, ClosedExpired, now), true
 	case e.Ownership == Leased && due(e.Lease.ExpiresAt):
 		return e.leaseExpired(now), true
 	case e.Eligibility == NotEligibleUntilTime && due(e.DelayUntil):
@@ -87,6 +87,7 @@ func (e Execution) leaseExpired(now time.Time) Change {
 		return c
 	}
 	c := Change{Execution: e}
+	c.lose(ClosedLeaseExpired)
 	n := &c.Execution
 	n.Vector = Vector{Active, LeaseExpired, EligibilityNone, WaitingForWorker, OutcomeNone, AttemptInterrupted}
 	n.BlockingDetail = "lease expired, awaiting reclaim"

@@ -46,7 +46,7 @@ func (e Execution) Complete(f Fence, now time.Time) (c Change, replayed bool, er
 		return Change{}, false, err
 	}
 	c = Change{Execution: e}
-	c.end(StageEndedSuccess, nil, now)
+	c.end(StageEndedSuccess, ClosedSuccess, nil, now)
 	c.finish(OutcomeSuccess, nil, "completed", now)
 	c.Execution.Released = &Released{Op: OpComplete, Epoch: f.LeaseEpoch}
 	c.reported(f, OpComplete)
@@ -63,7 +63,7 @@ func (e Execution) Fail(f Fence, failure Failure, retryAfter *time.Duration, now
 	if err := e.Check(f, now); err != nil {
 		return Change{}, false, err
 	}
-	c = e.failed(failure, retryAfter, OutcomeFailed, now)
+	c = e.failed(failure, retryAfter, OutcomeFailed, ClosedFailure, now)
 	released := &Released{Op: OpFail, Epoch: f.LeaseEpoch, Cancelled: c.Execution.Outcome == OutcomeCancelled}
 	if c.Execution.Lifecycle == Runnable {
 		released.RetryAt = c.Execution.DelayUntil
@@ -88,10 +88,10 @@ func (e Execution) Abandon(f Fence, by Cancellation, now time.Time) (c Change, r
 }
 
 // failed ends the attempt and schedules the next one, or ends e with outcome.
-func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Outcome, now time.Time) Change {
+func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Outcome, why CloseReason, now time.Time) Change {
 	policy := e.PolicyOf()
 	c := Change{Execution: e}
-	c.end(StageEndedFailure, &failure, now)
+	c.end(StageEndedFailure, why, &failure, now)
 	if e.cancelling() {
 		c.finish(OutcomeCancelled, &failure, reasonOf[OutcomeCancelled], now)
 		return c
@@ -117,7 +117,7 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 }
 
 // endOf is how a suspension ends when its execution does so for another reason than its timeout.
-var endOf = map[Outcome]string{OutcomeCancelled: closedCancelled, OutcomeExpired: "expired:" + reasonDeadline, OutcomeSkipped: "skipped"}
+var endOf = map[Outcome]string{OutcomeCancelled: closedCancelled, OutcomeExpired: closedExpired + reasonDeadline, OutcomeSkipped: "skipped"}
 
 // reasonOf is why a lease ended when its execution ended with an outcome.
 var reasonOf = map[Outcome]string{OutcomeFailed: "failed", OutcomeExpired: "timeout", OutcomeCancelled: "cancelled"}
@@ -141,7 +141,7 @@ func (e Execution) Cancel(by Cancellation, now time.Time) (Change, error) {
 // cancelled ends e as cancelled. Who asked for it first, and why, is kept.
 func (e Execution) cancelled(by Cancellation, now time.Time) Change {
 	c := Change{Execution: e}
-	c.end(StageEndedCancelled, nil, now)
+	c.end(StageEndedCancelled, ClosedCancelled, nil, now)
 	if c.Execution.Cancellation == nil {
 		c.Execution.Cancellation = &by
 	}

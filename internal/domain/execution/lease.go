@@ -72,11 +72,12 @@ func (e Execution) take(by Claimant, now time.Time) (c Change, kind ClaimKind) {
 	n := &c.Execution
 	previous, reclaimed := n.AttemptIndex, e.Lifecycle == Active
 	if reclaimed {
-		c.end(StageInterruptedReclaimed, nil, now)
 		if n.Reclaims >= policy.MaxReclaims() {
+			c.end(StageInterruptedReclaimed, "", nil, now)
 			c.finish(OutcomeFailed, &Failure{Reason: "max_reclaims_exceeded", Category: "infra_crash"}, "failed", now)
 			return c, ""
 		}
+		c.end(StageInterruptedReclaimed, ClosedReclaimed, nil, now)
 		n.Reclaims++
 	}
 	left := policy.AttemptTimeout()

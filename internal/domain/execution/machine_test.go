@@ -313,7 +313,7 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.CompletedAt, e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = after(20), time.Time{}, time.Time{}, &execution.Released{Op: execution.OpComplete, Epoch: 1}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, EndedAt: after(20)}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, Close: execution.ClosedSuccess, EndedAt: after(20)}},
 			events:   []string{`execution.completed ` + ended("success", `"attempt_index":0,`), `lease.revoked ` + lease(1, 1, 0, `"reason":"completed"`)},
 		},
 		{
@@ -324,7 +324,7 @@ func TestTransitions(t *testing.T) {
 				e.BlockingDetail = "retry backoff until 2026-11-21T09:35:20.000Z (attempt 0 failed: boom)"
 				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail, Epoch: 1, RetryAt: after(320)}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: boom}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, Close: execution.ClosedFailure, EndedAt: after(20), Failure: boom}},
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
 				`execution.delayed {"delay_until":"2026-11-21T09:35:20.000Z","blocking_reason":"waiting_for_retry_backoff"}`},
 		},
@@ -335,7 +335,7 @@ func TestTransitions(t *testing.T) {
 				e.CompletedAt, e.Failure = after(20), &execution.Failure{Reason: "boom", Category: "permanent"}
 				e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Released = time.Time{}, time.Time{}, &execution.Released{Op: execution.OpFail, Epoch: 1}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20),
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, Close: execution.ClosedFailure, EndedAt: after(20),
 				Failure: &execution.Failure{Reason: "boom", Category: "permanent"}}},
 			events: []string{`execution.failed ` + ended("failed", `"attempt_index":0,"reason":"boom","category":"permanent",`),
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"failed"`)},
@@ -360,7 +360,8 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.Lease.ExpiresAt, e.BlockingDetail = time.Time{}, "lease expired, awaiting reclaim"
 			},
-			events: []string{`lease.expired ` + lease(1, 1, 0, `"reason":"timeout"`)},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Close: execution.ClosedLeaseExpired}},
+			events:   []string{`lease.expired ` + lease(1, 1, 0, `"reason":"timeout"`)},
 		},
 		{
 			name: "reclaim", from: lapsed, do: func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(70)) },
@@ -369,7 +370,7 @@ func TestTransitions(t *testing.T) {
 				e.Lease, e.AttemptIndex, e.Attempts, e.Reclaims, e.AttemptTimeoutAt, e.BlockingDetail = leaseOf(2, 2, after(70)), 1, 2, 1, after(670), ""
 			},
 			attempts: []execution.AttemptChange{
-				{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(70)},
+				{Index: 0, Stage: execution.StageInterruptedReclaimed, Close: execution.ClosedReclaimed, EndedAt: after(70)},
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 2, StartedAt: after(70), ReclaimReason: "lease_lease_expired_reclaimable", Previous: new(0)}},
 			},
@@ -389,7 +390,7 @@ func TestTransitions(t *testing.T) {
 				e.Lease, e.AttemptIndex, e.Attempts, e.Reclaims, e.AttemptTimeoutAt, e.BlockingDetail = leaseOf(2, 2, after(70)), 1, 2, 1, after(670), ""
 			},
 			attempts: []execution.AttemptChange{
-				{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(70)},
+				{Index: 0, Stage: execution.StageInterruptedReclaimed, Close: execution.ClosedReclaimed, EndedAt: after(70)},
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 2, StartedAt: after(70), ReclaimReason: "lease_lease_revoked", Previous: new(0)}},
 			},
@@ -431,7 +432,7 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.CompletedAt, e.Cancellation, e.Lease.ExpiresAt, e.Lease.Epoch, e.AttemptTimeoutAt = after(20), &byOperator, time.Time{}, 2, time.Time{}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(20)}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedCancelled, EndedAt: after(20)}},
 			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`),
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
 		},
@@ -441,7 +442,7 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.CompletedAt, e.Cancellation, e.Lease.Epoch = after(20), &byOperator, 2
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(20)}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedCancelled, EndedAt: after(20)}},
 			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
 		},
 		{
@@ -476,7 +477,7 @@ func TestTransitions(t *testing.T) {
 				e.BlockingDetail = "retry backoff until 2026-11-21T09:45:01.000Z (attempt 0 failed: attempt_timeout)"
 				e.Lease.ExpiresAt, e.AttemptTimeoutAt = time.Time{}, time.Time{}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(601), Failure: timedOut}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, Close: execution.ClosedExpired, EndedAt: after(601), Failure: timedOut}},
 			events: []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"retry_scheduled"`),
 				`execution.delayed {"delay_until":"2026-11-21T09:45:01.000Z","blocking_reason":"waiting_for_retry_backoff"}`},
 		},
@@ -491,7 +492,7 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.CompletedAt, e.Failure, e.Lease.ExpiresAt, e.AttemptTimeoutAt = after(906), timedOut, time.Time{}, time.Time{}
 			},
-			attempts: []execution.AttemptChange{{Index: 1, Stage: execution.StageEndedFailure, EndedAt: after(906), Failure: timedOut}},
+			attempts: []execution.AttemptChange{{Index: 1, Stage: execution.StageEndedFailure, Close: execution.ClosedExpired, EndedAt: after(906), Failure: timedOut}},
 			events: []string{`execution.expired ` + ended("expired", `"attempt_index":1,"reason":"attempt_timeout","category":"timeout",`),
 				`lease.revoked ` + lease(2, 2, 1, `"reason":"timeout"`)},
 		},
@@ -506,7 +507,7 @@ func TestTransitions(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.CompletedAt, e.Failure, e.Lease.ExpiresAt, e.AttemptTimeoutAt = after(50), late, time.Time{}, time.Time{}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: late}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, Close: execution.ClosedExpired, EndedAt: after(50), Failure: late}},
 			events: []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`),
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"timeout"`)},
 		},

@@ -85,6 +85,7 @@ func (e Execution) Revoke(which Revocation, now time.Time) (c Change, satisfied 
 	if e.cancelling() {
 		c = e.cancelled(*e.Cancellation, now)
 	} else {
+		c.lose(ClosedLeaseRevoked)
 		n := &c.Execution
 		n.Vector = Vector{Active, LeaseRevoked, EligibilityNone, WaitingForWorker, OutcomeNone, AttemptInterrupted}
 		n.BlockingDetail = "lease revoked"

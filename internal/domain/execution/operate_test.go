@@ -88,7 +88,7 @@ func TestTransitions_operators(t *testing.T) {
 	}
 	suspended := []execution.AttemptChange{{Index: 0, Stage: execution.StageSuspended}}
 	cancelledAttempt := func(at int) []execution.AttemptChange {
-		return []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(at)}}
+		return []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedCancelled, EndedAt: after(at)}}
 	}
 	cancelEvents := func(first ...string) []string {
 		return append(first, `execution.cancelled `+ended("cancelled", `"attempt_index":0,"reason":"not needed",`), `lease.revoked `+lease(1, 1, 0, `"reason":"cancelled"`))
@@ -167,7 +167,7 @@ func TestTransitions_operators(t *testing.T) {
 				unheld(e)
 				e.CompletedAt, e.Released = after(20), &execution.Released{Op: execution.OpComplete}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, EndedAt: after(20)}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, Close: execution.ClosedSuccess, EndedAt: after(20)}},
 			events: []string{`operator.reported {"operation":"complete"}`, `execution.completed ` + ended("success", `"attempt_index":0,`),
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"completed"`)},
 		},
@@ -215,7 +215,7 @@ func TestTransitions_operators(t *testing.T) {
 				unheld(e)
 				e.CompletedAt, e.Failure, e.Released = after(20), &execution.Failure{Reason: "boom", Category: "transient"}, &execution.Released{Op: execution.OpFail, Epoch: 1, Cancelled: true}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(20), Failure: &execution.Failure{Reason: "boom", Category: "transient"}}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, Close: execution.ClosedFailure, EndedAt: after(20), Failure: &execution.Failure{Reason: "boom", Category: "transient"}}},
 			events: []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed","category":"transient",`),
 				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
 		},
@@ -242,7 +242,7 @@ func TestTransitions_operators(t *testing.T) {
 				unheld(e)
 				e.CompletedAt, e.Cancellation, e.Released = after(20), nil, &execution.Released{Op: execution.OpComplete, Epoch: 1}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, EndedAt: after(20)}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedSuccess, Close: execution.ClosedSuccess, EndedAt: after(20)}},
 			events:   []string{`execution.completed ` + ended("success", `"attempt_index":0,`), `lease.revoked ` + lease(1, 1, 0, `"reason":"completed"`)},
 		},
 		{
@@ -251,7 +251,8 @@ func TestTransitions_operators(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.Lease.ExpiresAt, e.Lease.Epoch, e.BlockingDetail = time.Time{}, 2, "lease revoked: the host is gone"
 			},
-			events: []string{revocation, `lease.revoked ` + lease(1, 1, 0, `"reason":"operator"`)},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Close: execution.ClosedLeaseRevoked}},
+			events:   []string{revocation, `lease.revoked ` + lease(1, 1, 0, `"reason":"operator"`)},
 		},
 		{
 			name: "revoke what is to end", from: cancelling, public: execution.PublicCancelled, vector: cancelledRow,
@@ -266,7 +267,7 @@ func TestTransitions_operators(t *testing.T) {
 				claimedAt85(e)
 				e.Reclaims = 1
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(85)},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageInterruptedReclaimed, Close: execution.ClosedReclaimed, EndedAt: after(85)},
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 3, StartedAt: after(85), ReclaimReason: "lease_lease_revoked", Previous: new(0)}}},
 			events: []string{`lease.reclaimed ` + lease(2, 3, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:25.000Z"`)},
@@ -322,7 +323,8 @@ func TestTransitions_operators(t *testing.T) {
 			change: func(e *execution.Execution) {
 				e.Lease.ExpiresAt, e.BlockingDetail, e.Grant = time.Time{}, "lease expired, awaiting reclaim", operatorsGrant(execution.GrantsReclaim)
 			},
-			events: []string{`lease.expired ` + lease(1, 1, 0, `"reason":"timeout"`)},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Close: execution.ClosedLeaseExpired}},
+			events:   []string{`lease.expired ` + lease(1, 1, 0, `"reason":"timeout"`)},
 		},
 		{
 			name: "a grant lapses", from: reserved, public: execution.PublicWaiting, vector: waitingRow, do: pass(90),
@@ -344,7 +346,7 @@ func TestTransitions_operators(t *testing.T) {
 				claimedAt85(e)
 				e.Reclaims = 1
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageInterruptedReclaimed, EndedAt: after(85)},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageInterruptedReclaimed, Close: execution.ClosedReclaimed, EndedAt: after(85)},
 				{Index: 1, Open: &execution.Attempt{Index: 1, Type: execution.AttemptReclaim, Stage: execution.StageStarted, WorkerID: "w2", InstanceID: "w2-1",
 					LeaseEpoch: 2, StartedAt: after(85), ReclaimReason: "lease_lease_expired_reclaimable", Previous: new(0)}}},
 			events: []string{`lease.reclaimed ` + lease(2, 2, 1, `"previous_attempt_index":0,"expires_at":"2026-11-21T09:32:25.000Z"`)},

@@ -22,6 +22,7 @@ type Policy struct {
 	DedupWindowMS   *int64              `json:"dedup_window_ms,omitempty"`
 	Suspension      SuspensionPolicy    `json:"suspension_policy,omitzero"`
 	MaxSignalCount  *int                `json:"max_signals_per_execution,omitempty"`
+	Stream          StreamPolicy        `json:"stream_policy,omitzero"`
 }
 
 // SuspensionPolicy is what a suspension does about time when it does not say so itself.
@@ -54,6 +55,12 @@ type TimeoutPolicy struct {
 	MaxReclaimCount     *int   `json:"max_reclaim_count,omitempty"`
 }
 
+// StreamPolicy says how much of the streams of its attempts is kept.
+type StreamPolicy struct {
+	RetentionMaxlen *int64 `json:"retention_maxlen,omitempty"`
+	RetentionTTLMS  *int64 `json:"retention_ttl_ms,omitempty"`
+}
+
 // RoutingRequirements says which workers may have the execution.
 type RoutingRequirements struct {
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
@@ -68,6 +75,8 @@ const (
 	defaultFixedDelay   = 1000
 	defaultMaxReclaims  = 100
 	defaultMaxReplays   = 10
+	defaultMaxlen       = 10_000
+	defaultRetention    = 30 * 24 * time.Hour
 	// DedupWindow is how long a create with the same idempotency_key is recognised.
 	DedupWindow = 24 * time.Hour
 	longest     = int64(365 * 24 * time.Hour / time.Millisecond)
@@ -115,6 +124,16 @@ func (p Policy) MaxSignals() int { return or(p.MaxSignalCount, DefaultMaxSignals
 // AttemptTimeout is how long one attempt may take, 0 for any time.
 func (p Policy) AttemptTimeout() time.Duration {
 	return time.Duration(or(p.Timeout.AttemptTimeoutMS, 0)) * time.Millisecond
+}
+
+// StreamLength is how many durable frames the stream of an attempt keeps, and whether it keeps never more than those.
+func (p Policy) StreamLength() (frames int64, exactly bool) {
+	return or(p.Stream.RetentionMaxlen, defaultMaxlen), p.Stream.RetentionMaxlen != nil
+}
+
+// StreamRetention is how long the frames of an attempt are kept after its stream has closed.
+func (p Policy) StreamRetention() time.Duration {
+	return time.Duration(or(p.Stream.RetentionTTLMS, defaultRetention.Milliseconds())) * time.Millisecond
 }
 
 // Dedup is how long a create with the same idempotency_key is recognised; not at all for zero.

@@ -22,7 +22,8 @@ type machine struct {
 	e        execution.Execution
 	now      time.Time
 	attempts []execution.Attempt
-	fences   []execution.Fence // of every acquisition, the first first
+	closed   map[int]execution.CloseReason // streams of attempts
+	fences   []execution.Fence             // of every acquisition, the first first
 
 	// What the model knows.
 
@@ -42,7 +43,7 @@ type machine struct {
 }
 
 func newMachine(t *rapid.T) *machine {
-	m := &machine{now: start, phase: execution.Runnable, maxReclaims: rapid.IntRange(0, 3).Draw(t, "max reclaims")}
+	m := &machine{now: start, closed: map[int]execution.CloseReason{}, phase: execution.Runnable, maxReclaims: rapid.IntRange(0, 3).Draw(t, "max reclaims")}
 	members := []string{fmt.Sprintf(`"max_reclaim_count":%d`, m.maxReclaims)}
 	m.delay = func(int) time.Duration { return 0 }
 	switch rapid.SampledFrom([]string{"none", "fixed", "exponential"}).Draw(t, "retry policy") {
@@ -176,6 +177,12 @@ func (m *machine) checkAttempts(t *rapid.T, changes []execution.AttemptChange) {
 		case c.Index < 0 || c.Index >= len(m.attempts) || !m.attempts[c.Index].EndedAt.IsZero():
 			t.Fatalf("attempt %d was changed to %s; there are %d: %+v", c.Index, c.Stage, len(m.attempts), m.attempts)
 		}
+		if c.Close != "" {
+			if was, ok := m.closed[c.Index]; ok && c.Close != execution.ClosedReclaimed {
+				t.Fatalf("the stream of attempt %d closed as %s, and again as %s", c.Index, was, c.Close)
+			}
+			m.closed[c.Index] = c.Close
+		}
 		a := &m.attempts[c.Index]
 		a.Stage, a.EndedAt, a.Failure = c.Stage, c.EndedAt, c.Failure
 		if c.Lease != nil {
@@ -193,7 +200,10 @@ func (m *machine) check(t *rapid.T) {
 	for i, a := range m.attempts {
 		last := i == len(m.attempts)-1
 		open := a.Stage == execution.StageStarted || a.Stage == execution.StageSuspended
+		_, closed := m.closed[i]
 		switch {
+		case closed != (!open || e.Lost()):
+			t.Fatalf("attempt %d of %d is %s, its stream closed: %t, of an execution that stands at %v", i, len(m.attempts), a.Stage, closed, e.Vector)
 		case open != a.EndedAt.IsZero(), open && !last, open && e.Lifecycle == execution.Terminal:
 			t.Fatalf("attempt %d of %d is %s, ended at %s, of an execution that is %s", i, len(m.attempts), a.Stage, a.EndedAt, e.Lifecycle)
 		case last && e.Ownership == execution.Leased && (a.Stage != execution.StageStarted || a.LeaseEpoch != e.Lease.Epoch || a.WorkerID != e.Lease.WorkerID):

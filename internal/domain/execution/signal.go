@@ -17,8 +17,12 @@ const DefaultRecognised = 24 * time.Hour
 // SignalRequest is a signal as it is sent.
 type SignalRequest struct {
 	wait.Kept
-	Token       string // opens the waitpoint
-	Trusted     bool   // who sends it needs no token
+	Token      string // opens the waitpoint
+	Trusted    bool   // who sends it needs no token
+	Identified bool   // by an API token: the source is whose that is
+	// Fits refuses a signal that the approval at the waitpoint, nil for none, does not take; nil for a signal of any form. It may run
+	// more than once.
+	Fits        func(*Approval) error
 	Recognised  time.Duration
 	ResumeDelay *time.Duration // in place of that of the suspension
 }

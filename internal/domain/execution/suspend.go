@@ -99,6 +99,8 @@ const (
 	closedResumed   = "resumed"
 	closedCancelled = "cancelled"
 	closedSatisfied = "already_satisfied"
+	closedExpired   = "expired:"   // and why
+	timedOut        = "timed_out_" // and what became of it
 )
 
 type suspendedData struct {
@@ -213,26 +215,26 @@ func (e Execution) TimeOut(actor string, now time.Time) (c Change, escalated boo
 	c = Change{Execution: e}
 	behavior := e.Suspension.Behavior
 	failure := &Failure{Reason: "suspension_timeout:" + string(behavior), Category: CategoryTimeout}
-	closing := "timed_out_" + string(behavior)
+	closing := timedOut + string(behavior)
 	switch behavior {
 	case OnTimeoutResume, OnTimeoutResumeTold:
-		c.wake("timed_out_auto_resume", 0, now)
+		c.wake(timedOut+"auto_resume", 0, now)
 		c.tellResumed("timeout")
 	case OnTimeoutEscalate:
 		c.escalate(now)
 		return c, true
 	case OnTimeoutCancel:
 		c.Execution.closeSuspension(closing, now)
-		c.end(StageEndedCancelled, failure, now)
+		c.end(StageEndedCancelled, ClosedSuspensionTimeout, failure, now)
 		c.Execution.Cancellation = &Cancellation{Reason: failure.Reason, Actor: actor, RequestedAt: now}
 		c.finish(OutcomeCancelled, failure, reasonOf[OutcomeCancelled], now)
 	case OnTimeoutExpire:
 		c.Execution.closeSuspension(closing, now)
-		c.end(StageEndedFailure, failure, now)
+		c.end(StageEndedFailure, ClosedSuspensionTimeout, failure, now)
 		c.finish(OutcomeExpired, failure, reasonOf[OutcomeExpired], now)
 	default:
 		c.Execution.closeSuspension(closing, now)
-		c.end(StageEndedFailure, failure, now)
+		c.end(StageEndedFailure, ClosedSuspensionTimeout, failure, now)
 		c.finish(OutcomeFailed, failure, reasonOf[OutcomeFailed], now)
 	}
 	return c, false

@@ -49,6 +49,7 @@ const (
 	CodeSelfApproval          Code = "self_approval"
 	CodeInvalidCondition      Code = "invalid_condition"
 	CodeNotSuspended          Code = "not_suspended"
+	CodeStreamClosed          Code = "stream_closed"
 	CodeWorkerNotRegistered   Code = "worker_not_registered"
 	CodeWorkerReassigned      Code = "worker_reassigned"
 	CodeWorkerDraining        Code = "worker_draining"
@@ -147,6 +148,7 @@ var catalogue = [...]Entry{
 	{Code: CodeSignalLimitExceeded, Status: 409, Retryable: false, Title: "The execution has as many signals as its policy allows", About: "`limit` is `max_signals_per_execution` of its policy."},
 	{Code: CodeWaitpointLimit, Status: 409, Retryable: false, Title: "The execution has as many waitpoints as it may have", About: "`limit` says how many. Suspend on those that there are."},
 	{Code: CodeRotationConflict, Status: 409, Retryable: false, Title: "The secrets cannot be changed in this way", About: "`current_kid` names the secret that tokens are made with. Choose a kid that was not used yet, or send the secret that belongs to it."},
+	{Code: CodeStreamClosed, Status: 409, Retryable: false, Title: "The stream takes no more frames", About: "Nobody is working on the execution: `public_state` says where it is, and `closed_reason` why the stream was closed, if it was."},
 	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
 	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
 	{Code: CodeWorkerDraining, Status: 409, Retryable: false, Title: "The worker is draining", About: "It gets no more work. End what it holds, and stop it."},

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/merge"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 )
 
@@ -100,10 +101,10 @@ func (resumed) tells() event.Type { return event.FlowResumed }
 func (x resumed) apply(f *Flow, _ By) {
 	f.Status, f.Wait = Running, nil
 	if x.Payload != nil {
-		f.State = setMember(f.State, resumeEvent, x.Payload)
+		f.State = merge.Set(f.State, resumeEvent, x.Payload)
 	}
 	if x.StatePatch != nil {
-		f.State = Shallow(f.State, x.StatePatch)
+		f.State = merge.Shallow(f.State, x.StatePatch)
 	}
 }
 
@@ -116,7 +117,7 @@ func (finished) tells() event.Type { return event.FlowFinished }
 func (x finished) apply(f *Flow, _ By) {
 	f.Status = Finished
 	if x.StatePatch != nil {
-		f.State = Shallow(f.State, x.StatePatch)
+		f.State = merge.Shallow(f.State, x.StatePatch)
 	}
 }
 

@@ -131,6 +131,11 @@ func NextName(ctx context.Context, name string) (cursor, header *string) {
 	return &next, link(ctx, "cursor", next)
 }
 
+// NextAt is Next of a list whose cursors have a form of their own.
+func NextAt(ctx context.Context, at string) (cursor, header *string) {
+	return &at, link(ctx, "cursor", at)
+}
+
 // link returns the Link header for the request's own target with one parameter changed.
 func link(ctx context.Context, name, value string) *string {
 	target, err := url.Parse(call.From(ctx).Target)
@@ -146,6 +151,12 @@ func link(ctx context.Context, name, value string) *string {
 func Text(ctx context.Context) bool {
 	accept := call.From(ctx).Accept
 	return strings.Contains(accept, "text/plain") && !strings.Contains(accept, "application/json")
+}
+
+// EventStream says whether the caller prefers a stream of events to JSON.
+func EventStream(ctx context.Context) bool {
+	accept := call.From(ctx).Accept
+	return strings.Contains(accept, "text/event-stream") && !strings.Contains(accept, "application/json")
 }
 
 // After returns the Link header of a list that goes on after an id.

@@ -8,6 +8,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
 
 // CompleteExecutions handles POST /v1/completions.
@@ -33,7 +34,7 @@ func (h *Handlers) CompleteExecutions(ctx context.Context, req oapi.CompleteExec
 }
 
 func ending(item oapi.CompletionItem) execution.Ending {
-	f, err := fence(item.ExecutionID, item.Handle, item.Fence)
+	f, err := worker.Fence(item.ExecutionID, item.Handle, item.Fence)
 	out := execution.Ending{Fence: f, Result: value(item.Result), Err: err}
 	if item.Fail != nil {
 		out.Failure = &execution.Failure{Reason: item.Fail.Reason, Category: ask.Or(item.Fail.Category, "")}

@@ -12,6 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
+	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
 
 // ClaimExecutions handles POST /v1/claims.
@@ -66,17 +67,9 @@ func ttl(ms *int64) time.Duration {
 }
 
 func claimed(got execution.Claimed) oapi.Claims {
-	out := oapi.Claims{Claims: make([]oapi.Claim, len(got.Claims)), Directives: directives(got.Directives)}
+	out := oapi.Claims{Claims: make([]oapi.Claim, len(got.Claims)), Directives: worker.Directives(got.Directives)}
 	for i := range got.Claims {
 		out.Claims[i] = claim(&got.Claims[i])
-	}
-	return out
-}
-
-func directives(all []execution.Directive) oapi.Directives {
-	out := make(oapi.Directives, len(all))
-	for i, d := range all {
-		out[i] = string(d)
 	}
 	return out
 }

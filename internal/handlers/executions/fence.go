@@ -11,29 +11,13 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
 
-// fence returns the proof of ownership that a worker sent: its handle, or the triple that the handle stands for.
-func fence(id uuid.UUID, handle *string, sent *oapi.SentFence) (execution.Fence, error) {
-	switch {
-	case handle != nil && sent != nil:
-		return execution.Fence{}, fault.Invalid(fault.CodeValidationFailed, "/fence", "Give handle or fence, not both.")
-	case handle != nil:
-		return execution.ParseHandle(*handle, id)
-	case sent == nil:
-		return execution.Fence{}, fault.Invalid(fault.CodeValidationFailed, "/handle", "The handle of the claim answer is missing.")
-	}
-	f := execution.Fence{ExecutionID: id, LeaseID: sent.LeaseID, AttemptID: sent.AttemptID, LeaseEpoch: sent.LeaseEpoch, AttemptIndex: execution.AnyAttempt}
-	if sent.AttemptIndex != nil {
-		f.AttemptIndex = int(*sent.AttemptIndex)
-	}
-	return f, nil
-}
-
-// fenceOrOverride is fence for what an operator may also report in place of the owner. It returns CodeForbidden to others.
+// fenceOrOverride is [worker.Fence] for what an operator may also report in place of the owner. It returns CodeForbidden to others.
 func fenceOrOverride(ctx context.Context, id uuid.UUID, handle *string, sent *oapi.SentFence, override *bool) (execution.Fence, error) {
 	if !ask.Or(override, false) {
-		return fence(id, handle, sent)
+		return worker.Fence(id, handle, sent)
 	}
 	switch role := call.From(ctx).Role; {
 	case handle != nil || sent != nil:

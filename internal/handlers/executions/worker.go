@@ -11,24 +11,25 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
+	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
 
 // RenewExecution handles POST /v1/executions/{execution_id}/renew.
 func (h *Handlers) RenewExecution(ctx context.Context, req oapi.RenewExecutionRequestObject) (oapi.RenewExecutionResponseObject, error) {
-	f, err := fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
+	f, err := worker.Fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
 	if err != nil {
 		return nil, err
 	}
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
 		return h.Executions.Renew(ctx, f, ttl(req.Body.LeaseTTLMs))
 	}, func(r execution.Report) oapi.RenewExecutionResponseObject {
-		return oapi.RenewExecution200JSONResponse{Body: oapi.RenewedLease{Directives: directives(r.Directives), LeaseEpoch: r.Execution.Lease.Epoch, LeaseExpiresAt: wire.Time(r.Execution.Lease.ExpiresAt)}}
+		return oapi.RenewExecution200JSONResponse{Body: oapi.RenewedLease{Directives: worker.Directives(r.Directives), LeaseEpoch: r.Execution.Lease.Epoch, LeaseExpiresAt: wire.Time(r.Execution.Lease.ExpiresAt)}}
 	}, oapi.RenewExecutionResponseObject.VisitRenewExecutionResponse)
 }
 
 // ReportProgress handles POST /v1/executions/{execution_id}/progress.
 func (h *Handlers) ReportProgress(ctx context.Context, req oapi.ReportProgressRequestObject) (oapi.ReportProgressResponseObject, error) {
-	f, err := fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
+	f, err := worker.Fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (h *Handlers) ReportProgress(ctx context.Context, req oapi.ReportProgressRe
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
 		return h.Executions.Progress(ctx, f, pct, req.Body.Message)
 	}, func(r execution.Report) oapi.ReportProgressResponseObject {
-		return oapi.ReportProgress200JSONResponse{Body: oapi.ProgressNoted{Directives: directives(r.Directives)}}
+		return oapi.ReportProgress200JSONResponse{Body: oapi.ProgressNoted{Directives: worker.Directives(r.Directives)}}
 	}, oapi.ReportProgressResponseObject.VisitReportProgressResponse)
 }
 
@@ -81,7 +82,7 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
 		return h.Executions.Fail(ctx, f, failed, millis(req.Body.RetryAfterMs))
 	}, func(r execution.Report) oapi.FailExecutionResponseObject {
-		out := oapi.FailureReport{Directives: directives(r.Directives), Execution: body(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
+		out := oapi.FailureReport{Directives: worker.Directives(r.Directives), Execution: body(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
 		switch {
 		case !r.RetryAt.IsZero():
 			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, wire.TimeOrNull(r.RetryAt)
@@ -94,7 +95,7 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 
 // ReleaseExecution handles POST /v1/executions/{execution_id}/release.
 func (h *Handlers) ReleaseExecution(ctx context.Context, req oapi.ReleaseExecutionRequestObject) (oapi.ReleaseExecutionResponseObject, error) {
-	f, err := fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
+	f, err := worker.Fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (h *Handlers) ReleaseExecution(ctx context.Context, req oapi.ReleaseExecuti
 }
 
 func report(r execution.Report) oapi.ReportOKJSONResponse {
-	return oapi.ReportOKJSONResponse{Body: oapi.Report{Directives: directives(r.Directives), Execution: body(&r.Execution), Replayed: r.Replayed}}
+	return oapi.ReportOKJSONResponse{Body: oapi.Report{Directives: worker.Directives(r.Directives), Execution: body(&r.Execution), Replayed: r.Replayed}}
 }
 
 func millis(ms *int64) *time.Duration {
@@ -153,7 +154,7 @@ func (h *Handlers) WaitForChildren(ctx context.Context, req oapi.WaitForChildren
 
 // CancelHeldExecution handles POST /v1/executions/{execution_id}/cancel.
 func (h *Handlers) CancelHeldExecution(ctx context.Context, req oapi.CancelHeldExecutionRequestObject) (oapi.CancelHeldExecutionResponseObject, error) {
-	f, err := fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
+	f, err := worker.Fence(req.ExecutionID, req.Body.Handle, req.Body.Fence)
 	if err != nil {
 		return nil, err
 	}

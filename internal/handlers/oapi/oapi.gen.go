@@ -286,6 +286,45 @@ func (e ClaimKind) Valid() bool {
 	}
 }
 
+// Defines values for CloseReason.
+const (
+	CloseReasonAttemptCancelled     CloseReason = "attempt_cancelled"
+	CloseReasonAttemptFailure       CloseReason = "attempt_failure"
+	CloseReasonAttemptSuccess       CloseReason = "attempt_success"
+	CloseReasonDependencyImpossible CloseReason = "dependency_impossible"
+	CloseReasonExpired              CloseReason = "expired"
+	CloseReasonLeaseExpired         CloseReason = "lease_expired"
+	CloseReasonLeaseRevoked         CloseReason = "lease_revoked"
+	CloseReasonReclaimed            CloseReason = "reclaimed"
+	CloseReasonSuspensionTimeout    CloseReason = "suspension_timeout"
+)
+
+// Valid indicates whether the value is a known member of the CloseReason enum.
+func (e CloseReason) Valid() bool {
+	switch e {
+	case CloseReasonAttemptCancelled:
+		return true
+	case CloseReasonAttemptFailure:
+		return true
+	case CloseReasonAttemptSuccess:
+		return true
+	case CloseReasonDependencyImpossible:
+		return true
+	case CloseReasonExpired:
+		return true
+	case CloseReasonLeaseExpired:
+		return true
+	case CloseReasonLeaseRevoked:
+		return true
+	case CloseReasonReclaimed:
+		return true
+	case CloseReasonSuspensionTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Database.
 const (
 	DatabasePostgres Database = "postgres"
@@ -406,6 +445,69 @@ func (e FlowStatus) Valid() bool {
 	case FlowStatusRunning:
 		return true
 	case FlowStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameEncoding.
+const (
+	FrameEncodingBase64 FrameEncoding = "base64"
+	FrameEncodingUTF8   FrameEncoding = "utf8"
+)
+
+// Valid indicates whether the value is a known member of the FrameEncoding enum.
+func (e FrameEncoding) Valid() bool {
+	switch e {
+	case FrameEncodingBase64:
+		return true
+	case FrameEncodingUTF8:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameKind.
+const (
+	FrameKindBlob   FrameKind = "blob"
+	FrameKindEvent  FrameKind = "event"
+	FrameKindStderr FrameKind = "stderr"
+	FrameKindStdout FrameKind = "stdout"
+)
+
+// Valid indicates whether the value is a known member of the FrameKind enum.
+func (e FrameKind) Valid() bool {
+	switch e {
+	case FrameKindBlob:
+		return true
+	case FrameKindEvent:
+		return true
+	case FrameKindStderr:
+		return true
+	case FrameKindStdout:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FrameMode.
+const (
+	FrameModeBestEffort FrameMode = "best_effort"
+	FrameModeDurable    FrameMode = "durable"
+	FrameModeSummary    FrameMode = "summary"
+)
+
+// Valid indicates whether the value is a known member of the FrameMode enum.
+func (e FrameMode) Valid() bool {
+	switch e {
+	case FrameModeBestEffort:
+		return true
+	case FrameModeDurable:
+		return true
+	case FrameModeSummary:
 		return true
 	default:
 		return false
@@ -1087,12 +1189,45 @@ type AppendFlowEvent struct {
 	Type string `json:"type"`
 }
 
+// AppendFrames One of `handle` and `fence` is required.
+type AppendFrames struct {
+	// Fence Instead of the handle.
+	Fence  *SentFence `json:"fence,omitempty"`
+	Frames []NewFrame `json:"frames"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+}
+
+// AppendedFrame defines model for AppendedFrame.
+type AppendedFrame struct {
+	// Duplicate True when its `frame_key` was there already, with this id.
+	Duplicate *bool  `json:"duplicate,omitempty"`
+	ID        string `json:"id"`
+}
+
+// AppendedFrames defines model for AppendedFrames.
+type AppendedFrames struct {
+	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	Directives Directives `json:"directives"`
+
+	// FrameCount Frames that the stream has ever had.
+	FrameCount int64           `json:"frame_count"`
+	Frames     []AppendedFrame `json:"frames"`
+
+	// SummaryVersion Of the summary, when the request had a part of it.
+	SummaryVersion *int64 `json:"summary_version,omitempty"`
+}
+
 // Approval What a person is asked. It is shown as it is, and never run.
 type Approval struct {
 	// AllowRequester Whether who asks may decide, too.
 	AllowRequester *bool `json:"allow_requester,omitempty"`
 
-	// Form A JSON Schema (an object with properties of simple types) of what to fill in with the decision.
+	// Form A JSON Schema of what to fill in with the decision: an object with at most 50 properties of the types string (`enum`, `format`
+	// date, email or uri, `minLength`, `maxLength`, `pattern`, `x-multiline`), boolean, integer and number (`minimum`, `maximum`),
+	// each with `title`, `description` and `default`; `required`. They are asked for in the order in which they are written.
+	// What is not known is refused.
 	Form json.RawMessage `json:"form,omitempty"`
 
 	// MinApprovals How many different people have to approve. One rejection ends it.
@@ -1157,6 +1292,15 @@ type Backoff struct {
 
 // BackoffType defines model for Backoff.Type.
 type BackoffType string
+
+// BestEffort How a frame of the mode `best_effort` is kept: the newest frames of twice `ttl_ms` at the average rate of the stream, at least
+// `maxlen_floor` and at most `maxlen_ceiling`, and none longer than twice `ttl_ms`.
+type BestEffort struct {
+	EmaAlpha      *float64 `json:"ema_alpha,omitempty"`
+	MaxlenCeiling *int64   `json:"maxlen_ceiling,omitempty"`
+	MaxlenFloor   *int64   `json:"maxlen_floor,omitempty"`
+	TTLMs         *int64   `json:"ttl_ms,omitempty"`
+}
 
 // BlockingReason defines model for BlockingReason.
 type BlockingReason string
@@ -1327,6 +1471,9 @@ type ClearableID = wire.Field[uuid.UUID]
 
 // ClearableString Left out it keeps its value, null clears it.
 type ClearableString = wire.Field[string]
+
+// CloseReason defines model for CloseReason.
+type CloseReason string
 
 // CloseWaitpoint defines model for CloseWaitpoint.
 type CloseWaitpoint struct {
@@ -2106,6 +2253,34 @@ type FlowWait struct {
 	WaitID openapi_types.UUID `json:"wait_id"`
 }
 
+// Frame defines model for Frame.
+type Frame struct {
+	// At RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	At            Time    `json:"at"`
+	CorrelationID *string `json:"correlation_id,omitempty"`
+
+	// Encoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+	Encoding  FrameEncoding `json:"encoding"`
+	FrameType string        `json:"frame_type"`
+	ID        string        `json:"id"`
+	Kind      FrameKind     `json:"kind"`
+
+	// Mode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+	// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+	Mode    FrameMode `json:"mode"`
+	Payload string    `json:"payload"`
+}
+
+// FrameEncoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+type FrameEncoding string
+
+// FrameKind defines model for FrameKind.
+type FrameKind string
+
+// FrameMode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+type FrameMode string
+
 // Gate One condition of a claim.
 type Gate struct {
 	// Evidence Any JSON value. Numbers keep all their digits, and objects the order of their members.
@@ -2339,13 +2514,29 @@ type Limits struct {
 	CapabilitiesMax      int64 `json:"capabilities_max"`
 	ClaimsMax            int64 `json:"claims_max"`
 	ExternalEventTTLMs   int64 `json:"external_event_ttl_ms"`
+	FramePayloadBytes    int64 `json:"frame_payload_bytes"`
+
+	// FramesBurst Of one attempt, at once.
+	FramesBurst int64 `json:"frames_burst"`
+
+	// FramesMax Of one append.
+	FramesMax int64 `json:"frames_max"`
+
+	// FramesPerSecond Of one attempt, sustained.
+	FramesPerSecond      int64 `json:"frames_per_second"`
 	IdempotencyTTLMs     int64 `json:"idempotency_ttl_ms"`
 	JSONDepthMax         int64 `json:"json_depth_max"`
 	LeaseTTLMsMax        int64 `json:"lease_ttl_ms_max"`
 	LeaseTTLMsMin        int64 `json:"lease_ttl_ms_min"`
 	ListLimitMax         int64 `json:"list_limit_max"`
 	PreferWaitSecondsMax int64 `json:"prefer_wait_seconds_max"`
-	TimerHorizonMs       int64 `json:"timer_horizon_ms"`
+	StreamPageMax        int64 `json:"stream_page_max"`
+
+	// StreamsMax Streams of frames that one server follows, waiting tails included.
+	StreamsMax     int64 `json:"streams_max"`
+	SummaryBytes   int64 `json:"summary_bytes"`
+	TailBlockMsMax int64 `json:"tail_block_ms_max"`
+	TimerHorizonMs int64 `json:"timer_horizon_ms"`
 }
 
 // MatchedWait defines model for MatchedWait.
@@ -2380,6 +2571,31 @@ type MintedWaitpoint struct {
 //
 // Example: default
 type NamespaceName = string
+
+// NewFrame defines model for NewFrame.
+type NewFrame struct {
+	// BestEffort How a frame of the mode `best_effort` is kept: the newest frames of twice `ttl_ms` at the average rate of the stream, at least
+	// `maxlen_floor` and at most `maxlen_ceiling`, and none longer than twice `ttl_ms`.
+	BestEffort    *BestEffort `json:"best_effort,omitempty"`
+	CorrelationID *string     `json:"correlation_id,omitempty"`
+
+	// Encoding How a payload is written. Bytes that are not text are sent as base64, and come back so.
+	Encoding *FrameEncoding `json:"encoding,omitempty"`
+
+	// FrameKey Unique in the stream, as long as the frame is kept: makes appending it again harmless.
+	FrameKey *string `json:"frame_key,omitempty"`
+
+	// FrameType A name of your own; that of the kind without it.
+	FrameType *string    `json:"frame_type,omitempty"`
+	Kind      *FrameKind `json:"kind,omitempty"`
+
+	// Mode `durable` frames are kept. `summary` frames are kept, too, and merged into the stream's summary: their payload is a merge
+	// patch, a JSON object. `best_effort` frames are kept while they are young, and no more of them than their rate asks for.
+	Mode *FrameMode `json:"mode,omitempty"`
+
+	// Payload At most 65,536 bytes, decoded.
+	Payload string `json:"payload"`
+}
 
 // NullableTime As Time, or null.
 type NullableTime = wire.Time
@@ -2944,11 +3160,41 @@ type StepStatus string
 // StopBulk defines model for StopBulk.
 type StopBulk = map[string]interface{}
 
+// Stream defines model for Stream.
+type Stream struct {
+	// AttemptIndex Null before the first attempt.
+	AttemptIndex *int32 `json:"attempt_index"`
+
+	// ClosedAt As Time, or null.
+	ClosedAt     *NullableTime `json:"closed_at"`
+	ClosedReason *CloseReason  `json:"closed_reason"`
+	Frames       []Frame       `json:"frames"`
+	NextCursor   *string       `json:"next_cursor"`
+}
+
 // StreamPolicy defines model for StreamPolicy.
 type StreamPolicy struct {
-	DurabilityMode  *string `json:"durability_mode,omitempty"`
-	RetentionMaxlen *int64  `json:"retention_maxlen,omitempty"`
-	RetentionTTLMs  *int64  `json:"retention_ttl_ms,omitempty"`
+	DurabilityMode *string `json:"durability_mode,omitempty"`
+
+	// RetentionMaxlen How many durable frames an attempt keeps, exactly; without it about 10,000.
+	RetentionMaxlen *int64 `json:"retention_maxlen,omitempty"`
+
+	// RetentionTTLMs How long the frames of an attempt are kept after its stream has closed.
+	RetentionTTLMs *int64 `json:"retention_ttl_ms,omitempty"`
+}
+
+// Summary defines model for Summary.
+type Summary struct {
+	// Document Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Document Document `json:"document"`
+
+	// FirstAppliedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	FirstAppliedAt Time `json:"first_applied_at"`
+
+	// LastUpdatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	LastUpdatedAt Time   `json:"last_updated_at"`
+	PatchKind     string `json:"patch_kind"`
+	Version       int64  `json:"version"`
 }
 
 // SuspendExecution One of `handle` and `fence` is required; `resume_condition`, too, unless the only waitpoint has an approval.
@@ -3282,6 +3528,9 @@ type WorkerName = string
 
 // After defines model for After.
 type After = int64
+
+// AttemptParam defines model for AttemptParam.
+type AttemptParam = string
 
 // Cursor defines model for Cursor.
 type Cursor = string
@@ -3771,6 +4020,66 @@ type ListAttemptsParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ReadStreamParams defines parameters for ReadStream.
+type ReadStreamParams struct {
+	// From Where to begin: `start`, `end`, a frame's id `<ms>-<seq>`, or `<ms>`.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Where to end: as `from`.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// After Follow strictly after this frame, `<ms>-<seq>`, or `<attempt>/<ms>-<seq>`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Limit How many frames at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// LastEventID Resume strictly after this frame, `<attempt>/<ms>-<seq>`. Browsers send it by themselves; it wins over `after`.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// TailStreamParams defines parameters for TailStream.
+type TailStreamParams struct {
+	// After A frame's id, `<ms>-<seq>`, or `<ms>`.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// BlockMs How long to wait.
+	BlockMs *int `form:"block_ms,omitempty" json:"block_ms,omitempty"`
+
+	// Limit How many frames at most.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Visibility Whether best-effort frames are among them.
+	Visibility *string `form:"visibility,omitempty" json:"visibility,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Prefer `wait=N`: wait up to N seconds (at most 55) for something to answer with.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReadSummaryParams defines parameters for ReadSummary.
+type ReadSummaryParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // CancelHeldExecutionParams defines parameters for CancelHeldExecution.
 type CancelHeldExecutionParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
@@ -3848,6 +4157,18 @@ type ExplainExecutionParams struct {
 
 // FailExecutionParams defines parameters for FailExecution.
 type FailExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AppendFramesParams defines parameters for AppendFrames.
+type AppendFramesParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -4929,6 +5250,9 @@ type DelayExecutionJSONRequestBody = DelayExecution
 // FailExecutionJSONRequestBody defines body for FailExecution for application/json ContentType.
 type FailExecutionJSONRequestBody = FailExecution
 
+// AppendFramesJSONRequestBody defines body for AppendFrames for application/json ContentType.
+type AppendFramesJSONRequestBody = AppendFrames
+
 // OperatorCancelExecutionJSONRequestBody defines body for OperatorCancelExecution for application/json ContentType.
 type OperatorCancelExecutionJSONRequestBody = OperatorCancel
 
@@ -5289,6 +5613,15 @@ type ServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params ListAttemptsParams)
+	// ReadStream Read a stream, or follow it
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+	ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams)
+	// TailStream Wait for what comes next in a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+	TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams)
+	// ReadSummary Read the summary of a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+	ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams)
 	// CancelHeldExecution Cancel what one holds
 	// (POST /v1/executions/{execution_id}/cancel)
 	CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams)
@@ -5310,6 +5643,9 @@ type ServerInterface interface {
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams)
+	// AppendFrames Append frames
+	// (POST /v1/executions/{execution_id}/frames)
+	AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams)
 	// OperatorCancelExecution Cancel an execution
 	// (POST /v1/executions/{execution_id}/operator-cancel)
 	OperatorCancelExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params OperatorCancelExecutionParams)
@@ -5649,6 +5985,24 @@ func (_ Unimplemented) ListAttempts(w http.ResponseWriter, r *http.Request, exec
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ReadStream Read a stream, or follow it
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+func (_ Unimplemented) ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TailStream Wait for what comes next in a stream
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+func (_ Unimplemented) TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReadSummary Read the summary of a stream
+// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+func (_ Unimplemented) ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CancelHeldExecution Cancel what one holds
 // (POST /v1/executions/{execution_id}/cancel)
 func (_ Unimplemented) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
@@ -5688,6 +6042,12 @@ func (_ Unimplemented) ExplainExecution(w http.ResponseWriter, r *http.Request, 
 // FailExecution Report a failure
 // (POST /v1/executions/{execution_id}/fail)
 func (_ Unimplemented) FailExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params FailExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AppendFrames Append frames
+// (POST /v1/executions/{execution_id}/frames)
+func (_ Unimplemented) AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -8103,6 +8463,377 @@ func (siw *ServerInterfaceWrapper) ListAttempts(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// ReadStream operation middleware
+func (siw *ServerInterfaceWrapper) ReadStream(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReadStreamParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Last-Event-ID" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
+		var LastEventID string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
+			return
+		}
+
+		params.LastEventID = &LastEventID
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReadStream(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TailStream operation middleware
+func (siw *ServerInterfaceWrapper) TailStream(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TailStreamParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "block_ms" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "block_ms", r.URL.Query(), &params.BlockMs, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "block_ms"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "block_ms", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "visibility" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "visibility", r.URL.Query(), &params.Visibility, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "visibility"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "visibility", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TailStream(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReadSummary operation middleware
+func (siw *ServerInterfaceWrapper) ReadSummary(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "attempt" -------------
+	var attempt AttemptParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "attempt", chi.URLParam(r, "attempt"), &attempt, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReadSummaryParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReadSummary(w, r, executionID, attempt, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CancelHeldExecution operation middleware
 func (siw *ServerInterfaceWrapper) CancelHeldExecution(w http.ResponseWriter, r *http.Request) {
 
@@ -8675,6 +9406,88 @@ func (siw *ServerInterfaceWrapper) FailExecution(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FailExecution(w, r, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AppendFrames operation middleware
+func (siw *ServerInterfaceWrapper) AppendFrames(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AppendFramesParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AppendFrames(w, r, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15332,6 +16145,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/executions/{execution_id}/approvals", wrapper.DecideApproval)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/executions/{execution_id}/frames", wrapper.AppendFrames)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/stream", wrapper.ReadStream)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/stream/tail", wrapper.TailStream)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/executions/{execution_id}/attempts/{attempt}/summary", wrapper.ReadSummary)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/completions", wrapper.CompleteExecutions)
 	})
 	r.Group(func(r chi.Router) {
@@ -16926,6 +17751,225 @@ func (response ListAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListA
 	return err
 }
 
+type ReadStreamRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      ReadStreamParams
+}
+
+type ReadStreamResponseObject interface {
+	VisitReadStreamResponse(w http.ResponseWriter) error
+}
+
+type ReadStream200ResponseHeaders struct {
+	Link *string
+}
+
+type ReadStream200JSONResponse struct {
+	Body    Stream
+	Headers ReadStream200ResponseHeaders
+}
+
+func (response ReadStream200JSONResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadStream200TextEventStreamResponse struct {
+	Body          io.Reader
+	Headers       ReadStream200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ReadStream200TextEventStreamResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/event-stream")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ReadStream204Response struct {
+}
+
+func (response ReadStream204Response) VisitReadStreamResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ReadStreamdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReadStreamdefaultApplicationProblemPlusJSONResponse) VisitReadStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TailStreamRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      TailStreamParams
+}
+
+type TailStreamResponseObject interface {
+	VisitTailStreamResponse(w http.ResponseWriter) error
+}
+
+type TailStream200ResponseHeaders struct {
+	PreferenceApplied *string
+}
+
+type TailStream200JSONResponse struct {
+	Body    Stream
+	Headers TailStream200ResponseHeaders
+}
+
+func (response TailStream200JSONResponse) VisitTailStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TailStreamdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response TailStreamdefaultApplicationProblemPlusJSONResponse) VisitTailStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadSummaryRequestObject struct {
+	ExecutionID ExecutionID  `json:"execution_id"`
+	Attempt     AttemptParam `json:"attempt"`
+	Params      ReadSummaryParams
+}
+
+type ReadSummaryResponseObject interface {
+	VisitReadSummaryResponse(w http.ResponseWriter) error
+}
+
+type ReadSummary200JSONResponse Summary
+
+func (response ReadSummary200JSONResponse) VisitReadSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadSummarydefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReadSummarydefaultApplicationProblemPlusJSONResponse) VisitReadSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelHeldExecutionRequestObject struct {
 	ExecutionID ExecutionID `json:"execution_id"`
 	Params      CancelHeldExecutionParams
@@ -17266,6 +18310,64 @@ type FailExecutiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FailExecutiondefaultApplicationProblemPlusJSONResponse) VisitFailExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendFramesRequestObject struct {
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      AppendFramesParams
+	Body        *AppendFramesJSONRequestBody
+}
+
+type AppendFramesResponseObject interface {
+	VisitAppendFramesResponse(w http.ResponseWriter) error
+}
+
+type AppendFrames200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AppendFrames200JSONResponse struct {
+	Body    AppendedFrames
+	Headers AppendFrames200ResponseHeaders
+}
+
+func (response AppendFrames200JSONResponse) VisitAppendFramesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AppendFramesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AppendFramesdefaultApplicationProblemPlusJSONResponse) VisitAppendFramesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -21189,6 +22291,15 @@ type StrictServerInterface interface {
 	// ListAttempts List an execution's attempts
 	// (GET /v1/executions/{execution_id}/attempts)
 	ListAttempts(ctx context.Context, request ListAttemptsRequestObject) (ListAttemptsResponseObject, error)
+	// ReadStream Read a stream, or follow it
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream)
+	ReadStream(ctx context.Context, request ReadStreamRequestObject) (ReadStreamResponseObject, error)
+	// TailStream Wait for what comes next in a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail)
+	TailStream(ctx context.Context, request TailStreamRequestObject) (TailStreamResponseObject, error)
+	// ReadSummary Read the summary of a stream
+	// (GET /v1/executions/{execution_id}/attempts/{attempt}/summary)
+	ReadSummary(ctx context.Context, request ReadSummaryRequestObject) (ReadSummaryResponseObject, error)
 	// CancelHeldExecution Cancel what one holds
 	// (POST /v1/executions/{execution_id}/cancel)
 	CancelHeldExecution(ctx context.Context, request CancelHeldExecutionRequestObject) (CancelHeldExecutionResponseObject, error)
@@ -21210,6 +22321,9 @@ type StrictServerInterface interface {
 	// FailExecution Report a failure
 	// (POST /v1/executions/{execution_id}/fail)
 	FailExecution(ctx context.Context, request FailExecutionRequestObject) (FailExecutionResponseObject, error)
+	// AppendFrames Append frames
+	// (POST /v1/executions/{execution_id}/frames)
+	AppendFrames(ctx context.Context, request AppendFramesRequestObject) (AppendFramesResponseObject, error)
 	// OperatorCancelExecution Cancel an execution
 	// (POST /v1/executions/{execution_id}/operator-cancel)
 	OperatorCancelExecution(ctx context.Context, request OperatorCancelExecutionRequestObject) (OperatorCancelExecutionResponseObject, error)
@@ -22118,6 +23232,90 @@ func (sh *strictHandler) ListAttempts(w http.ResponseWriter, r *http.Request, ex
 	}
 }
 
+// ReadStream operation middleware
+func (sh *strictHandler) ReadStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadStreamParams) {
+	var request ReadStreamRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadStream(ctx, request.(ReadStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadStream")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReadStreamResponseObject); ok {
+		if err := validResponse.VisitReadStreamResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TailStream operation middleware
+func (sh *strictHandler) TailStream(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params TailStreamParams) {
+	var request TailStreamRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TailStream(ctx, request.(TailStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TailStream")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TailStreamResponseObject); ok {
+		if err := validResponse.VisitTailStreamResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReadSummary operation middleware
+func (sh *strictHandler) ReadSummary(w http.ResponseWriter, r *http.Request, executionID ExecutionID, attempt AttemptParam, params ReadSummaryParams) {
+	var request ReadSummaryRequestObject
+
+	request.ExecutionID = executionID
+	request.Attempt = attempt
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadSummary(ctx, request.(ReadSummaryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadSummary")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReadSummaryResponseObject); ok {
+		if err := validResponse.VisitReadSummaryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CancelHeldExecution operation middleware
 func (sh *strictHandler) CancelHeldExecution(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params CancelHeldExecutionParams) {
 	var request CancelHeldExecutionRequestObject
@@ -22341,6 +23539,40 @@ func (sh *strictHandler) FailExecution(w http.ResponseWriter, r *http.Request, e
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FailExecutionResponseObject); ok {
 		if err := validResponse.VisitFailExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AppendFrames operation middleware
+func (sh *strictHandler) AppendFrames(w http.ResponseWriter, r *http.Request, executionID ExecutionID, params AppendFramesParams) {
+	var request AppendFramesRequestObject
+
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body AppendFramesJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AppendFrames(ctx, request.(AppendFramesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AppendFrames")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AppendFramesResponseObject); ok {
+		if err := validResponse.VisitAppendFramesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -24486,610 +25718,671 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P3bkts4lj8Kvwo+zT/Ch6Fk5ckuK6NiIsvlqnKXy/bYWVPzH8sjQSQksZIC1ASVSrW/nOiLHXvf74fo",
-	"V9j3+1H6SXZgLQAESVAilZk+VHd0RJeT4gFYANZ5/dbHTigWS8EZz2Rn8LHDruhimTD493er5OJPYqL+",
-	"KVeLBU03nUHnjPwuJiSb04ykKy47QeeSJiumbqJhFgveGXRCykOWdAJ1RaSdQScTF4wPwrgTdMKU0YxF",
-	"I5p1Bp3D/uHj7sFB9/DgvP90cNQf9Pu9fr//X52gEwnOOoPDk37QYTzSD/BVkgSdKY0TFnUG79XgI9YZ",
-	"dGiSMhptRhlLFzGn6tMRy2icdAadFxmZU0ngJYRKouabsIxFvU7QYVcsXKlRj+KoM+j0D55+cxIese6T",
-	"yWG/+yQ6Puh+Qx8fdU/YYfh0+mRyEPYPO9cfzBBGoVjxrDM4CDrTOMlYqqiQUDXwDkw2o7PO4H0nY3TR",
-	"43TBBsuEZlORLjofroPO72Lifva43z2gB/3uk8kR634zOTnsHk8Pom/YY3o86T/uBJ1lGos0zjaGDimj",
-	"EugtV0uWShaxqBN0ZEYzNYB0xXnMZ2oUIqNJZ3Bw2O9fXwedZ7A6CYt+SMS6uLjnc0Yol2uWkkwQu4z5",
-	"Cq8yMZrGPJbzzmBKE8kCvdijlP15xWSm1qXwQ0JxU3z0bYalSOJwY3fMiCbqc555kcmGHPSOewfws/6S",
-	"dw89sXvoOuiEgmepSBKWIqHD+FHKEkYla7ETw1WaMp6NZMaWnUEn5nGmdk40Y2b9C3u0fkC4bVYpMws4",
-	"E2pdOm9xSGqCnaAzS+lyPkrZZSyBcP2gU9qbsEnUv56qTXKUbxJFnYuYq7vzaS7YYsJSOND24HwIOmKV",
-	"yYzySG0R9Q29SfrXQUftVLmkodpFEZvSVaImzEXkTlisOUtHkkk1ytEFU6tIZ4xngzAe6MuDBY25s2Lp",
-	"SKTxLFZLC1fNFA+Djlql1dIQRu/hj51LluItHbX6fbWm6reVtHsmgU2f0RnM0J60zqBjz9p10FktI5o1",
-	"WKA1jTWbgZNiWMVzwyZKvJATy0CQJcpVGDJ9EO2pmSQivIj5bGR5UifIL9rdzhXHCzqTVTRj2SiOJC5U",
-	"8RghfSwPq9m8x/nmrd/kh08HJ0/Lm5xmGVsss1HMI3YFC21+wf2kBxAxGiUxZw5XjlhCN6MVz9QMc0bt",
-	"bPdpItZwDvHP5hw36MD+wsf0BpdzBszCZbcwxFHKwoTGC2ev+jf0km4SQSO1QulKLcBMkMkqTiLSe9Tr",
-	"9dS20beMGA8FnpTO72qxcs71sZOyLN2M8r8nNLwQ06n6J5JkITuDk746YpulGsE0vmKRevuCXo3U07ES",
-	"t4dqw+Uc/qCv/hKzlEnY2DmdF0xKOrNEXYZmwwad5WqSxOHISAC7SzpB588rkVE9ynxvpWypRphTSp3U",
-	"OFWSjS7pJE7iDAb3vjMTHbhfzdW93TnCMqNpE34KwxtdMhQHamq45cywzd+OMK89LCyJZzGMc2Of5yIb",
-	"0eUyiUM6SdRNSTxl4SZM2Gg5hz3ccV4NfEzO46V9fsXVNUW0LfQ0bxiJVRYK4Ddw9qUEHrWSS8alc2J3",
-	"MShgv/b0Gb2iwITesqVIs60CW9/qMp8oTlmYxZdMLzlzWdk/OdM/OdM/OdM/OdMenMkskVX41S75ARTM",
-	"ql1xRtQJQxVJK6G3Y1UYpvP51fzHPjUfT8e2W+22yeaMpGwWyyzdkJRNV5JFRF1cLYEXXH8ic+ErUf7t",
-	"LrqJ5v+4VvNXW/gdbITiNlabY4umH87jJCrSRe/Qhpuw6I8oCaema1q6Nzzqd5+w4+PuN5Mnx93H06OI",
-	"9r8JD6P+CayDVCuspslCwRX7PYLDvdIuEZA7HbiQxUDdBeV0Zl0NsBouMTIqL6oia/tC9AdHB3YhRHoB",
-	"UzZDMGvyEuRpcT1AxhZdUIp1G7m/zOadwcFhURb7d7hIIiazGm2kel6NB8Y5djLmISttYvCJXaohZvNU",
-	"rGbz5QqInTPswfFh0FnHPBJrkMeP+/1+/1rN9/WSpbTe+CyqfpQTAfeL1KXHPtqeOgnqwlSkI7UYLN1L",
-	"99u58Ztoefol/1T0vlJFT++lT6Dm9YtqnnMKtyh0SwYOsNE0TqXde80PhU/Hw2sJG3Gx9mp46Ypzrf61",
-	"0PByQnr0O1A5b0+5Q/bzFv3HPmVOu5ZBqfvqFTkvn/hjqloHe6laTiDhBrpWv1bX+g23dmMfq3pakqlI",
-	"CSX2KLZ1tv5TyP1TyP1TyP1jCznLerY7LFx+s2Qp7st/yrw/tHvB2Yk3kHknFZmnLD8exUbMafIsKF/R",
-	"RL3N8Hv3XYeVdwk+Ura4ULYkrGLHWp+7hlBwJEy3JhyAFvgbsoGyAgiOKpayyCOBPUxNsQi+ulLMLUpp",
-	"rNSJUcFcZlfLOGWyzjlgp6CkELw0jNXLEiqz0ZzRNJswmu08JUl8yTiTcpRlCYiLI2Vs123KfJI7vQJI",
-	"BMdhAhQxV7nM1Lkv/Nw9QPrOGY10dP4s0WwoYjJM46VOplF2/oJlcxFJ5EfoKZRilYaMzKkMiODkuH/S",
-	"U7sgnLMFhf2KQlBmqdrH6lPPz+nM/3pzWgISc6JkGJOYHAO5QJ1BZ9h5Mux0csHVGWTpim3/3IuILZYi",
-	"Yzx7C/Kv+umxesmYrOeMEy6yuTIp1lSSSHBGJiykK8lInJE5jciEMW5+mIqUeSc7ESJhlMPnX8b8wj9b",
-	"zq4ysqQzFhAqyXi46vePwr//9W/wD3ZKUpZ8O+you4ad8SmhE8l4RjThGY920fmlCG3OS/Hrv81ZyuA1",
-	"nK3zNYyB2m1o+yZlU5YyHrKz5TKJWeQhrjrt377S5FXfXNqHgMpzwcUqZTun81ZpI2dTnd1U/Mg79BkS",
-	"qn4m63kczkkmSJZuCJ3RmBffvYh5vFgtMN0EvxPzjM1YimdhSVO6YJk5Dv5PfsdmMSdqfGGWbPSXs3ks",
-	"CbtkPDslfRJLmO9E3alYjRoFCIY/r1i60UJIiRT4gjtCxdThrMc8e6zE39YhB51nq1SK1L/NxmoHjUK4",
-	"Y0zEFNeAztwd7BsVPlEkHL16yfgsm3cGh/3jb2BY5sJB4DvqxmL6waalFQf4micbslbcZMISwWcSlg2o",
-	"aB6tG1/BRe0l3moFv2wZ1ovv/TSz774nSRzZESxpNq8dQP252T0gpfi1J5FSDeuoY2yv9uOoo4l64zZy",
-	"5F+8CSUstw43PzMPr/6FXjBJKEnZkmWgv+CWjiXRGhiZ03SRMImq8uExmYtVKu2gUdDlw3Y+2FVfrNvv",
-	"Jyfl7b5Umnyq3vnf7/9/3f/5cP896f7Ph4fw7wf/9r/805v+QrNw7qewEozk/hiE3DggIiXj3x7hXw88",
-	"InexkhmRWZwkZE4vWf0Mp138aM3UHh/7R/pKcLZrtHZUIVWWA2S46iTYU3LUP1a8OAHhGUuijYNtA1Xf",
-	"3Gu0Wrc5p7Ot5wh4s1Rbxp5eSdZzIRnJ6IyMQxqnvOdoSmOYEuwvUCzrzpt9JKOzuqEf9A+Pd/PMP4lJ",
-	"3RH8XUy2nUCdx3uzA/iScvZGCUD/EJTie08S9cWaUehQWP0Y/lfKpp1B518e5Rnfj/BX+Uh9/ZV6Dw5F",
-	"Zs/Vgvno8ZbJ1YLVC+Ae+S4Va8lSSSTjkdqCk43aqgvJkksmT9WVdcwlEZcsJWN4fly7N9VYujCY7ovv",
-	"6xb46NBL0XiBJldxAj+JNVlQviFxxhZS6XULIbO6/ZXAS9zvGgNhcNIH1xLqB+B4strCgVdbeGXMjJ9w",
-	"kn7t1NwUaJcDpEvjgcfDEEdKTadJopWKRS3xlFihy7hrP9xpuh/sE3ZT2Cv/DgS6tbET9SAOnCwY5ai7",
-	"SXefl5aE38JsUIGu15oH4PUhq6US+q+Ijo2T+3q3kJOTBzBFKZRppgwXiMFCNHYdZ/PaJdEfrpV2jwOv",
-	"Cm68Gdust92i6tTSFiwfI6DGdZS2XpSb6MhvV3tooemqVv/UaQHtuOvbVa3OKTO2vKf0XqVU0IRcsE1A",
-	"Vjz+84qpvQq+P1fhK3JdO5r9+O67jC1xbGqUu6QokCqkaRozLRszOkMr9oJtBiAoxz3yC92QCQNVjdo6",
-	"l2UCpTI4OB9dywIU2GNZkh4pNucqYP89+PDxIDg8eXw9qBIe+OMLfM9BvrNpmtINuts24F4wvrRzOvMq",
-	"n2qZMjq7J3FxkviCkbF1yI175HuRSUJTZV+lmbG1tsjKC1A465esfCR36Q7nYhmHDRWgbM6U1qOekKd2",
-	"kUDtlEyZwBmWu4RisaCy6eKp1+1cPpiLu3q0+5fRh3+9H+h/PHj4v7YvoiNo6xdxs2TtSLFZslukhBre",
-	"TkKAFV2lxHDYU//qd5+Oel2HMKXrO+nkKMu1dPqNxtlSxH4tS+34tblhm+5pb7q5Boqu3trRwK/bVdDc",
-	"DbovP8QxWDGth6R1fJ9DLQ7n5rzbES5TETIpmUT7Z8dgHe/srYwaMmPlUnCZV1G+/lm7/jPGQSXVWcBq",
-	"Go8g0lkqvfwdyy59HzW3PTLlmeqLzcaZPwGhBo+Zo2QJGo0cRZ7jn84dut3co+v7nH7mUcUDDN99ltB4",
-	"IdtQBO6EpzCeWixpaDx7/HDd5OEDLMrtU5Cral8JxbTg57shCFg377KUoe3n0CRjV9kjYJddaX/PvfJx",
-	"NCDHh0MOdwxQS9EBwyGPaEYH5OOwE0dDSDIcdmg27AyGtQGSYScY5so13KptHfgFRAxcVR/CS5sls1fs",
-	"p9Uv2ikFPzYJFcJDRt0cKlVyiLmc8AZTMQp3qYkNO4OPQwhYwu9OyHLYub4ecvW/rW7tyhY4I0hhcFGg",
-	"gAJ1mim1H1zoLM7mLCUyjtRmEcheIHvBujWfIQVannUTa9x13it5Ms0PvvuMd/dzti56fp1tbuJG23Y2",
-	"3FMI+ux9JIoBlG3P2vuuC87l1szWScbdsQSegtBbXIQ8z2kLF/7Eq2G80/ttbZM6touubq5hc4Lq22s3",
-	"tDHbvr69rGbWfhvbeuid27iAAHCdIyrseM4p78ESgfaLG7Rld7e4JyCl58s5Wm4Yt+vEcbe9pRr4vXbL",
-	"VfY7pVIXumxfe1MR024t9CO1Z1R9+/bVqpucOzXi1mfvc5EQ6pHuXmd/STlrTZNE1+tspQkU9TSnh77d",
-	"Swv1vS9Mcr4S2S8iiqfeDI1z11NrnLRSO3C1S1dMwU2bh+fGe0/KLSlqvZZNmXa1Zqn52ppnvzb16E0q",
-	"JglbbKHoEu/4V59diwBGEBqBm0e2stEmsE9EtCGPlLUzINrZTtCSIQk4tBQpDjpBh6WpUGR4/zF/eOsD",
-	"4BZRr4dM65iD064DnwKYo9h6XjqPLg8eKQEq85xLTGg7iQ6m/fBw8pQeYfwxSzeQ+muSXk1S5fHhYdDJ",
-	"4gxsV9z8mDgwSRm9wI0PybA0zHIHlSGefJTTqKtp1Hhr6SX6HojidQH8Bpm+jGdknQo+I/ff/vCMPD0+",
-	"efKgtMFslt62jYI3meSprk1l2vaMk2eF9TcA9/ApjBkNLNH8pNoHvOc0hV8hxyyjF4zfjUh6F884Tdq6",
-	"kdh0ysIMQltytWAjm407kjSLJTBqwEbSSec0DNkS6+olfBD3/NPJQfRk+vi42w8PafeYnUy630QHT7tP",
-	"6FF4wp5ODyf9p813J07lLQtZvKylKn4+p2qgmB8RqZNNdvtEPqezthTGbO08W9omBheyppsRxsotbzgI",
-	"Q8eQDhNrb432BN/I8Mv9zu2lpE2W3m7Z4G3Nz5t9wEsK/GouFJ3k7DtTCHFEb+2XvnhCvUCGxEXm0sec",
-	"nfwLyOOXS8bBzgXfLMwoQj5BkzepWLIUk9u1hFs6lz6Cg3LXQL8X4WqhXn1tBF0lEyFcyUwsemNCeUQo",
-	"hF3U/t6IVUrEGriqG5k9LKaFFsNb+C4nivXhX++/73U/5H96Q1rXbkDkPf76wd4lJr8rXnodKHql4pIm",
-	"OwnlkbmmpkbtXCovWNQjL2Aby7lY56peAGTg7JKlJjmgSHWaAGaAqQYpZOpgLKeSiw3+3PVcqO9KsqAb",
-	"ErEwjlhAMiF6OTlsWnmAwbvKWp2RP717/Yq8g8Ul9yknSBtIBSH5ONX6yVjtbQx6PlAXIKifCTJVBkDM",
-	"8RnFxdRgpHbH8lWSoFKFc7nqzkRXD08dsN5buv5FF6w5v3blRbzsiiUuSNeqeOol17BfRlSvnSxQ7CCo",
-	"y5qK4il4IDKyZELNZE4vGWS/wItYj7zmSgdQ81e6OjjQY8ivcjNHjg47TvbU4Y7kqUIRYdNztUzFYpn5",
-	"7S7YJWBKQIqaYppUkZG8SWjMScausvIBe3z0zbEn6JujUU42vgAl7q5TMlG7C6jrBCtL3/Cl/1iVuX1W",
-	"QuHswku8h1cXBA4+lk9UsUr1Y3X9qstkEZI0T9u2VvrD5+rWa7c6bUcylz4K5/GCGd+lBttp5H3/Qd9/",
-	"bepY2VJgrm0ls8mzDZVlLlZytJs45SNbfZkpoDX1lx/rnsn3glv92Y5MtuytwZK8NPWc4K/Na5s+Vgfk",
-	"q3H6uGMvFmlX2jRmpEEhm8AbrHeXr0AaZzPl+6NC79rV3HJKcsoojYYrdvXeFGnmY+iYKlVExMHBGBAu",
-	"83c+LvzbhTMFNp2ulOVhyqxZ5Iwrp78dl/ScYJv6Yv/RYPFzlSTPXXFKWRps09Jy48eLL9lC4ndmoxry",
-	"akC1ujJmHYZwruSraanoPI/V1fnd+XWo0q6+xkKybaH/ueZ3Zswxj7OYJsYfkm++jikH977tu7ymvYUe",
-	"9fwKlzKmCbmvv0z+3/+HLFZJFi+TmKXkv4kugA9MwjNZ0KsHyn6EMnly39TQP6iqVnl5vashQOVkNRnU",
-	"iPSjg5MjwDIqJEb3fXxQD3l019/5Pc7KmqGmZ1XRW9Ar/3ge929vQPkCFT5x6Lw+Eisso7fvP+jXpJrz",
-	"1WKC780tCv3GDsu3CDAc3KXFq4iX8MF3nCtn9TuNHfDWiq7SafVCCbgX8RgaEIfyb+CcAfqXfvJdQ9dI",
-	"6aLRa0uXQ5ok6qOly5kQyUhjoZUemMdJlDJeuoxQIaWLAP9Q+eBSsUo/ERIRUgBWWOjSmyVdSVAlRw6a",
-	"V35Ro1+4lyDTRiO1e1mKWPHI5hpWZUQhgXB3nmDgPHCBubrbuX8pQbH4tE8MfAeUffG99NR+wk/a10OX",
-	"y2QDuX1GuO0c+pZs5OZG03er5OIsNLFFqwMYrHzN3R2MEe+qrJKLH3LFtbgkGBPwKFvGqe/5qQgc2CTd",
-	"012kUkklDMB+zr9IyUWe5NtCVp2hnx/bJYBBPP7x+Tl5dHnwKK8MGwckFItJzFmE5vBDyqOHPaw1cD9x",
-	"UBZVFi9jm8fduhe1amweQm9Q06csyk6DjYc4Dy0tuGBrBLVauVWGU9kREoF7Udm61p0q7iTpfxFz89fe",
-	"Z267v7Amedi7aXU/k5KlG25LFXCzZ/XBv7atTTxH0cVsabaVsNdJbaHamqWMJEJcsIjQLLDosIIzSWIe",
-	"JqsIqzwaGLA3sbLRzdvIlnD5m8eeKLZPaWR55w1Wdn4X73QarDQ4oTki1J6mvNGDfCb77tOoxp2fRWzF",
-	"sX0/SJawMFMMcs44VFmyGeVQPEHJlK1JwqQcoHcxlkRvShLzvAZsIRaMw69wvtSGsq7PnStSkiC2Blaf",
-	"JbtgDmktmXIbH6eqT0BpXwQ5yC8etsLRcrZynYB6p63xynmv3xc7HTCgqLGo0aatI5F5x5ZxFy3gHIFP",
-	"ZmK5BJIg5FSNVwAT/AysVYvYRQ6vtjWTHl7/Bu8t7H5HbBz3nzbwUVYIgO/+iSVF3NsWKsZrDoGS8Zzy",
-	"KGEYPxlPGQ/ZmGi4gljjnhQnD/fsDNYynv0AN14HHfzErkd+wru2E6oxad7YJcrNu0L7JE+QZcJCsWCm",
-	"5orolkA9xxQEbUbwRJ3Swtv0H9pLUrPbXMCnirtdXDBudPaUQZMKmkKlBQ2zZNMjZ9ojcXjy2JQFw6Id",
-	"B/2nj8lkkzFJMjHDeM19KVKoEvtdgH5o68MeBETZnoQtltkmGHKlOIpVpn8NyHoeZ4xAbQO8XeOukXBO",
-	"UxoqbfSUsEQycnx4SMYxh3STAkLfuAdVBT4d6ZuDp4fbNSHAINhT/YHKlSobK4A7N8w8D5rt8r13eMyX",
-	"K+wk5z+xzcM3VdiBBKsGBewDB0cCUfoYlH9KqeXYZEMu2EaJQ6ydK56mYgRtQZfvcdE+lINpjvK+s7bo",
-	"Z3VjHlZwIM2aqIF1JlnHLoJZOz0kz4cs/X2iBcZot4JsKRnC0iHfLh+ce/ewYzTKW5mTvOAyYzQC5q5u",
-	"GRes/6YvL1az1lsndiENWJzDcI92OQG/eXxc9gAe9P0+QHpVjry6rr5dcVHjVt4V7j6nFwwRN0AjhDMk",
-	"MXabaPiLqhO0EPppannVxYT2qNw8JWM7BA1klrBpRsQq80VO62GC/ns4lMPhVb/fHQ6vDqbD4dWT6Yd/",
-	"3Z3xkBOg9kD9rLmDFaQpk/OC31/7g9CpGeWhgDrdTVc6VrxC9nqjLY8yw2N7udWTO7hxfmeZMHowhbf5",
-	"ScRoqhRqX1nxS72WarEvGFtKiMRDulhAlCZOQvV4JX2gka5e5PDrOGW9H2KWRO/V071ff33x/YeCBI4X",
-	"prsWlAkPOrM4m68mvVAsIO+VLmP7X5DOnCaPkDGn8pF6v5pvI4mubhOLOPsLS4Uj4zWl3uH4b0ot53Cc",
-	"HByWD8eetNNC8gsjnJCs4OBuIdU+k8pfg/NSPT46RfcPaAopWZTGEfOF40ou47y1ic4tliTmZJkoTV5L",
-	"kLlIIpYGxCj96mjgiPySLW9700wdbbQ4bVWqduF5/blYgMJSti60plCny3hD8h+2TKpofZfizVgJnRVq",
-	"MkSqQUYh0766o/YzVlqGNeCjphijTUGA283MCydbGy1pRkR50+QMX+XxTRfZSYZqawtkbCbSnX4i/fZn",
-	"5vYbuIoMKj4EdkaleN/+MfgSyfTottMMjt+d8OFTMp7SOBmT2LF0kFWNLeujRGcObTljTU/LVIcTm/Ed",
-	"x6H/KeRmaw7d7oyCK7m5YC1S2u0Ussuzb8LZ16V2Hg1jQ4UklDpz2GkKMva67/dJTyl0GmkdFK2pv84E",
-	"mTBCtQ+SiKlPta9sVN8rzziJo3JKfIM3WdxZk8BQfC1uDAsMScCnaMWcUjBirggerZYj27dtHGBkJZY5",
-	"CGLFRD3xRYZ9QzjDbH8dqzHVLC2Dx8ZtlXuJmyQbtw4575GX3SjGkEcX3NCcnUy/kqAez5RSEkvCaJrE",
-	"LO2RZwldLFmktlyf/P2vfyNP+/2+NxG9uvernVy2D/ff1f04Zn3Wa5q8tPOcme4TO6qkqgY6rGMDvtdW",
-	"Z2WFB5upLiVOeyPN1fl+/ez2CHwV2rg0SRDcUwKUur3UH08w2qu5BYU+L+7TuuVLSyaBPV/aK2O3x4/3",
-	"Y1OeDjFtSXk7J7zYeqbtGCBffLcFDIFscIk60fsspVxitN1v4zZKPCgUou3LbGAX1R9HiAC25jPtoicG",
-	"1q+8KZWcgqwHDepFJRkjnBj2/VBPYeOP8Y6KuqpLuYE/udBbxt8OJM6xkU/J+CEYBOySpZu1+rlHzp3C",
-	"VlMxv80V/vh4y7DvD4cP///vz7r/hYV/H/J/9kbdDw8feKeQit2K+1t1T3lf6AJgeL5+ezT33d2Sc4s6",
-	"5YpbCyLMfdd5g6KYl2NBeainXuk+PHl6WNG5vfGcuzesygm/t8HEKznBW4NF5uaf2WZLunBdfrDGOPoy",
-	"/FN7upuuG8zr5i6jMqFu4DDCV1lGXpN025hXN+fu5TxEw+W381mPW5BN4yu/WWr7BBkuK1mYsixQdkPK",
-	"QjHjMfahmmx6N2OPASJZ1uCQw1dPMZQTc+y1ktBNr0laGrx3r9Rv+2RQYNdBAWYfh23JWE7Ey1fTu3lQ",
-	"Z32JfU19FbJzkUSydF41dEF55uXEXW1j3cXWM0+UqkSLw/9RMElWS0xTB7ENsGagnzZMycX3N62+uPVq",
-	"zIZllp6KS5f6O3fB9zSjE70DTKxc/jmJIQ10KWQ2Swsx5HxS30NRfmOMgXLtWmhbJ5jP6kp1DMX/Dlm0",
-	"3g+bYv+m+rPrWpKrqWY4BdjxfgM3t8dBXld83rJ4Z3tpjiWVd/lYQjd3HIZEjAehbzaOT3172cNZX6L4",
-	"2Xyff+iY6bV/U8SXLH2uW2fsA5YSijRl2BBX7+GWHgyw62pdzpLxCDKLUKkFEYNdin7Ts1bbLc4I1JVR",
-	"4N2//vri+z38rbWub00l9RW3gxzgijfSrvfwsWI/iJtiRuimEqU1+lC/ExDJ6ta3gKcQLlotfYl5t2uM",
-	"eWIFLTfFHkvnFr/WxH3cc5w7B/LG2LcWAdKYZ268lybJ6ylADO6GNHtJJwyBBJ1UdYAicl7eyAp1OxfN",
-	"aIxoQSRaIcwUa3SM9PeMBdF4+EEHMTpHccR4Vg5ENHJX6heYuuyb0tD0KipYFJWGd3erLRiTwKWqlzMU",
-	"0g09tQlocaWXAGF2IYs5oQOC9QcBgb7RAZGKy0ZizQOiPfCJWPfIL0JmyQZz/wtZwZX6XHiPGrd5Ucf6",
-	"8hOxruqBxVw4x+IqpVXaI+zZzBvEh8JGhuQV1OlLSOKDVmjZnMUpieJZnGmcKySfbj+RRhAn1bc5tRt3",
-	"Awr1vSJQ3va7BSOvT3W7qRvVp3w8T+JZDLGyTaVgisFvCRtxsYb28tnIXgKdDvqnq5VPRHiBhfQRA8AW",
-	"HqrZFH6xtf7ONVPq71xKxSorvTOhnI1MrZtz3SnuV2PTcHmTgps032pWr6pUrfp6DyuDOoojnQZaeVlz",
-	"uxf6b9f06VUjMv3mYglK1FQkiViziExTsWho+raFymuf4NKiSNsniH5MxVqasAuexJibRtfzmM8kFp6E",
-	"YrGIs6xxGW6hbWl7d1a6oyEgypt7MgeSxjadVRy2mvHptnZNyGZVzeovKa3zQeQYJTuwg6D6M6u4o1Ax",
-	"1YBRpjoUdpNPBsEBug2IJDyJHu6/0MABlcVIGQALThhRt5ySmYDqJHWASOz0BI9lLryqobwS/pIP+1xm",
-	"SmXCUigqCbuii5iz6FS3m7/K3FarTXYAkywbZcL/PWU6ysy0XNdvRnDaNF4sWASFV4i3afpEJ2K2T2Wx",
-	"Dz5KE7x+rcWsutQzxhXX9R6bZ3PKZ0x3+okjRIOE6pgJYxxKZKCkjKrDlYmU6TprGiddZZV7YnDVI83W",
-	"TNbgEeJveQt707Q/ZUhFzhouGy7M7kWzTVkv2PImXyxHgnMa27HYmXuXy3UplXLsNMbQaAvsib0n1z22",
-	"pmIUYYtukMaBYG20VcDomfsQ5ILonN494iDtYy4mdaSCXFgKmK+SROPiaqSWVGZ5+7M9sBHMhxMTANga",
-	"tHKDBe0yJsskauHCu0VMyd0ZkBjw35EBuTPi0xR5xpdf+CKT3gzDnR/Nk3UqZpwU2HlV2W0Wspckynr1",
-	"6qEm0bD6A8QYDFajFyKkJmdvRwhwj0xFfGTEeCiiLe0vbJgX739ubm+c7FiErXXTHbemOJ62z2tcpmKW",
-	"MikbRKzxvpvBCt1GkhXAMrbZB7WZl1bH22nNY7FBu4/WqeQmRDjZgJ3kRApD0DpQRXt+TmcNZfwNQWBH",
-	"l8xYjttbU9OM/Qfeem0ATWUDefcuv7NVUplGg7ECqjn1fUaDay8Ar7FV84ZDB7oNtINPU9jpJXJVlY2g",
-	"oqLkXMbDPCwzqNuhmliB23fdL7X9pCpu29LR8TPWopQsiluHWbgoukVxXlKFCvukoF15eEEpjaAA4FvQ",
-	"jbYqjs9KqpgXgJtF0K4fWsw496O3bT3fNEk1qMP7uoGKsgU2KscV3xNAwm5SYx4X3lgc9nYCC56xK4/t",
-	"bLSBL0TU7p2+uvXMaqYBL99BphXPfHX79nodIkoDll/57CwVq6WGnPe4ZDSAWGvzzbw1MMM2L9s6daeK",
-	"sMY14ZSsbT9mbqhppzpae3zqjoJ9+9bp3IqnqD7r7hPBadsRWO94Ceprf61ubzWifPC2iFv/lJYJ5dTv",
-	"LgCxhmT86HGhtXYdz2jGmq/3jwa7r7TUN6HyarGgaQOI3RJ6a4mqOV3yV5rZ+YnsZHOYplRV58wK2oB4",
-	"rMFXAvrVrWmcaakbZ6fa6L1gy8wKYvQsqPvQGYWweNLvAXXTPLaB8jVarF/w/t9onO1MirUfzj8T5LP3",
-	"EVBxw08O2HCDkuw/PtbDV1pyrtZqj1K2G6AxthiYu4kqPABqk2LGs4DEfJrSUZhSOQ/IkqULyuF6Fi+Y",
-	"WGUBsX0vNHbpWqTRlkZX1fKWyrLp4b02XfyqrbXMJ8cGPVUWzAIypxE6/q3p4GIl4rZQ2zxaIT6paRGR",
-	"N+/Mu3l8qB+h7qNYYa57JB/uh+oU7Fn2IHLSNmA2ZiFKKBuebD26sO0j7RJAt0PtkdZdwASEXiHcFOlA",
-	"xQ7IDjPgoICrZ0ezE8fqB902IAffbHEgs1g337PCqcXDCxGxpFFS3DIVl3GEWRsNmkrB8dufre3y+/uM",
-	"liL0XkXsVqluJFN1qyDDvyeJ7jooA61XCMmgp9uacsi3lAziGJ6KH+tS8SWg6XKMRoll+zTKat96qkWZ",
-	"QLkWvDaBP6dAeRbeQwDl0XtIpJaVqN6toL+6o2rbG3CBFnSTjWLzLJkiy6dJAmxfp1NhrBcQpf1KhIbB",
-	"tT6U6ude85ARdRaUriszutG5XCbAoiQM5PySCcuFHnTgAaGx7bvNAo2KRtUYY6XevJIslCq2Z8e5PWyz",
-	"f9wxL1mv1sDa1s8wUkU9Hu2IH7FoxloByN9xfzlFfCcMaArraxIeMRAoFc8C5BCl9EjvPGcpXc5HbnSh",
-	"SXpRu7YUW8J5ecRy+3Loc9SESr/oW3dG7LiI2i1xDSpAacNL1nhW/gr/ev9ynO163ycLEqmjtFo2WY+3",
-	"eOc+iAGmtfvuj7zDO1sGhFbLqCW3WSubvsF40PbfFTjSzt8iE9WH27fdPDumxACd9oY01lEPRRiPhCnE",
-	"gUpsoHA4CswwKAhFuw8qcZo8oKODToVYjEP4HY0WKkLnc4Rglg4mvvtpi2pvzMyRkvsiJUVUe110u57H",
-	"icFjAEFt16JRckSLNp43Du44kcRtUZ66Bbv7hMhP4uJ2Za5n221yUZurWDu2WGNG0zr2sGU5bmMlQEH+",
-	"nAvxS64BVPvWTGn15Je6UZA5VdbcAjpIJxuTm0S5XLNUWXLabeOp/vQ0J9qdtlyik1hloHbq2GOTmNy+",
-	"UTbT9Mb9pG12U0fet1ae16iUhow0ipQikQnD1bSbdEvhyB0ELEuN+zYEoxIEpF+1H0NT5QOpUO2U1HYJ",
-	"yv2H9JzriP/O6jnFeZmuSn//P/9vopv0kL//X/8H0T0e4bpp1BNoJpSLH82Rqm2E834/+kVuvx+nLdIO",
-	"JyMMHI2u0grP4yQq68k7hdY+MB/FmJunkCQHVgTFXPvpsCgsY0uyiNNU4K5tnSLZvvhj521tUUndSorq",
-	"y1YcypB2RlDZ8q2+tbHOrR5ydW554R3CHgq2SC+AsPnEPBUoqztYUJ+ynudy6eHkVA0821xTwtG6bc/X",
-	"UhC1PM16/bieZ7DlbQl2OMafU7j/ps2qbe4Mxau0R8PVpDULayJ3OIqbJgBSz+zNTgZWW9eO4CPtB9/1",
-	"5Gt+rm+EQuIGAVPXIN273ta0YzVzdaZaGL0Zk2/5ftRitRpotu9VmhjNc/xLwFiXcdQkQuwyvVkDUa7G",
-	"ZVBk5zGv3V6CRILQCUZ6T7FKyjY9jCVZsKzGI5X5M0FgvzdneI1Wu7izyllVqGssWL5QQU5WPfu6pXul",
-	"y9WNlrCcY9ql5nGlqlV1EJWtES1imXsOMP0Tk2BLGae6s6pPf/gRHvTz93g2h6WBPVOESMZADEUecAsY",
-	"5e0Bm2DGbVvzbt2q6oW2u5e/cKGSSUdN2khJshSTkXegJsGXbfu3T9SuC8eeo2vURwcfN0HRaAsp7Qex",
-	"atH4t4KDXANsVZhnLfXLDZ6w31beeav26LzNW3N9nQt3q+2/9ly/nehkOxfxJ5usVOVjy1QYEBX0TkD4",
-	"yQNHFxCKV5DhzeilUm965IWu5cqjxdv7LlV2yk+MptmE0d24SdWJmUdr00j2zgm5YedCpx/hjryKFzMu",
-	"vFmEr9e6uWcOD3JKaBiypbK3KY9IjI/eHRDGCz4RV6bZh69heB2iiS74jgRndt9AFvSSphatZ0mzeQGp",
-	"ZKeHao/mEXeKl9BEcgINjeRESje3fAqAVjWdUzuDzvsP+6/xMhWLZVZTgNGgNqMmAb8FfEIrY0JZ0I1x",
-	"GeIs8cdVm5sku9CCXQRrdNSyaOAk95oic7FkLYGEPWfrDKBydBdh88Zm3ejFikc5zPT1no14S3xOa3C5",
-	"nYYUz1V8wyW8jM8eDLd3pDp9Oi44y6OEOGqfngFvuQ0nQ87rPpeX4QWXLM1cn2Ubpcnn0LxJB8QGvLNB",
-	"kG9/X2EDf+CL7z+PD7FtErXHYXgzx5/1yMGIfHvppbY4Smm/EVtm83FAxghMMaKZTrDP5qlYzebLVTbG",
-	"3CMSc5LEMpMWpLEx9NKSriQz6Es79wgMyR8yW1C+cbtc24GZegmqMdJIKFZJBBlsASCVEMjykyTmYbKK",
-	"GmMS1Vbkb8/SscRsHzmtBmxRlCANGwbdd2XUOK4ivTZQWwDNeNuXXrd3BjWMbKk9m8e17IbcSdT8zhrT",
-	"181nMWGvStaAEVmWnHXH6jaEDRzPzyVnrKfBaxD+ecVWTB8v7kanwLcd8x55k8Y8U8MiZ++evXgBAbwr",
-	"uliqcXbCuEUvjvek+z81TUPyzeDCVoMdBVWqaht7FQILsn5jnPR9kppv6NvzANEIHhr90rQpty+NaMa6",
-	"2g1aonnr9sbn+Jrb7Wq83Z5qDLbSFjrljpLKdb6bnMfLZuWMr83tlq3dPnh9ybeahwOLXtbyyLeA2u90",
-	"OJWRGFqh4MP5vBUeagCSPg8TVV9/yy5FWFOMu7Vnwplu7296PDTJ7G1WcJQPqVBzVK9vIODZmkpbVATx",
-	"pl5rpTQvMLKy1aWBl4jxlIWbMGFv5qW+COmKc12xa5k+4mpEhXIzvwiIF7EPh2BCs3A+ghUeLehVQwYx",
-	"EdFmNFklF6PJJmuc/QNPRdqyaf/kJUsnrZ5yneb4YIspFh5u8VhC41akNKjNIywp3uKm345E3urB36Xg",
-	"I7AyWowUdy5+Z+/H4qbFCsrQGiVq17b41jJlU5aCs2QkWSh41GakSmtIR3ORxn8RvCkxSye+vFP9u756",
-	"gioTDipHs7C5PHT1rFA9RTyzrduL3n3mOSC1B66y33x8z62+r3CpNg7ovVMrcjXBvMI7TobgxOXmcbFa",
-	"dWNzVi16p8/NVr+Puc+CGyRi1ijd+qVAVz2j2SptC2yWWOmwVbvAu7b126qngb8JoLk/KFDQoZdLBjtO",
-	"Z5reJVKHMyo0EPS1+mOjVZr4ijwBelcYQGdKliyVgpMIOg7JHjmTOrJnwjiAet/r1HXg8rqE2CVLIbk5",
-	"xtAQIuaj6tEjPzO2hIpBG0G8KW6/px1fK2T/4tM50r9LS99ivDKOhnrzGkAnIdmo0CU7N6ANOkQLK7q2",
-	"maXXsi74ZnyaqfoBkAiU/vfV2ZuvJxArvU03+tYEhITRVE38Xa3bvNHj6MueijRsgBHyUh1HTCYFR406",
-	"WqAZ61I5qOtFD3cdIEhbx/xn9pc3pmG50KCQ7Oo7s3leY6GnyZRqNMBKbHvClJlju3Rg4qeGjiYmQk2W",
-	"VEpE8skxM+QKtrx+te7H4TNgXgMADCYF3LxHZ53DwE8OjT2DBW0tT88M4O5LDYm2diLKuxVtb8Nz94gu",
-	"duJ7ZCy5umhh7ke7OjF55n/Q7zfDkih5lxzrecXFmjPr2XFcPOCbiQwEprawDSzmpbiocaq+UQrrHrAH",
-	"5cr3lr2jbgE1wY78n8LgH1IYeDbESjITHr0dTKkGrXrKYJ1VLTnO5mSszIDHx+OAjDUO51gn18Gr9fpC",
-	"bh5YnK54+V3j8cIb/Ie4GXKPr5YlQXnnBoQCMk3FXxh3o4u6QKRHftNZL6ZBO2xKlI+wlUH5jQjo/5XQ",
-	"8p4NCbAj3jrmkVjXN8WrRpkTwWdkXGp0NyZYD3drfeRKgFbFYfzMlhnE2U+dOsZyx3vPgFx9fHctmAZw",
-	"GjUDZC/hPSF2URWU3pL4oCzoIEJmSXXQjEz4jSLeufOJW/oC2p9ytGTpiBW7qOezuZX51EPZ77vm2/DX",
-	"s3TTcHXfqnvzpU3FKkNYb9CVFJ+XuwtR4Zm37iMgG1JGFw2H8Q5uzseRQ2c3fYF9IH+JAfZq9gat/ZvH",
-	"K8z7tnJpSw3wa7kwnt6KmwafJvff/vCMPD0+efKgR75jMo6grlDmtc9xRkKaprGBM6JhZk2VkEo2IGPT",
-	"HEuJGXa1hO7P6t80zFY0Uf9CxSEaB0M+nqZioa5lAu7BDmdwk9XtlIhXVyymeyoSeDt6eEFUjQPy97/+",
-	"bcirsJ0i8rgh3kGCwSlZK0ECIOx0IbVXSnehdz0g6PMY1eQS5N1zyrJNySwq2Q4AIgb1mtXnn9NwroE5",
-	"TZrnOhVY6NcohKn3xHP1fp+r0oRda1L3aTYvMYxtED416auF/pP3oEeVcdWteIR9nfywoAZpuBbFEHkY",
-	"OPxWYchYRBKasTQgK653mF8hzdVLy25Pnj51WO1xv++PaWR1I1K7bMcqm3ZsXg8pVt9l+k29nf513ZfN",
-	"5sOaYlvbJcEubWF9AjwOLoF9tmph33jg1iNWA9Nf20UqLrSHn4hogydsDl0LGAAmzxmNagrlLLMrk0+x",
-	"q8dP+wck5tD5mRH17oCwRGJFtPGHYkFAShcs8+65cpgeGIn+qp1ZDa1su5caaHaNtymmxLR7OCVMnW0t",
-	"lGOJOBKgvamDsaZSP+QDIm4PsLbQ0qQJBsEy9HcEaYBGWYDPAdG2sGKsJlvDUO+V8Lqj9quvKQ1lR4HM",
-	"m3TV2lizsBCjiG6kl165Ev/4pIH6nm6UAeqzxqv8C9EpbuvTBvbidt53XUdh3+rmk96CJt80Dq+M+AYS",
-	"UQ3lB7jVF7OUncKX84Wp3Tn6ZVUuaZFDGg7fIuw0udlAlewRVW8Kc+LM00HN9/TeT+NL3ZNWY1DQjBHs",
-	"MeA6EHKgFbBVEYaFZgzj9CzKsVhG4BhLGa/LzrGta/xzMDli6l9KaV7WeB1LrbAqU4PfCaj5qO/SjNDl",
-	"Min2v94ZK8wxeQ8e71kXE3TeslksM5bu1Tb6JhWvCeWsXeKxqVLdhkUcdJL4knEmZaNi2qZu7D0rardU",
-	"xOL0K0X95dH7js1bBo7vT96o4K67DVx758rZ+g830+AzRV6AmiyqSTXft+h439zlGxYrV15SzgfeoZ+9",
-	"ZWACN4oOlW0rCJ5SSX58fk5mgMEcZz2icfTyqnQ0TolYcwmlj07h81Y07K31frruugbZutWjzcCp3ceq",
-	"mNQm8OwpoL8BDpn7zQoKtflkzONSvkmT4FwRfrrhIJpCUDuPNESfdp4wyNNtQ01VoOmGH4zbbJkcctq/",
-	"5P5uBQ3RpZ3vFGrWmj5TwJtu+FAN5nSbDe1HmW73htar1gwf2nngKwaHdmbRBB/a4elemGg4YTuEgclu",
-	"bRlsVMML8oQaAxN/X6Qm8+aBBVQjY529qnUSqOEbl0XEPxLmWmmdRy04U2mJc7rUrvOmuULpe8EtI7bs",
-	"08XnczXj2a8FD9LMdWj+MZR4x/25K7ei3v/pRmbbu8DeogDCrLdP23HMMxa5WrQwS8sjUU+PMN+gTSpe",
-	"m/ZtNWP+PI1x8NufPKUHP7tXO6wwEZKN8ixzwUc6O9RdLV8k+MVUsZsARGOOFAMSTyP5EzqjMcfegGg8",
-	"KS4GGey2QxQjnF1lJI+2mwiMruysacQjOGwt3QTSZFE0HrNpBeSMW2Z0A0A2OCP9RjT8QA1lEcwNumZm",
-	"Jl3In8J2t5vefiOj6YyVkoXf5tWKxptqL33wh09pzDUBR9hKE3ODRrA1ot1Zf7/NmaJHkWRRDNIISZcT",
-	"jmYuzeFOS/gaYeXZ7XnCSDvB85ttUmklJcibLI194mZCwwsxne5M/dK32Zwh9bqSC+gW8ndsHHak24va",
-	"jxRla7LReRiK6Hpup9Bi6/5kleVdH+EQWE/4Azd5DmBdC57rdj0fc3euunl3a7lqpbBbf6uTgYMOTVJG",
-	"o81I0iyW07jGVf8W7rcOsRa80GSgjFoV4jdn3beAxlglnUgK1LqM2Rri0BpLNuiYFq4aiZb7ieZA+Ttv",
-	"U8eyAIE/SUR4URdY8b9YvdMWhb2DwqrbyOXfmUeJcsaIE105ZpJjtAeKcLGGc2LADLcnWR6ePD1sdlg5",
-	"W48uGqyuocvPcWQew5GO5gj00ehppOpP7Kpuj6g1iDyLULY/kwQOwBYMJBydJGuWMiXCZyLLwAgJ6Qrz",
-	"KOKUwIKBESIuMYWiQc7gHuQSHm6Bc4WeTGLpzxBJ2WUsVrKFt7psN9tXXNSB7rv7TRFCbzjdBgRBmdUI",
-	"bwJucIEdxt2x+GcXOEvrteY8+ZPtjmgsBXqeRwm79LdI3Z1OAjXTqeK/IqSJTlVt/Rqb+rd/KNN3iN4x",
-	"7wlqQaM9NviNeUERItG/+mpmDbjD7ZxPCR9zhTle8B1UZS5oduhFuwStUzH3izjKTxqiiJgs//I5lPkh",
-	"NAqPBhzBB7HaFLr+6bu3nNDdDY7xTLoT8a+AcVm002dfcJkxGtle7Lbv+rbeurfQQXe77NsVPGzy9F11",
-	"1vVTP3vj5Ma3ONFuSv1OCVfOejPP1gzpnM5ajuaSJquy5+qgf3i8i274nHcYYNH5EMxQW2rTeFakKdMi",
-	"Ahd3N+bndMrCnR/AMT7He5UUwWqlVrERNH5Dp4O+BxkY7mmMIwx31+I1YNb7KI4Yz/T+qbvH5AJ/ciCC",
-	"fMbBLlACd7pVchanUp18ZXMEhQ2WL6ndEvV79bndM8Va55GNITjWI6AoYBg4E7kPrO76KFotkzhEyDJD",
-	"HQxZjLhQ/HLkNocp3YGuqnRkk9C4GImlMqnA58Ki0VSkpgfmaDvSMM71JZ34Na16eIb/Hg6v+v3ucHh1",
-	"MB0Or55Ma8oU9AduARpNs5DPhY2Gn3/LQhYvPXPZj8V41BqzYTtBJ98lH4IdfKTkupk6YN0AV++4ZCix",
-	"722A3V2rj7iHetthymiafbdKLlqKIATZ3l0rmVychTZ22SqfOU50cv+uD/yAd24tfNMGD/bCHZv7xo2L",
-	"3PxQdq+hf5OTjVPqRFHn1ndXTBPSTrh2kRrFOXyPZuw/mAFO9quLjeIhZ3izRZUEBxHW7xnqbF0pfftb",
-	"vFtJ/SSexWCKbZqN4Hn+gB1FYtD8Rst5A/inEvjfbaBrYofNZk+7SdPXOaDgqCHO4rm+36IslvXiEjF8",
-	"CJxVqleX0jOyoLRZSvP271oDmO73m2RseU8SA4lGLtgmICse/3nFEG5bQh5Gb2eS2F5izwFmr2avp/El",
-	"46YLihrEPUny7DkwHAUi/hQ6iS4opzOQDNhtscbYdSAK3AZjzHSkzX2wuoKtTffRd5lYNmLnnuVyymLb",
-	"CYNolVK9pRa2stLEqYzWU4Vv8oWolKYo+GhBrxK2szq66LPV0ZVmARb9nSZ55k64rvLuBgVQVUJj0cId",
-	"J0afQs1tQSEeByQTQh2yhEl0mkC/dauCgi+FcoKQYzTpeQpneRbzFSrwC5bRiGZ0VFuJh41KIP6KmPkX",
-	"jC0lFtjGGeGMRZJkgswEEfwUA4cG+n+XbRt8giSREkDDHmgyyFFHpjxyd1l5lAvIcr+b/EzZkI+to/HE",
-	"gGyzermRGVuMSiXqH2p6Z7g7plUXDXy2KRSAk8dQrMFv3GcHZ9PcMWGemLA5vYxF2rBI/ztzu/OKFixj",
-	"Z7e3La13zq2REONxXabxgqYbohO+Gtll1lX7XYwSplKFs4i5qUXyxHCrUFYjXS/sDP1DPZ97a9XDUtEX",
-	"mMFopjhlXuqi4T+ly6FGByldzoRIRrahsPuLOQyQXs3WFsN/NLGQFe4lxIDp6H5PE7HiEQWvxoLyFU1G",
-	"cKdf6po6tAJTv50kQ59r3Sl7q4bKd6kI7c9acY822nVliNDrHTvLMVwLwyt8fGeyYo7MUYM6EGduv2SR",
-	"wl/aLEyozHan7u7ToAFTr3I7aXfPd0jI2SNcCQ+aU9XU/bpTqN+pVLtha7Y7FBxl4t6CANnjJO3oolZx",
-	"5paOT7lvQpGFFxYj70dTOHMOwTw0cDdraad7tuP2Q7uf8YFa0ehmsrmBLn8LG8BnDujwTykEy/xnw0Z+",
-	"tjuV0FlfH+45p7N3vshv8zqQCuTpTNZ9aUuGwccGWn4JeJBOWCKVbc7pAnCcN5IkQlyQJL5gZJwxuuip",
-	"n8YDkog1S7shlYwkLMtYKgMSxTPF/pXRBEgzMhQpkzpzlZJIZCTmMo7YKcKFHB8eDvk45pc0iaNRRmcA",
-	"1NYDTKEFvXIn45i0VRinHZXcZc+OI+y54Mz4AqS8WXH7eaHB1e7mZ3N6yTSuoyJQzAkl6hD4DEOTJNas",
-	"irQAmdcWrcDNSMtf5N1+XgfP2x+ekaOjo6c9cgbdM3WBJye/nj/DnbCIkyTWcP6nBlVIAqzQSjKiyCSm",
-	"U8l0hrF6PFxBa3b3yaY41p8Nt7rMoPxKUwl82GnPhVELCXsCGo5esrRHxkyGNKGZOoNxRmZCPctNAZVu",
-	"VM+J0c5dF1oRpthsayXGVpkYWTRj56+RWi/L/K05YYbgPwYF+LWWgQ8tT4vipiYzkXKT3Q5bJ6MX7JT0",
-	"Dcy5opiiBfOkzt2azMqxYG0j461DLq6wGTUieailhjJgHeq4kwHfPeKjVwqbPgIltta46Dnv/bxvqqGy",
-	"P0ar/fT+2vyD7U0klymbxld+x8OEzWJwRBcTawPF5FIWihmPJTSJQ2Q8X3GsuNhrMqnY7aODbGjT/2Gv",
-	"JCL7ZGB6ZcB3i50bNYEK1e9BsdV6YdkK0/5Qt89uI9yOG/ZzRdt/lezHlPI98rubZ7HcPczGnsgwt5Dd",
-	"X6hrNkTZ2QXPtxL/wdJ4uon5bHfSd2teplOZ67C49mV0rfNLPemt+eDqz6aPXMWCak9RDSNiOuTjj0PA",
-	"TBh2BkNs5DTsBMMOzeDCYf/wcffgoHt4eN5/OjjqD/r9/xp2rgG61H2w2O4J3pCJZRzCjxFbJmLTM8hb",
-	"8GsxPQpuS1nSPegd+16Pbkn4RWmhpV8p38A7xXTYGbz/+1//9uF6rDSP4k1J4rlpinVFAaEZWQhoKJ8y",
-	"ZURdKtsrYmypNOcN1lWBmRRLbSlNaIS9sPKoU14V+Kd3r18Rbfo4+IsZmlO2Hc3HSg6hoYJpLTkokRba",
-	"5SzjEFrZFMgKHLHEAm8HW1ftpH26E9x56f+NSv5bFeQDCUT6zCCz/WGKw5Udk8ZRg0YIZ7kdo6v2pTIk",
-	"EaDXZGuLJGIp+hiwKFE6GdxNCiG3tdoKs/iyJV+38ZVdKT/mvj0bE5f93vv7ua1E2kMfv1Fz5Gad1XUd",
-	"ipMdK/3ZYrBbOBGcnZLxKA9QCZ5sRiN9BkbWuDSXsQm9shUhdM6F6WbGtJehYSe65tzNpPYaA6xJk/Ym",
-	"GVC5lmKSoPbw4IPmPo35jKXLNC4oKOW7Luq6Hn/e5m6lBsplJ73JsXK2+4dtbMGEdttCoXG2drI/QE6P",
-	"C0MdY7ITZ3ldzYJGTEOR6CdWkpl05rGnJmUPZuO8seXi+NJtzziJoXRmI1YA6NYgr9az4M30VbbZwcJ/",
-	"Zhu/wW0/eE8iQnXMNfi3lsF3kwpXULWr7eAVLyNUG/+nTt6yUtyMhNMVuAiGmjLcI7A54qy3V1fBUXfX",
-	"cG/DiN4SVvtEhrSnmm9LlWlAsrUgc3Zl4hhYXjrZZOyUUJJSHokFHFdwzZpOOD1yRuRcpKB2c7WjVklE",
-	"JozMVkxKg9NL8zabW3aZWj9nxe6/73efnnV/oN3ph4+H1w92LBrO0oeMrIECLxrGrC+N2dt4rWsN5V0R",
-	"VXdo7oe3L2e5wD7P77ToxRp248M2gtX4JUsNVuvbot5U8G0Xa017lOYAxdsxiJs31I1SGvOYz0aNsgXK",
-	"Hoj2Ol4V8Xh3z18qs9Gc0TSbMNomUa0JCrIHiGCrpzfVUNGtdOeCd6whxMWO/VN9puj1cp2vDWGWy5Pz",
-	"Ub7ksy3tnvoteytCBjf/Z5MwuedxR3NgXIfcTl3P44wRWA2EkMEUeBLOaUrDjKWy2EV4soqVodtWS5GN",
-	"FBWskV+lcbZ5pwirgXsYTX2Jx2coy1A/iaUG8+2R3+ZxwpT9BAAp+iZ2FctMBlDLkyQgI0GrSYRYTmh4",
-	"QcA0mioyYMYy1/mXsMIwcxyGHfQ8y5ad62vocTIVngqDFbQLhNoCTEZwgu7ikqVkmdCYk5/Oz9/Az396",
-	"9/pVb8iH/Iw8fKieevgQa8WWMUNHg1o8k8WAaPtiCp4GseYDjNzZCgayEAh7jIIfEUNJJvS/AqXbXcDv",
-	"Omwr0b+I2dsyU/+PzWnWGmUlUmoFSyRbY3vtM04ePrRzMoP9XUwsEhSPwFFCiTrlusuJ2YIE+/CTOAt0",
-	"50EIMw05JRAUAJIYb8tcrCGtj/GsR55fsnRjelCu0zhjkND+8CG4CdU4uINPllIusf7qlCS4ByAGuhRJ",
-	"gsuCjcUkSRmNhtw+mYgZrMa//Mu/kGeCX2I1gVSXHhKtMqeMSE4v2CikkvWgwTVeNdkHtQkHAYlWKcXN",
-	"ANq085t6aOFCVTMeqWvj0UKOe0NOyIsIn/r11xffy1P/FlvQjVL/tHmpt03ZSsLUBoz36sAwTD6OEO6N",
-	"UJ08cdjvwyvU182GkJlIWYT+jBcmiz7rIoTngCgGp4b7kDx8+J2IYiZ7Dx+SM9u/aSKijeVDlIyfCQ7P",
-	"n2+WDG1S61Qe0yWWS8aCP7rqrtfrrpKW3VWaMB6KiEVjpNQ4XKUJ6UZjIhlQOZZqxGppCZV4xMiv/IKL",
-	"dU5jTBTCa9CTKG8YJDXu1nQlWaRU7Dev352T9Vw4ndEAcShJiPGzQDBdMRBsSaS+TzmicIFmDvT6eD0m",
-	"NIkvmCYQtFySDx/C2wrT1R3a/vV3KfhYHVYG+//46gredHJ1dUrGigZjXBNgOuoXZEcTtUKZGsTYvEo+",
-	"Gq76/aNQPYQ0jqicMwlXFelhNmD1LYgi6o/Pz4l9eAxxAe0RNfkDuE3Icb9PxguaqMVh0QiGDASw2VWW",
-	"suNTctw/IOMVp6tsrg5XqPYpXD4i46lIJ3EUMQ4d4VIhpUZwVjccHNk+pqNMiFFC0xmDH07gYysuV0vs",
-	"ojRasCimUKyubjg8JGMYCMYdMM0KfnhKxm5TkvEpOVGTMYk1MAyRpqtlNkpZKFK844iMJyu50ZOU81UG",
-	"iemRWMPAV5xe0hgE/vgUDygsHuyi4/7TYnvQmI+mSTybZ+gjhMG6vy9iCXXn4x5RQt2uAGxxEPFrDWxv",
-	"F2TCNgLREaXZac/EYglbVrE+lqkz+YOPf0BeGCVjA4CNg6KcjJ+f05naBch8Ua/AbuXgKnox7f4CwyT3",
-	"RQp0+Tfzjm/HD8gcyvEloRrHxfyGUC0AKgjwdscHh/nH87k/OHV87IGpp1bnhUVEtwIzeGBKhOOkX+Rk",
-	"7P7MNg8fqoNEYR0GmA4D5dMWSlKTzyIdKhv88JjMxSqVYIWzJcvAYUNmLJM549RyVr1HnX48/Lv540sr",
-	"ktR6jN8AeNIA5PK3r8bkvpUaJlp3cvIgz3InUiwYRuoyYcauqHRqXsV4yLpnSKWx0hKmcQrC13xfSUbD",
-	"fT4OUfEcdgYE4oUBGboqqLr+97/+7XocEM7WipWjt0jXnEmqZEw2Z+k6lhrKOKRpuiHjlzG/GBDkPn//",
-	"69+Q4ZySlCXf4heGHRRwY+dzY9snTXdtYDzSw35lLAmULKjqzamElbcXwIHisDSwP4AVTzZk/AOm0HXt",
-	"uzCC+m/WSvl2rNvKwV6D0el40Vg3JJ4wpVJIJD7MnNinSSQYIhKBCkruH/ePH+jhvxUJCsUxAv2NQVDJ",
-	"gIxRRxobJcnRhQIyNhGFMbDeSMkZkO22MTfoAwEZgwJs76JJYhWavMUnOXvzQl1FJq/srr/oEMUjKDr5",
-	"y5jcnzOaZPMHARk/WrAsjUM5JvffpLDp2ErCD1Y86IetrPmoxMz1mNzHTqEZTcRsBVxD/SAfBEM+fiSW",
-	"jNNl3EMhh28w1zZ0kcDjoINiMRp8MhIwEAeLFuj3oEdeCc7y5QZ93ni+IAydxCHjWEmOWVWdsyUN56x7",
-	"2Ot3gg54XEDBl4NHj9brdY/Czz2Rzh7pZ+Wjly+ePX/17jk8kzeJ7OiUTHQjYZlK5/IAIo44oc6gc9Tr",
-	"9450I0SwcR5dHjyC1Xq0NF3pch2kM3jvtz7zWx7Z3fvv0FTxOmj+xE/YfvH6Q9BZCunJGkbxYDRRFpGF",
-	"gIpPyokUmE8c0Y0kdCYC7G+oueBkY6wTwldKWdI52CAENb9Swkqsuae1tzprCIqetxgzzURtde8pGWvI",
-	"iTEWuurOxrDMVkK+iDqDDlI2aElYR3KA3/+DLaj4TkQbUy+rM2hcve13UxGXpzxYcAy0/UsN+I7619rc",
-	"pI262SnjE2syl0JtSPXQYb9/oyG5zfcOjvpOcz2nrd1B3rSu77akOzi8bjeDCO1nTzoyQN4zyP9GS0B7",
-	"s3u2XSgMqiJV6z6rn8lXM9P36wHo8L//YUth01cXPRWrxYKmG+iEpwaKypcSPnhIMDl4Jjqm9cb7zplB",
-	"bL3qKuWgC7pmZ/D45OTosbqYKnkAgCF4o/pMzhkwAAMpdj4IvVeOKA50715IU9SKHdQOKKmn5JToEe2m",
-	"B5HP1Ykkcq5OKth9ICieKf48QKXe6O9aJPvOl7Kuz3GMbQ/ZM3RtNeBaL4FkeApvsu+1V+99MWUuz/o6",
-	"OO8/HfT7g36/1+/3/6voXBwobaSczFt69qg/OLbPaiGTO88cR67dfXmqbmdKRycX/35YTDXVX8XM2bwa",
-	"PM+O7fQPnn5zEh73u3160O8+oUes+3Ryctg9mh5E37DH9HjSfwK0Kzgl1Wsbn9s8t9VzdHVPYyV4YR+U",
-	"TqvS/nYdULjnNg6lGqMehv8EVg5b8AWJ3DGMfGxqwk1kFq0dPKcAu4BtQsAhBzoqatsgCDEDSc7VE8qG",
-	"6ZEXXLMFxfnAbDP+HaPaAmgmRP3VphhoDpKHf3NvEbOaLhpZFW6Ad53r4NHnk7kNj17xVDU+Ds+cWV4X",
-	"vfc6yabEpg7ajX5/5nQDluNjMPkdf//r3/bhOu0oGjkkrYYzcC/q3AOpT8ftqwZB56UGst/Jtcx9t8G5",
-	"nunzRUzk9TbVh0cfzcpdI9dRqotH5VcaNxdrIgxknfWBAiI/NFvIKj7iY1AtCrrDMRlzkY2mYsUjr9qA",
-	"PMYwitJxOfbHs3ADwKhAPPY6Nyc7dhrYTvbdMqNmrPckiaMA3ADFHRur23Q/fH1knaKVIjdxj9DOkP4n",
-	"EV+FDWbzBroyzwDxqqrniPIstSNdZxa5yP1q7w3KvryArOdxOHfvt0lItguMknHqpRgEMvD1gUZCwhy3",
-	"IVeqmwQV3erM6FQ1iPjZnC0kSy5ZRUGG7X0OPlawgtXHlCxNktzpIwNlGYPHAoMBStI60ciSR6pOm66k",
-	"1NxU6y1k4HQuDgu5Lm2UYVs1YszGsvixX1D7yvPWfre/5a06ldF9bakgo/Cc/tgB7shmcqZC2xpZo/bp",
-	"bbAX1EedHSamTlrmV6uonpkeuhK8bIq5RTSjEyqZdv+wZGpL73XymoZxH18cjPODMo15BF7ZAQQbx0VI",
-	"+bHtMCXpgg35hWKnyuKGg5nzVOQDx/2nugLZ6qinBJtJYIyAFo67Pt5YAT2h4cXdnHFHKpYiXBAKgvHF",
-	"gNvBp0kcZmNyf+yc2PEDH5+Qnk4Gn1Pfzs9i05Po68XQSJfu7zkyB2+p3Lig1KbAJMo3nkfNTLxsxelv",
-	"gKnWd+Pcam1zeOnkp08r10Fj+rywWGgYV7or/f4WdPVf6AUjcpUy21M8ZZgHozlLYy6/h0ZfUbgeIYv7",
-	"wqIHjinh09x028C1WWZybtgtouFhAxzMnHA1REwnGns65GCppOLONGVDbtk3xt6hUCsvd4ilQaIFRVGL",
-	"BWjQqvmxtnJgVcdciCXEvtUBdh+0CBpGYcWnsJ5HDDnko7jKv3XA5sIHZI/RZNWgUT/G92voDSCCbdX0",
-	"FQmq1Ns77HOKqrwTWV5Mblt9oe7akLX5+6LdRnzG6eLVd7RqlzXnTbK8vbC2Kc7FzletpHZNG7K6gM6c",
-	"Sn1CilAT8stl62W+bVLoUKWUZv/elJdjiP/L4tk/QeqmWGVktVQK83hBr8aF/FVcQ8jrvA+4ipzJB1YI",
-	"SkbchG6CwJWbgTIJDDB/gNb6ZEPojPWIrcpXr9IpAPDWYqEweU7DOaZFQFJJDJVLpr440DJDiKkaokVG",
-	"18Fr4P+67zawwh75DXIaxxqMRmcT6N3zAFxciWKewDeB/TpEQO6M2apqf6crDjQDyMncN1VN57GJO0O+",
-	"FunFKXjOJN1IV4vARlbgXB/y3yCz6gxk34Bk7Cp7BNnDmlCwPAdu5lIsSRJzBHQa//z8f397D5Di7o0D",
-	"8ueVMHCYkAH14j+JnLMkGZDn//n82a/nL16/Gr34PiA/v3j1PdLDzvkepGv8dPbq+5fPA3J2fv78lzfn",
-	"oxevvn/+nwF5+fzs3fPR8zevn/1k//jPNy/ePn83OjsPyJuz//3y9dn35L7Ow3wQkBev3vx6/i6/UhA9",
-	"kP1moo7OZvI6EWH1nufB65uKld2HCdf0ZgKoWBrzvgPB4iTmqyvFRxJoPN0J404ZJ0WDoyzoFQTjnRIO",
-	"x9/vK90wP3dbMPpnJdLehWlmeOD7j8V++7ZpQcQyGiedQcfTyWBg4PMQ23cUR+pNHyx2nvbgo1/Kwso5",
-	"vqotTq/Dp4OTpyX31KhUJt/Pf0lsn9pQl4v7I8P+wE31viN7X6EN24HbWK3zdHIQPZk+Pu72w0PaPWYn",
-	"k+430cHT7hN6FJ6wp9PDSf+4s/8usZBiOcGwHTYo4ObSlMbJKmX2z0Ss4V34pxMnOmLdJ5PDfvdJdHzQ",
-	"/YY+PuqesMPw6fTJ5CDsK8UGKnGNExFwQIA7dXwHooQh1q+NcuVtxCDZpTMTBCZJeo96vZ7TaWwE+eTg",
-	"DgXckBxjHfq6Z+nGQT8vNIiG5Je8O81BH4qkZymTGlPOzGqhYUj0n8swN6SLfUbyKkLFsqn+cL6/MZDr",
-	"TL6mWSYwlg+653ThdkyuhQ0lM5pmDTYsjG10abvNlPrLmM4W5pBsO6+e5jAdLrKRZhbY97zS/CWnSqWt",
-	"C+6KqFNPyGo3FhxMAaPArIxBSrV4o51BZ5nQbCrSBRZgZjSx3EDT9cBtWuD2auwcTfvhQXRy2H08+YZ1",
-	"j8ODafcpffKkexgds28mj6cHtH9UwQlQ63TTs++Ao3TO/msevuFyNv31x5//98Gx5EcyPPv9m19++o8/",
-	"pb9frKcLHmbnYnX4Df3lOwhPLVcQyLm2p3GaMjnPOVIj/qWkpIuN/v5DO/Gju7hatacgPjqu2vLtvSZs",
-	"5t6QK+3m23vAWu4Zlebbe23Ic2/ICxrQt/f694bc0YK+vXeQX7Ca0Lf36sh0b8i1kvTtvY9DdZIAv6nI",
-	"q4ad63tDjprTt/c+qj86Li3LgUCv9xG4JnPT/SGdHwuzjFvEFFBihjsXbjIyaMlmQckYbtWK2W3H4KsJ",
-	"7Lvekj9hHtCOUH80GT12yqzTCfSR6H2p8wg6bxUT755NtzROM8/DrXjnreQlgNGlNolj9WLlqWxi9+qE",
-	"ktzwRVUMk02/JOv3V7B5D4J+v09ijq7CvIwQCh/jjC10uYvSfMa2UpESrQkFCCBswk/EKJ5Sm7CmDQ+a",
-	"a1jHOeRQkqfrF0Ua5RBq2sY4JRTr5uCQTlJGLyS69qDyk4ZurgZRn1BWasJcy4pKMjajMYhcag72w5Ab",
-	"6bWy9FO3aGjdxHzKcziLAFBNNc19haLuQzL42BEX2gBqEXh+ViXiXZhUNyWOrt/Aj0YoUmjCtImjmIm2",
-	"yJ4rvYQcYo9uSNcHPwnk7IPOQg4w0QUtjM6gcvjtFsABnkQH0354OHlKj7B9QZZusGRepwVI3VjtuP80",
-	"L7tQYg1dMU41jhQLBscF6ne4WOeZMnmBCsyri/PaZyGj8kpWIfCAXSyZgY/besS/SIeomSsRKTC4Mop8",
-	"E4lw8PjJkyeHB9uFAtRw12cOvXDpFnOTEKQkt9SVhSwKiNJ+wizZEKqkHxnDf8Zu5WBeUyKSiElwDkKW",
-	"UUCELlMZ8rLjLsCnMJilNCZId9aF1ljgq0GzdJnaALue4WPFmrY1oBSMFyLFwl116HvgiZQsG2XC5v4W",
-	"xgeQP3o6GD9O44XS5ESqlRgLh5CI2alG35wx7Wtls5jrmHNdztFzXIC2fF2rGY0T+HffeC6WcWj7vu6+",
-	"fbNkze/+IRHr5ne/XfHmN1tu0PyRF5o3ntNZ84cKDsjbkRQUjXrMQBzkTqJd5Q0Rzainb1K/kECge1tU",
-	"4BqbCiR17/Fxbf629WUc5jixuZBR/AmiffDF48n06eH06OTJk8nRcUQf06OQPT18GvVZnx0/OXqcSwk7",
-	"1F7ej0Ktzb6UCqG9GMzDEK1s3VsvSaEDhsd5dzNKntRR0hDPCHpNCfizp2MasOsU67IyuVBRcnzSWIgC",
-	"u2lQTzJHQI59C0pu0Yy8cZoxRfMZGXoiZo7s1My3mPaHtcGfKe+vIJYfIVRKrXR+B6mAXakmhk8MyDiO",
-	"rCiDazoVegx/jLG1yGbJAjJWJ2Ls0AbruCGOpfYAgneMX1KZdYFQ3Rffa4wBLREfEOwXIssKgAn/8exU",
-	"S89v+3ZUtglCjorEYrDbMPO9JPNDsVio0UG2x5BjUPHghJh+MHpmAwKSfFyM6xE8Iq7oxnyPte2imoiZ",
-	"FtSn9lUJnc0sxkk2Z0OewgLhe4QgMhFrfJF5ZLJh+f02STMTSznAenFApsMfYVVtBjXR7za0NG1BhhwH",
-	"v6s2MEA0jUyIkdISRxpfxxu3w9/uXOegWq958f0/NY9dmkeNPrGd1wF1sbv0LeRK/yCSRKy/Qi7pVE83",
-	"qNLFXLMp0B2T4kKxmMTcoDU9pDx6eEqkYjE0IeOMzsYuNNFiJRErBZBR9i3Z3ebMKVuyyaaSBKIsDapb",
-	"1aqbAEApL2aBmF1TZeAl5cy0z9j1cbCgEfAoq/16IQzUuDTdbeDf/kQ3o9lFzKO6UUOgxR1tq37UTThW",
-	"wc7YPmAtQmJpwgP3x1YZHT/Q0G0ce/j7JmPLCBuWZRR6qDQa3FpJTgNzRiH9xkj9WNpWdr6x2cA/CJLG",
-	"JdDxvoOzzoGG48L79xjYF1tuf6Pac8updtsLTmDrc9ege51kDtP1irEgd4x9SdU+LzISUg6wgjqCqM4b",
-	"D1mQn7qxkx0C6rm5spBjq0s/cPKslYUAz2fOlUJP/vGQ69aUylrAbpBBBZrQh0uIgEg2utcjY5OhAep/",
-	"mNDFEnHD+uTvf/0bedrv97fUr5L7Y53ZMg4IJZhwpIYOCRoEEzQe6DRpU1qC0KPjIL9ishB0uqF65YNg",
-	"yOtT3gJSaU8akDH0LBpBD4npKFUTHddX4uddyz9vdVBtRk+THJ3aTJwJDS/EdKpLmmGzdQYnTj+waXyF",
-	"8dNSzk7e8Dd/ma/9IzY6rKb47Ei52Z5C0rIoPl/C5gGjHWq7eePrnzt5qVDDZ3Slfuf2Kt55ziy38MpC",
-	"TKF//M3Jk2JIwcCjOUEF+4ZHE6Uqf2Xh5r0ivqc5BB9ickEMqhB1HvIcPnh7SIpg/vG/0Uws4vBbQC40",
-	"0ItJgsiNXIOPUBwMTdC/Qm0DCSzmUsMYcttpRA88yEuBnN5hamzQZakcvgb8zOLKNglfF0/RTnvHbMt8",
-	"hnUKG9KloKiVW0pVW0B9UsbrmqbvP9YxXjmnadQZHMDott9z2CpUWqb8XWCl5HGMauy6JD3d+DVUY7IN",
-	"GXbOGV0MOyaOtmZJQhDI1hO/rrCUvYPYh4fFIHZGZ/ckjKg6EF/4Wk+tm9FZ9wI607RdlzYBbDvvrzCG",
-	"jce5PnK9VdD4gtfbJc0qufiyBA2GMdCpbhvaoZRREgg92XlfaOs8Rg8VkSxhYWby//Rv+vFQGQEplwMy",
-	"xqz7MdbZo4sZ6r8uGaKg8kix+zEmL+e3aZmg7gtcLb34mjWNM125AhZIj5xlkPYBACEakjsXODDuQvnQ",
-	"ee4MVxaWklDQLh+hQvWWVtrkLFUaf4Dedh2D19h6IE4pwFuCyRLzWeLAMZ9WnADU8QEkNNNFnAB0SROA",
-	"qkX5apEsAZXfBbO00o9rZFMttv0+dZpm36nd9zk1fdwYSn6YPu+4HBDydCRLRmfQqdkoyAOrHn+4doKh",
-	"crVkqYQa9OYF55YQd5Fg9buYOBUO4IJFEMx+cxxPNbh3mHjv47w/iTWyK6wIoynTepLdKXcFGXC4Hy1y",
-	"LLADwAKbHLHuN5OTw+5xjgX2uHNH1FJH+3cxIemKyz8OGBicnsCC9kEKGTJHpdmr3dFQglUTcneKr0cf",
-	"cWGva8MZY42grzG1czX/oN/3+0Ktwo9Rz01LtLAZM6ytvbWrHkRD94aL8o4xaEkypdCZbZVcwMaL23j4",
-	"2jv2/iQmzeKXdxLRKm6IRzITy/bazSedQp0a9Jvbz0ZmdIP/VIa2bV6Tw/jiDVSiudtytyoqfW5J3EJc",
-	"6sHW4xZ8qvOViaVzsO6GwaFuVcvZqrIX4gpK9cOoIkYewXEdc/wBAqEIZJ7ldSVaYcuRzf2p9SveIhSL",
-	"3xCoIJLJps4xobTY5Wiy8bsmyvFR08dQB20Lv1Y6GBZ7rNvo44ebI16YdckT4AZHxyfY1hAqMw8Or4N8",
-	"apVpQF1eZ3B08qR9aOkZfr2ubgr18dtwecLCfY2xoepJEmFm+n1+MbauWi1wm+okL+3ACqCPKliQ2FAV",
-	"2l78/a9/e6RvGJNZrPumARAcecEh8cxGm9DrOaGSPT4OsGXauFw7rJO+ZAkKtRoTauCl/CEVi9dI4AZg",
-	"owDIYY3z3Ja3zdh25GnUA47um7cBnOoi5pFtYIeCdN/cB0+2Q4NO0L5PxcUPNUBULUmIeDZH9wKjaRKz",
-	"tEeeeeOJdckpJpDkHUVdx/279BvDQe7mSZ55ia0ShOrASP9gJzGnMDVP9ekfOkxlgC2RAIbL3JlP8aOb",
-	"8F1vlbUyp24QGJ6+EpxBr6990waLC3uEFbrbn3klsl9EFE/jW1lTSMduGHi8RUFsX/05Lbribnpkmvjv",
-	"Ick/w3Rqndw8923LeMZpAiFRi+WVl4BJ3REKfcJwq+3Kj0pDxEIoKgmwtyrN2EykG2jPCJQa4w9SrNIQ",
-	"U6nNp3tD/j0L46jQVNPBEYxWyHWVBuImu8jVdBpfjcn9ycagUJH1XMBIIkDYYkki7cAkoUuaZhXIPsmS",
-	"6cgZZYkT6ASVjKYzlo3UdZw+9CkMyDjvAI7ty9U1vAPbI47YVYiovD6egmM901//vA2XNJ0AZv53xNFz",
-	"nMqvRIZ9AH9I44iCEVVsnW4qaqbdw8nBAfY2KPkzD1rABH5fpMxticd3sDS3Ynnj2Bj6GaG7dM4O3+UA",
-	"KRVRdvj48OD4eF9B9khn3NRb49+pU+dWl2moN3Q2KhMbM6p3lybslolJLLMzM6CvqZNRtfzOZjIZJTLO",
-	"YjiS4NvaCTpVAnUqV6pZ9MjSh3WfIo3NZE4bXm0FM6T1Xui6yiKD9lRbENcAzapCpIMKkfRXCkTyYlwV",
-	"yHFYT45+lRYF8Bw7MY14tJ1ERxUS6fv3I8rhDftB6YOyOyPXHPHPno/rKnv3pB3XP67epwO0X7PS95xH",
-	"suTxoEph0y0LAxOqdxGOTNP5gQubqRsIO9BGOp3ByVdG2BDU5oa8koWsMxtYZDr8ktdaEkqykixv39o1",
-	"r64TWhbU1K++OXgcSkErsJT8gq7YVRfyZQeUNZig3wUFA/uJJdGXkTW8P1DLDbIHnnmIcFsa21uAAbkV",
-	"jQ2HibnvSg+CbX07AE1bWAZIyK+ZY+jmH4JHZE6TKTYxR1jhmJNsLYjM2FLisZ+llIPbF3JsV0u8qpkJ",
-	"VOFNWKHBEIkxu3UWXzJOMnEKdqKRwEOuIUOKLfTqAov6uBdPLxxusNfIfUgSxNgIhqMyrMlTI15SNeYH",
-	"lh04kO0WHMdwwgdOmQHqKzDxcTDkY+dvl8do3cJAxdVj8/6onkRoxs+J916063bmqdwtsu6vkgFZbo2t",
-	"IFbi7bAVOAoUitjTSxcq8M55i476ff0KSYzeJqKhT3rgOPI628caYTwzUSvsDEMQaSyvzNeqB8IJmcb1",
-	"P6GaAExpyCsqCtmtoXx5CkgZI61J7AtHGyBGUubE/+rJbkMzaGrksZkibRtXYOrbP3Vy/82B7GiaxVMa",
-	"Znn/+u5B77jX72U07c3+0qZUqbJ06tmvIcp0m0qZgUuriSzUY6R56pnasE6esavsluNCz/Rbb95/q1D7",
-	"dyNM7luqq6vM0ePCeGMyByCIDZyYzmTvtmJPoLhTo0xy6KKXCXKhwQr/MV0SUMP51dsXek0xoaTonZjQ",
-	"8AKbd9u82SxeaMmOoIZxRmYCqjVsqQ1GkdBhNSgWWoPinxdaD7mptDadVXSBQ14LcUooftMmPC6pVPZN",
-	"wjKJX4fgCBZ41/g/KsoFIBi21i4KXabI/bG4ZGkaR2z84NPrHkDDL8PvkZcyP8aOH/sJ+hbxqcLUv0DB",
-	"+mZVdOASMZ3etUHCrizmvFeqYkciwaNYj8h4EgZKFXWAxBYsC4iMechAR8X+pdBUGM4bJsRjXmckemRs",
-	"gwI6n8y8zTgqZrpRsUMOLtYBiadDrt4nL6DJkPUHBJVmRomQWD7FJBoZBgVd54tpwJI4G9iP6toq15M6",
-	"rhrEY2BHtiZ+MyZIswkLEItXTIngedGX1NVn+RO7HSL6q+p6ymaxzBie/Xadg/TqNrY0znT1df5JQwvJ",
-	"IG9wOxBOwWtwO6A4ZzLXH0wVdaUBF47t1IDVpmwJWVE9bEGTQJUspvx5AWnsshTGrEOPhSS94/7TapYe",
-	"wC68wLvdLD6aplhbI7MN8DXU3z7cSj+hQrntfkiZM5oxDaJ9GUemq0e1JUm64hw+d43PKG10jvCZ81iN",
-	"uNMJOgtm+2UDEzCRtuLLq91StGtvNBXpCHEvDNpFqRNPOVh4MOj3eyfQf8MOS0n8fFS/0TjTjTSzOYNM",
-	"SRilC+rpC0Pmby7O5UOl8woMEBvHWib+ItMd0PDLde/udVro8cuE8kLVVTV1WzNoGeScdgpAc7eizL+j",
-	"G7Keb4rSSVdw6544/7j6/BRK7b9idf67DWZ6IbIQQsWURC9geMcs0oox1PlqdzyB3q9UEqyWOyVjjYs8",
-	"xnyuHhkvWbqgHBBRMafcBi/HUHuCTWIRuCbqkTEyAkBcAmAlULpDbUrg+O5hL3Mxnd6t8v5p1XNFwi9D",
-	"Ozf5gIqrppTLWD0W3DxYGQrOGZbVA4Rsczb4Q4E2d1H03FDelLs9BXu19dsm+L6YXn+mI972JnnbSGXT",
-	"imq31Nat8Y/Ram9vgK+dTfmqKVaHNsXKtuqDvRQnKMShY99x/3qLsnMHDfsOSiD3t9Wwb8l4hMcOJMqW",
-	"tn3bzmNdLz+8njA8CCOtfm7RoH1t/VZcXfP09csJvk9jv20t/Jz22jBTxWKjVaLzh1FGaj25FXtepQzd",
-	"IbWdsicspHmX7LwBwZcIqYNTyZte3X2Io5Q89YcIEhdT1bQLmGag8cH50P6jmJ/mln4hhw1g6pUFGRFQ",
-	"9xBOxvS3HxeNEtPfb84SXd4+5KhwYTnD2JWlAJMpGXqn0EeTp8oBGicOx/Ti9mfPBbmRaR5gevIa9xPG",
-	"OuQxOqZOcwI4j0SCSTJZZbaXmnoeGtswDyV7BFOjFNPW+m4JDRS0czkXacawKw6OYrfnyYPjGbuYARZ5",
-	"70FAjg8OlbaOjHu0iCVgn3hVW7O3cdw3qcvSNVkN8OWNRPnEEWuzNRU7AM/2jVL1XhcId2t+a3wti24z",
-	"T28PjMuWuAa1DPOrz9n7UQfSYknKUGWiUH0V5Oyj4AWNMxP9koafcRJPPQlzhQy/WOZJu+O2iXpGARo3",
-	"TsEzSXa1FeKWTxQ6s39WW7jYn16D5bY+vrBD90UfufXkN8ELEdsN+E4+yZl1bChvxAm8OeiKuqTJiqHb",
-	"H2oUccWgo84pAheMlc47zrOinNplJS41LJ0pi9yeirorVeSNrX++mZuhznJsGMYU4WrBIK/yE2Qe+YBZ",
-	"tpK5pMk/P6ezXco73HOr3af0FlObhiXTf1zPdO4b+DoE46oGlR+AafKmlpxdZSZgy2twKU7znBJDBb+e",
-	"vLfIA7XYoNii88AF72ynHUuXz+TQGZ9ANb6JYHR9T80l4juW2Sl+mdos7BBCiQNi8gnkouO6+2q1WAM/",
-	"Z9DAyAVjSwnSG4T5lxdywabFbwzxv8ZKsF2O3GbH8m2REHcSYCnETRqPzIzplagBR4UfvmQf4jLfXnea",
-	"zWXKu/9gxWsZvVDSVVyydEAo4WxtEkUDsuIRZI2pi9jGdadAx6SqPAEt2FZ/5q83QzPW7Z1jekTYojcT",
-	"Hp9T9YKlftBXgkbum1I6+zwu+YOGRWh6Mv8wZWiHf4wytHN6wTBVkWKy4icrQ9MbpgurJb96doFAKR5u",
-	"UYIzA6h9ONxwKtMVBx1Ft6zV2kOP/Grd+YXaWCi0x+4sf//r3wwNx8GQixRPuAwIF+DygjTQkHLIR4VI",
-	"wCVLPwlnyrMZc4uD3MfSuEUspeIhD6BFgQ5502WOeGRu9ETFxxXvXTDkFe7UNkEVXvjWgpJ8znwXX4wa",
-	"52s8fyfgzL9bfvWjS5C70MH2yxVFVVvWxeNPTDy+PfvXuRk5ME2endGOaHW5kVjkS7/gMDMUIX8GGaCT",
-	"fL5i5v8D+FvcoLGcrzJJIrHmg5KnstzbEZMETYdHyiNTkeQrSPoS7VZ49mvGMGlhmpbm+gUW7/wYX5bQ",
-	"Uyc0vLj7Q8zZ+qvX31AlS1dcmhOBIjdvqRroukFd4YF5DXDk/z/2vnXHjWNJ81UShQWsnqlmk31RqykY",
-	"A42OfUaztmVIwgrYQw8ryUqStV3M5FQWRXG1DZxf8wDzEOfB/CSLjIjMyiKreG+RLfuPrWbd8hIRGdcv",
-	"JNXxnCKHSjF72hhD5cjn1VaBz3fl6T++P2kZw8/fzDrd5YZyCbebl4h/gsOzRudAgrZ9NWwH8RNUPcCV",
-	"gsN9fFE1eep1z6/KrifX1ZMycsMSrAkgeGLmoIM48ZPPjKlqe6bzeyEJkv8Vs+nWS7XLiWZxpiYTajDU",
-	"kZ4scjnaRmpSeiVVclD4jEsxM68v2shxKtkwBvAgkYkeiRj6NbOxwmQUnuPfUNGdK1vrs23MzKWShSzC",
-	"DGZDCrorPo/4VOee4eknEYPFWZmNpnFUMz8jbrt4G37nW85C28bvv1gYffwQ3LupBGUKMg493EOjtH+V",
-	"aFyBHrNHkkqIweGMG55liQQH73xd2Jk9izKBsNuQoFowEwEh4NiKrJeiF8/ZuhyWdzitfQ/etYg6Tyab",
-	"JbLpthHt50kksOAO/+HzV8wyjJ+2h+InAUevJ8MQecTmqWP9RoyHMBYOW1SD/ihJ40zINhpAKmNQEYn8",
-	"PxZdh4cSrvdY1Dmb3eejLY9PM4JvOol7YZExl3uLQ7W8QKdxqMKgvn6WNhrP50/f3fhhse3UXDN0AICG",
-	"Tx5G1OYx/OTci7oct365jNgs0ri22KUagwQMgAk0fkAHBv4u0zm+EsPhhQ6teZ7oQWLUbYJcsQ0AjSZt",
-	"0VEAoKVdPOW5PooGX+geQVimZDAQUDRaMcptLQVyp4Rlvwx7ZuPiFRPeVvE3s/mJDN5vUGpRpQkAaioN",
-	"9DRU0P7sUMiu77wlrJdr26bXF60G/OpEID2vSHgr+H4YohltvxY8o6IoEblmVy0wPBHXDuQWcOuImvGv",
-	"k8NIPYlWm03Ut8g6KTKhjb1UFLKCqmM3wza/h78TXThfigYp8N+230gf3AcihhehX4Gn6feA+dCRWOfn",
-	"wKzN1jfYq7Is5rqIEzHUBHwz1EhBzVByeoDYMwVunPnBGrW8p+Vch9oEwFfF9OMEsK5wGeoQmziUwlf0",
-	"TSV4HDKfekqlgsuNUF+P2h6m3xeTuorxVvvaVYz3VZYJ9MB5wAJiMBBgzpLa5wB1ikOzXP7Px1ROfWnY",
-	"DttHeQAH/anO1Thwl0DW3vVa8e3g+fV5s3/Jz6/FTe/8Rdy6O7/lV/0bcTe47DXvikdon7TIc6zMRpdA",
-	"N4mFzCHpOpjoSfE7bZj4nItMQh+cXdo9+U8BgoKZNFroe7VSQVJe30mFpMMxG6m87WFAHljb8HSdxrzY",
-	"M+ppW+OrCxM57YxRD2cjBeWHaK5SSZAjG5C6Nu2b9MsBFUIXQh77O48JehN61RlVBdYc6DsVug1If4lm",
-	"qTJqAIOjGhzm1osGeVYFgnhRvM3ZLFNyCGLenBrpzCi81kb2IIMix6DoXHNmdKlz3b2YR4znHekue9Mt",
-	"97xrkxKPYzGj1sWoYyzz9ktPIhQ9TiXH4yRO4rYz9CuEUcSelbMbKHcBXOYTNOm7ueq6YUbs2b0w5+ZY",
-	"kbsQMr7Owo6sfqDrZkTfShNAVhxgTusnYU/Zs6J/XjKUKhNxF9RvkXUxvGBBnxZuMsdfIovJGS0fit+V",
-	"TnIP0swtGeP6npwj5ptSddUEEm8tafbRY4yKgpkIzK43BfskBmQPiwdSrMtSe0F7WANNLp/VCwt/9tjt",
-	"BtPkk8hQeh41hLzADnj6nF/ftlrrD8alowzWNmgH9632zeCKN/t3PdGKb68vn/dfDJq81bvsX8XX4mbw",
-	"vHnbenF5d8Wvezf95/GteDG4K19//LaG/g6cYFdDfJXfBnT3tobLB9d6lR/Rag4Kyv6eet3vpxwuwOnY",
-	"BvubgwaBYbExaBAtWTVakEMKQuTzQ0EEFXOqhQjaHi4eV78mswG+XJy4uIh05MUiSz6JGJJ2jh5GmYHi",
-	"UfK8I+7vHzecQs7+bx56HuF4nJ9BIpSPlY6ajYXIGS80DEPORV9lVLqM8ur6TeXJWKhp3pGQiKEb7E2+",
-	"Klm0vVSl7KFwDBGAnrJHoO0C6XnkLQXE7aKl8whcxxFqI22ne48wuWjM504xNwQfgr/Zdy6bG0ccIkwJ",
-	"lGQ2bItn0Z1maWTbQZsJdCQWME9EppVsm3/xoWiwf1X5CIA69UjNJCPOAoU8+v3v/7go1vbii38YP1xY",
-	"JQrht5Enjc6Oqu+ifovh7i+d4H0ih6noBO0vnbI92gnav//9H2EnIBWzE7Q7wcckjfs8izsB+3/sSyf4",
-	"17mhJ7z14eHBaFydwOJwvJXpvBPgbx9wX+1PHWm+/dqqoPh5s0PwlVdp+nbQCcy3IYNGd4L2337/+z9+",
-	"e3hAR/iKZ18bnQielW4GoD533S1/SXSeyH7+0a2lmU5HFlfIGwSz9H4F61/jwNyi4Cdm3rvcWF8WSrZG",
-	"kWho2BhK1snOczZWOmfXLBZi0mCvWApw5uU+44Zpimbh1NzDnDltJqSaDkfM9VxHj54U1HYZWC4VuevD",
-	"ANTwRurcCG5ITJJiVrIorbduxjUb81hYk4pCLkbBjMnVN9XCqvlRg70ZkB3PNTMGUJEvYQeJMQ1wKNqG",
-	"l9hXaSlq0vb5qihsJh9rkUAO0/lol2jJjnxmfZmFEeGJEDcArAmEjBcv1QxuAq7SYRlHDHM8Gx256MuM",
-	"WU+YN+l7BEnAlKkCYJ80Buah8h43mdaLNPnxac+UMjfbPTZsu2TW+R8tolZYtuS/aMEEWyxfcoIpZJE5",
-	"BDKjXnXVoJtxOazO+qURHz/vV9N1bMfe/uI3Qtf30AVyItQEVE7IYdq/GWm3D1D7JbWYF63yC3GELltv",
-	"bDxN1axL8xSZ80KPE+neoKkRtTLaeNvIY9Yfif69hqNpmAnEeLcvibs98MQmrtIlDMCvFLSDv4hJquas",
-	"1bg2DDHJVDztY4ho2f8Zw71Gv3oIgz5PU8jrL60nIM0T9gfdgH9KNlLT7HEX2A0pXHJemw/iUYp9DOB0",
-	"MP/EE9IzyR9W+H0fwoAUoG5PjPinxFhNAOwbFFcgPxyhsZY2ut6j/LC5efJ+ka++RkJ5YUw5QRT4mKvL",
-	"DofqSjdwklSSPyhhQTsY5fmkfXHRurxtNBvNRqv9ovmieUH3XGzi0mjctxoHcKYc3zWzKgSxLbmIRYJZ",
-	"Ahfyc7BATzGKDLgbe+Ikk/adsNFqLNALrqa5TmKxod/Hw6iV6hyyHm3rjp0S+227uj0dQGmiCw/QB/PO",
-	"fbn5QH30PvDhe1EdtkpT7JcH8YQfPvChtaa8JvxH94T4PpDvNAz4j+sDMdO++HIv5g9bkuyC398Fi3I+",
-	"PFtQG3M+BE1/nZvT7PIuzuMPfHigfEBjbkmYA5hdmyUGHo9CPvAhqMRHBaT74ZOQuWe5NMx2a5FHHuQc",
-	"1gRgifEsA0vbxvxYsZzWQPskqNDBJRAOh+YwypVCyYKvUwNjoiWZbJTyAKmbmZKIYA0JLjJfglh38HnS",
-	"Wqi1aXnV2XRbELleIvITB7Ij9dw7HbYAs3PC+gBxoUOx9nvwcG7H14dLAzP627lNX/+DuJtLF4i1k5zF",
-	"YiKIPQtGx2T+Sp/zS681akdW5fVv2O6IPfVWpYaIflTZa0tG3zC+wceFqZ4gvIGzOoCtPUp/7LJh32qu",
-	"Udh+Re8fhiQwHV9JoQGvKR+JJGNJrEOHAo0/oQ+1TZGV7iCRQ5FNMkiVgb5ldAfjE55hhwhlTKriIH/l",
-	"iVW/1ycc5SOOznDoZkZ9cLxsCA2hDsPPcyzj49IFcmZJmrJYHSyLtIgobM1Dx83ozJNPvD6ls2gCVNHG",
-	"qr4RVunJw4IhtZrlt1duvKF+63X7rUgddV2TbGgfCXl3b9MSWQftYNGh4267hzfft04sadRR7vq80UJM",
-	"HDN11IzTNmuQfsi5Xgv7YySR+noUVERSyqdVk4zlMwIZO82LxszWM6exYtLLumTPSnG+swaj6KgtABgL",
-	"r/VrR/JMQPgPMv3dS+BeQuzzP2XUrmQMUUJM2mPPIqgb6PbVeJzkuYijs5OJkW0Q16o6GlBGfvSSxo6n",
-	"X1mJmshyIGHXaEmtONpU8rxeWJyNNLLWlkX0fwYAtj5ONt2/nxOZi3hh/ypEUpFi4AAcYP4n6fn/GWu6",
-	"CvmFgnKhc8vXdP3XJ/6A3Hx0099t8PFPuDeWdMpmgkMwg1YVryoa3JU9Cpq6vWmy7l/6zWvMkYh5Np7z",
-	"oMEIdL8j6bCiwmRCnzJf9esuRlCUDDXCiZcWx/pqagw7DwcRD1AvAW7RbUFj3cGzYCfFaZpH8C/AYp3G",
-	"8VfkE0PRCo9jhODf+LQqT+UQRbkVNpX5SLdmqHS52uK69Gyix7XMaq0pHN3xzqO1JxGxrvvQSR5AQGc7",
-	"VBocxv9TmVta6xT6UWUuWRaAdRNQ/hfXuXDUbN0YzO3pBxjI3hz3pzq4Z6nOwobUcBrpdwdEa6Jjf7Ah",
-	"Z6zQvLwgS/jNaU6O1bFA+RzilDs0H3hMLe4dBWIQJABQBinv2CIzgdaUq0nSR8yXopycJTElOqdzFlHn",
-	"+qjB3trkZfI0eChPlJM8UFlHXl5DsqBmzzigyA2S4TQT8Rl9RiIIAbq0CfnAvAlfjbl9oIwxKCCIYHUh",
-	"QJwJDteELSwgTJqRmplpdqQa5EJSDY8WMi/pnCGtBSk3WNrKXIzZTEXN5Go4O7sWZytKHH8gsoDw+nFb",
-	"ASwgBASZSM9bjWujldCiurTQ8xcvrhcKINW98w8Ambh7GxZjc+viw/LabOSLuNxuzrZI1iXe1s4UKS2G",
-	"TaF9LelnAPZv/nVnBPlVAfZvncsLkn9Vd4At8v1KS/RO9EUyqdW1kHhnXCNU00mqWrTzBa+BHbmc6Pdj",
-	"qmYb9qF3h8tyeecA3lKnSv0iZsLirGD4eZCkhu0g8bqvxr1E2vKLf+Iy/qeXTBuhwVMW5XwYsYJR2Xiq",
-	"c8bTFCXWuhhXXUgLZ70GFuWtkcMwMxya+Mz7ubV7ociyDhsFLna10BB1MSq/T4Zj/vknIYf5KGjftC6X",
-	"gSbDFQOBgH4CdTf5VNd9H68Gm9K+WY33+Mjqry8vg5EQmUrT+rUo7jCMe6h1sCUw94mM674MnUFqPnh5",
-	"87zyg+sTyH4E0g1OHc5mmqsunhdOJGN5jiuSiBcu4IllAW3K27ZQBrHKCG/6xvo0A2A3nYtJ0A4SmZiT",
-	"WcRD4ZnYCB1hXoVfJsxr++dQ8RQUKyyTwnN0mPHJqGtzzOA12xwjrmeMnZC0Ch4cVyh4w0Cq2B/oMle3",
-	"Az4UMm/3kzb93B4jwLCrROmqLBkCdcKvdsCtMDCrO53Yaboy+E8iw1sCQMSFsx55E4u8qVx7ZWpyGEwn",
-	"8UY7ZA5UCqruFWk1ImR9kBV49+jx1QEJ/4ojcDF4ur0Z9ZjGBci/yDAEZH9YFY6OVGNrjLANGRAZa4Lm",
-	"j8TDIuLZ6CVld3UMWWV5J6D0Lqu/mx8BbNqr6s0zLjWHCif2zL2/FbqXE2FGIZSFoWF25qPkGDuiJs8s",
-	"t4N37Q4ISHmVScBZbxoPBXiU/3Oqck5g9RZOZSm2uXHuKa6ToYkjGxEr5G+lTFwSatvIK9h261BYJYsO",
-	"VBPxuljlQyWrmZdhqhpFUtffjqOID9HyGd7EOFDynup1Wau++EJW0gMKhFTg3iyYJfzeeh0IhdW22gfW",
-	"UjOpbYQyZOJzX0wAHZxY1XbHGaoi5U3NJMuEodZkXb63BYP22jRsgaiKU9qN4XbO8y4R13VNV0izcgR/",
-	"egh/319gokQjrJzvt+Y4Kvn1Km0sxPn9Fwi5fV80uzAnQPRrJgYia4Pv5vtfIh/qDH1JRQayO0Uoz/gX",
-	"aqWrbVH/y+K2RNt6d0QpQ+Gdj4QMmYMklyrf3jNeTQxV6Ps4tajwidUZAzDFkjUg5HRs1tYullny7S0C",
-	"HMBGML2DX5QURLC/7SfhrpBmV9/+i8p/VnEC2JOHKgVbId/2153My75qIB72ooaVFs9nwpTOsafGWGRD",
-	"ETM9gsLzdN4GaUrAHgwy5wFGRWmHC0ztPlTv/4h+HjKjXhfKDuO6I8ESwCxki0/Ym+agUuFT7s0Y9Z+N",
-	"VCosxLc/XhjdOUzvn2HscDs4jxPN4E5wBXfkux9fs9uru+chAwhYnuO4MoEdfDhNCZ3QVp6H5FICv2wD",
-	"0bDI4NgAsHupI09okSMKSIZtzg+Y5lc+PnZV6sr2MIBx6VHgaVxrG6Ns3vTeLctia5RF6lgYZMVYwBTc",
-	"6cuHVu32VdNGXA7tEfwdutEEmUlisrfeVlPxh8oZd1bOX3/4QNVARhsDaCNIyoneDM5/pobLKmPRv1gG",
-	"+D46a7DIKPjALL5pYH4AizDsyGhJ449CLB/wXRHwCo8QPcEG2oJZggg8syRs4pcEK6pZKgaAAWVRqHRH",
-	"0o408CVTTW8xB3KE3tqeYFPZh5UHlYCzVAx5ysCqdABaMXyyuBGqGuz3GuxnEq1Wr+1IANnNULU1j1oE",
-	"Z3gXgYSuklt2dhuIrCSFEXeLEUfhfoIs7EiwSHs8BtCZtVAx4bL1aozaFyyaZKIAeLXMVt+0rC+eiKxc",
-	"6YAsC1JoQlBpFzdawZ6uwQN7/Wps69aOfj7Pf7dVv7a+OE0BTYPbxZBOBudjVOiKGW1nYF8g926fUfDV",
-	"Fdfq7pJybh1ytjsUoB4jqPHv//XfRbPDl5RqghUKgjsvIpmFfZ5lidAsIo02aixbkZ7piLjWVvuFOlWA",
-	"DHPfw1L01/gnlNp51/BYrHcOkoZM3SiNdMckwp1UzS0USxzh15OW23d62dw83UcS48K7Beli5weXyKmn",
-	"E5FpEWNySSHMNvMDFmu8a4urwymHiGu3qejZpMR9UcAUKUtrA+XUfh4esCYkul2gqR97BskhGpUZUrpA",
-	"nTuzHv5/0X01Ed/zNI0YL1p8UNJNkTF5sEJRs1A/4AzXOG+MpuqQQ5H/jdKWa9DDNShXGORYdGlayWTu",
-	"TWpDvzDz6vYk5kAPQuf9wb8MSe/k/vkwn4gnEhFGtGrMx2z3E6h7XR0cjHkOa1cRbngIt0/eMfdeX9YF",
-	"W0vBXJv4ZDkR9wXU9r712e8drwRSXR+0RBY8ZtTSc719p43ZhMh534QLrr4WZj4xWsQwsZGLCHviNKIi",
-	"3vmdF+2EohU0JDFFZBEcJ+f3Tp4adWQ7rzT2uHBkc9TYoOVLNEZuB1ccInPIJLRK1nkDtePbpAy+Wpjo",
-	"o1QubiaLWhWyqDzn3WTQVZ0MqhY7+66ot441uYQnmUGIhFBK1lVSfAepb48U4ST96KJo21ypJr0Hz885",
-	"tH0jhuY9QuYA5g8LVcIpFp6+w94LwaK//vCBQT65/83ItRoaGNbdXjcK2fXlHYtypbpjLuddfK2uhrmC",
-	"a6u0pjVC5dVgQ8XjJ65z+MaGOGmGDzZXa3wlaKfAFgztPW76/oT7o0pBo/yGYlU17AIYuk/UW0E+Ltu2",
-	"2vzz9//6b4Ytn0I0WGajJBXMT0+0eU+QwIiKABqirhYikSyiFMIorHBzHM7Zu4UrwQzolB0JB2sZm4lh",
-	"onMo9xhMtcD6pukEahs2V87tap2ce9KM7FEdBDZl92nzNDAyFau8XBU2p5qAxwzARGoiZNf6MbFynEWQ",
-	"1RudhR25DRfDlL5VPnaRCQpLO47bnG+L9Tm6Mw/H8rgJeRe01udPO27wXuTaMY47XCObFAiGdbsE/1q4",
-	"7fpcYr1iT3gefZXROQ7YERCeBAgIKm+kXVnEvAuhD3IJ7ZaSYVxQYBfc2epIKMzy9cl7+A9yMO/loX+3",
-	"tFRH5+1X+t5lUbp2NOgWf5xTGeFVnyp/++o1ndBe65/EK05eeVYfI02imnfNZnzzpzBBNVAXGh7zLXK/",
-	"3hVLdHRmxbGQIQaARo94IFMZw9PkU4ps+Hx6KjwH6/qNstzmUO1uEY7OVDCURzVEwXla64F9gyqgymJz",
-	"gkjSFPORmLMZNHeM40VXy55x5fcwnk0qttHt+yiF0mYQfqH0CYd7AWa7nLZGhb0b1u6WAbSoNHeXcIt3",
-	"b/+qeX4rrq/PX/Rur8+fD65i3nzRv4ybN9R8DDmCSk6C9lXLsNmUYDRsll82lcaYCNrBmEs+xJZaNnVO",
-	"T/uIWQpsoe+DdjBUDB5ljYtGw1DC6uLYq5YrjlXZPUzZDuEwdbKGitaHnYGMj14r62VKI/85UCL4+5uK",
-	"On8k0BqXyIyO46g4MS2sTUQk6G4hQoxW1qwW0SkKMRWojS5fj49FbGtY4ynyunBp2kvHepXETKQWmZOZ",
-	"x8UlXGRdx6a0prVMujFDvSnPdvNo9fqT2rzwcBWir+KY8cUyA4+LDqH8iom++IKL/nCYlvoeGe2m7piH",
-	"D+XQswvIenMI6RJ5HV0ovZvKUyhbW6zRKDoMQ3siKjmDONgy6mo1dqqYlEyIjeSPq8dydLOHKVxKh9++",
-	"AmlzmfC1ydlVIh1EItQUHqH0ov7shnGe0cHFonGSZQoxcC+brTNzJKFaBHW8zy6bzTMHDLw5SbFX8J2l",
-	"biaxQp8uw+oeSs+AVHVqUD2VqdAaQH776H8y+/RYNKp6UD10CCqtU1u30Eg3puu3C8N+HMo+0gH5TvRV",
-	"Fhfd1mmPqKH7Yx6cB2xAapblqfceRY3/+G1HXcJrueHot5fGs2dP0ZJNkfPh2Qpd7uRahp5IktZJdAat",
-	"r1XdskWokUAOb6uuS6gW+Zo86AO18izo7s8unsfs4vmI3mIsQ336SUsUowo9RBxXW43tNkJomw5QGrbp",
-	"5pIMjgWP00QKNuFaC0xBjpTsUheMiGk+16DodGRP9JV5CVRlUU9ARKIlAQDcy7MsMaoQdbYyL5xx0qgt",
-	"snPRA5RxhGg+scJ2yr0yK/Tv79/+wgA+XGS2uG3Cs/ysuvi9tr3nNxoEdmsGFQ9Ykc7l3KzBAL379RDT",
-	"dLuloq6gcpV6LOkvC8UXly4W8L+L98GuoApjydt/5qr0TEHrlPu6ZSvTk8z9/JVnLu0EcpiKXTqITE1k",
-	"T32uVQB/ABB11xaQxAKbiEwrKLSmNKmQSR9teUd85Dcwlk2ibZg7shMc72q3bk99/p/miU0CbWbVn0wV",
-	"JjS9bf+N8lgCBLwNLAqvoR3LYN0qvrzxYnRbx+OImeE5OLMLzApKNCnBbOhE9sVyjMwfQp7k0GCvjEW5",
-	"NU77PjE1oJX1ATXHO8ePqs3KLSEsG3tyBBnwhDBpSUilXAq9RkiZe0g+eS1LQWGBjDOb55JI0pjI4TPh",
-	"Uy1i6LpsREabjdSMjbmc+33RyXjppzwxSo9UM/YsisUkH0VnIQOCReggyE9IYyMK1QAAKsbokPycGGrH",
-	"SlH3Bc88IuTblOucjRM5zTFtNZGMazae9keoq5m/3H2XzbDZbNpitL4y03wW5aNMTYejyTRf0e1zjST+",
-	"CRb8ifVdtixsuGWSj4J26zIMDFmAgKnF28btqgrLX96V2iJjXit+oVQ3TgKrBKlddEIu9gPnZsYOOOjX",
-	"l2EwS2SsZtA+FLqHPuwnlMy+rZdJwE5HF0cp0VhlH/YD9hM+tBy6+GL+93ABgmN789Ns0a/mz2NboD8W",
-	"LR5d4jsZRSBLyzKvQGMbiTRm2VRq6g1ZCN7ESlNGttxiT0dfGm0DtTjVwizbH6eOLdEsVjO5TezRrtGu",
-	"WYLm4QNZLFNot5fijlWy97ZWSonxds2LPxnO+0nk2vHZd36RuK9kUIgSvS734PFRGuBX0RajkvHxEg9K",
-	"lVs+PAj/4Xp/owy4ZXb7abCYy24/KI8ZS6pey/44UtT61xwERJdWiYZWlQApqnI2Fzm2qGJGI31pNOvI",
-	"tkrneRQi6ZsnlBTaNmhCPGHqkdvluqsGERZ54cC8gEI2lUxN845E2Hi5s5aLM97E4eCPgWc4fFDQaSyI",
-	"YJ9gz+E6X0Rpchs7JT4kY1Hbl4jGpaQvRKxfxFBH3ViIcjZXK414WzsM+jDqanWfxquLfZlWuufgiW1G",
-	"kEidc9kX68ZAt+0zmJM2itCRuTbterlv8m6djAs2r8xxXnYhoc1EDiI9EgDy59ts1Dp7ovojQDLFv2FM",
-	"d71WfDt4fn3e7F/y82tx0zt/Ebfuzm/5Vf9G3A0ue81rC6WqR8mka00zeEfsbAovWdSzNEq04S6ft/Z0",
-	"G4HM2cBEA3I+vo1mJeQTMtLGgvDjqk6x/4X4tyGLec57XIuQQOqnMnaAhxgCS9UwZHB+YixtIHg+zXBT",
-	"lrIcfjYf3b+XctItAHo/tQiAygzTcMd/pkkuXDvPVA1xlpKGYri014xbgxtxfhM3++fX/Rfi/I7fXJ1f",
-	"DVqDy8Etf95vmZeirz5oX99Y70fQbj2EgZ2h2VLbrqo4VuyXoXBFC0MCuDrQidOoeV2QPN0x/xy0W81m",
-	"MwyMDtLtTdP7bm+emxe3nt/e3l62ntOlWPWnYzMbe9lmUsHVTyLr2SukwfT5hPeSNMkTofESfu66ebd4",
-	"FX6HjnugURfjChfCVN08T8ED8+L5dbMJ404KBbPiqtm6LviYvHeiYMKb8efigfI1cx7hI4nOu7CG+MCN",
-	"+XEC2KkYxaTcPrp6E2I8rDtSWfJ/jdauzQTvLuErzQd3uBGGfxB6cM/NRovaum0kpoCeK8HDoNtu9skc",
-	"7wdKzJkhuLp7MUt8ifMqNgt2wvJGT3tuhfQF+fcw3LIxkljo+lsqKcCyg7bHkDS77NMWMtYNFhnZADmr",
-	"g5TnbYDXxwK3yD+8zd+2k3HYkZFzgkLMPQeskmneV2MRsWeQNap16ACRHLqCGSForyHT98lkAgUjUUlv",
-	"iBoMlR2Ul+AKz0ciI1CzjjSKs0ODrUFC26B8b3OkM9yZnnjtbcqpoJ1tFz10fdI3f+QN6S9e99D1qmUu",
-	"Pue4I+cFHJ47ooIkbrPr646EO9oFSTacW7sjDVm22ZdOgDvWCdrX12GnpFB2gnZnI5WyE4Qdqyx2SFvs",
-	"FH58eA+JILiV5/DTkuZ5jZon3EPUDjcSvdOzHi13gnbzwZBiySxYROqtUOBw1QyBe5IAediwLUaJRAJ8",
-	"oZNYsH6qNLZAPxwI3cx+zpOjBPZ3esG9svy0Wvf5yvToKglqJKdZXYj2UVIqi/o8yWTD0+UjyErzxSl0",
-	"FeGY2ribWGVVUtV9M+eACDXJxKdETUFUrZKT7Ghi0pMYf8rJ/eXkbYWcpJTaSil5e0pS0qdeuLuXTgVc",
-	"sXRMX9pHSn5lsWjntJjb/0RE4xoH7cZaJVVDqQFzrpFDapPWQ1P8G7w35k/nb/H/8EQz9I3iWsnTVSXr",
-	"fMZ/SsctpeONk45AJI1MfFL3NfrjzSlJRkvfcOcmPkjvKeCETtBuhZ3C+YjiFf2LcO8yZ/i3nLfgJmQU",
-	"uFAo38GeOitm01m4+q+ttPoBpqcnnl1EbW8Bbd/EqPm5kiWF9YA6KmRNYUQO888IsbQjS67QZ7Hqa5Ku",
-	"jXF8tlo6H0+BfWu34E/xvK94fu7Es6XGxiRLVJbk8y41S6wU1c9PSVQDecNt2PNBTdDUV2nctbMxlr75",
-	"kJj5P7WazSek2IK9b/dJs1g9Pempk6Hk6QG0W3xRkd8LmQgHEJkdSTITP2CVWJ7kUFG09Df1QaW7zYu8",
-	"P/s8F0OV4R1qmhk7az4R3p9JLGSe5HP4cLnwBu6a6omQuvhBDAain0cN9iufp4rHKIWlylmu0riNKGnQ",
-	"sDT3RLIL7lx88VfhwW5HoYd35GmJ+vdEL39K+sO5KXDTG7FIk08iqxHwR/ZStEoC3vHipsr4HSrYHtf6",
-	"4x+cX/ZaLXP/Ur1I63LhyXsxh0cnfD4WMveHY+aE7mWR56lRy4trlvNRcYceP3i5kAJwyYYo/YtWJsAN",
-	"eMEXA0szqa58aaH9gAIDnsEEv6Jmsqt5nuhBcgCDguTI1z4QoV7dSYiTPwpnlFVRd/h9sJmfWrCR4Fne",
-	"EwR0YwR8yie2gqXKqbJrdpxN9dgkPc5+76gpYLSKj53+drL5XnvlJeH6rk9MokU+emYSpsqbU8oO6Wll",
-	"KdGgL744Vni4gDyV82HGqVvrdoPDSR8f2QDaJCaZNgIqHSAGBMwMatxmCkE92ywTkO6hq0Ap7RMzNU1j",
-	"NhR5CAp+BGtDiTRRg/2iABJBpBrLVeChjkxyD0kBHjF6vyvzi359+/4D+/3v/8AFjyCPF4SobrCflEt7",
-	"cxr0iEOJnprmbCQy0WZaCBaZF2TC37OowS6b14CzQFhk5pQTlJOP3WQVixfAT+6c1I4znkjCOfCRTvy0",
-	"pmrIRPP512YkRwXe9MdpGG6oDAf6ewY5Ts1yhue6dMtNJdhfi0XYvIp/88k9RkJs88YmxOIieW++bq6s",
-	"XXY5s33a9WJFt1uwug6RyJ2wGo/TJ/KyeV0pO6r45TAlE0bagEgwp6QncUBC7V5J4U6TOsleEPYDzjgV",
-	"2GxhoR4ParLxoUJfBuHEZeETno0Uu5cOYQmhgGPB4wZ7k2sruqAsQRZicE7pW/C2DACf1P0iWHohiaTK",
-	"u8UJW1MVNFafBK7TOh3x42j+kkZqu+XlfhfSKg2NCuN8Yh7zzz8JOcxHlNc5TqT9uwUApcZkCtrBf/zt",
-	"Pzqdz83meafzuTXodD7fDn775/8RLHfaXla9rqvaAptxqwE6xO2qHIImP/B7UWz54hfW6jM7qzGkKRBd",
-	"Hhl+7D2fEymXCjdYmnwSOjTmopEIOaySLqqOkhxO/FhZ1KTIPCCF1lY9YHyQQ6cZjdXyznBqsFdYWpfk",
-	"HZkZkWQMF1fLpHkSw3egWxtUz3H/YdoMJoXAeie7YYassTdBrlAVeUm+MZherGxJbQpYAPANOPIJF6Aj",
-	"I/F5kvJERsThGIQZ13GpYRFsC0yYfG7xeiJVcqjNQLhEh50XfD/bVr+wM3TcfkgVIQzSRE4BdoJwHv5m",
-	"jjFILy/taNC+wnTqqrKNLer4SnM5FOAPvm4LKFN84J0Tsgc544gQrUx5/APtAgh4Z2Pl64ugtaXwJT6C",
-	"1EBJ3KypwhFNCur6nmhwsLMIFiIyMkAAHgkCI7100gpD20nOxnxuTnZzXGN9bkdqRUIMz0gqnlw4DxAP",
-	"JNe2Shw701q7xYk0Su8pcBl3P+JhSnUn/DFq5O9FJkVKkNGbs/xfvHnsWrvr8/eebArD2ZNHl8t3V3Kp",
-	"O76eOqeuoGCWizTVhT6F7tISs4y4Jm+pORnduQ2V9nvwiVvd4/PKxjzxb44i6jlicw6Nk0wA3g35ITer",
-	"A91+sO/ERGWVNuu/qRkzOo8nMjPXu3uoFIA2PY4luy9cKp9bpxdRLqi++57d5huiP82SfA402BM8E5nZ",
-	"nofwiyExLLaqMte8Iq8gDKZZGrSDCyBLGtHiA78mgnz/5vvQsAbA03kuQvrH1OjyPDHHpnkJtlhlecaT",
-	"1DxHuUWF+YeQhsue/o+4UgTSbSg0U2kqMtKYeU9N0VZwcBixkgJchGBKeJ9ANPflT/y76pFFYmQeQHOh",
-	"f4AOabdPpBWAil689oeiYnL53eCfsi1mM6BmwE5GDDP8gUELRm37jYy4jFNhTSSBk4MeY0kKDUiZmknv",
-	"+5ZaKtbO9kJUWYEnq6a5TmLRYB9taFNDPlhizJh7IXXogniwZ9Agkqf+Xr13UcigKjQjWKqGtMnZnPw6",
-	"COYwmQi0fjQYRTpEHp6olD5HuQD+8mIQr4YyluHtvEcR3m75yQ80z0wY1obyYGdnlusSvZdhXeLDbw//",
-	"PwAA//8=",
+	"7L37khs3kjf6KjjcL0KXLbbYN8lih2NDluWx1rbsldrr/dbUskAWSJa7CHAKYLM5+vqL+ePEOf+fh5hX",
+	"OP+fR/GTnEAmgEJVocgqdsuyZycmYqwu1gVIJDITefnlh95ULFeCM65kb/ihx27ocpUx+PcX6+zqX8VE",
+	"/1Oul0uab3vD3gvyi5gQtaCK5Gsue1HvmmZrpm+iU5UK3hv2ppRPWdaL9BWR94Y9Ja4YH07TXtSb5owq",
+	"loyp6g17J4OTp/3j4/7J8eXg+fB0MBwMjgaDwX/2ol4iOOsNT84HUY/xxDzA11kW9WY0zVjSG/6sB5+w",
+	"3rBHs5zRZDtWLF+mnOpPJ0zRNOsNe68VWVBJ4CWESqLnmzHFkqNe1GM3bLrWox6nSW/YGxw//+x8esr6",
+	"zyYng/6z5Oy4/xl9eto/ZyfT57Nnk+Pp4KR3+94OYTwVa656w+OoN0szxXJNhYzqgfdgsorOe8Ofe4rR",
+	"5RGnSzZcZVTNRL7svb+Ner+Iif/Zs0H/mB4P+s8mp6z/2eT8pH82O04+Y0/p2WTwtBf1Vnkq8lRtLR1y",
+	"RiXQW65XLJcsYUkv6klFlR5AvuY85XM9CqFo1hsenwwGt7dR7yWsTsaSrzKxKS/u5YIRyuWG5UQJ4pax",
+	"WOG1EuNZylO56A1nNJMsMos9ztmf10wqvS6lHzKKTPEhxAwrkaXTreOYMc305wLzIpMtOT46OzqGn82X",
+	"gjz0zPHQbdSbCq5ykWUsR0JP0yc5yxiVrAMnTtd5zrgaS8VWvWEv5anSnJPMmV3/Eo82DwjZZp0zu4Bz",
+	"odel9xaHpCfYi3rznK4W45xdpxIIN4h6Fd4EJtH/eq6Z5LRgEk2dq5Tru4tpLtlywnLY0G7jvI96Yq2k",
+	"ojzRLKK/YZhkcBv1NKfKFZ1qLkrYjK4zPWEuEn/CYsNZPpZM6lGOr5heRTpnXA2n6dBcHi5pyr0Vy8ci",
+	"T+epXlq4aqd4EvX0Kq1XljCGhz/0rlmOt/T06g/0murf1tLxTAZMr+gcZuh2Wm/Yc3vtNuqtVwlVLRZo",
+	"Q1MjZmCnWFHxyoqJiizkxAkQFIlyPZ0ysxHdrplkYnqV8vnYyaReVFx03M61xIt6k3UyZ2qcJhIXqryN",
+	"kD5OhjUw71nBvM1MfvJ8eP68yuRUKbZcqXHKE3YDC21/QX4yA0gYTbKUM08qJyyj2/GaKz3DQlB77D7L",
+	"xAb2If7ZXuJGPeAvfMwwuFwwEBa+uIUhjnM2zWi69Hg1zNArus0ETfQK5Wu9AHNBJus0S8jRk6OjI802",
+	"5pYx41OBO6X3i16sQnJ96OVM5dtx8feETq/EbKb/iSRZyt7wfKC32HalRzBLb1ii376kN2P9dKrV7Ylm",
+	"uELCHw/0X2KeMwmMXdB5yaSkc0fU1dQybNRbrSdZOh1bDeC4pBf1/rwWippRFryVs5UeYUEpvVPTXGs2",
+	"uqKTNEsVDO7n3lz04H49V/92bwtLRfM28hSGN75mqA701JDl7LDt354yb9wsLEvnKYxz657nQo3papWl",
+	"UzrJ9E1ZOmPT7TRj49UCeLjnvRrkmFykK/f8mutrmmg76GnfMBZrNRUgb2DvSwkyai1XjEtvx+4TUCB+",
+	"3e6zdkVJCL1lK5GrnQrb3OoLnyTN2VSl18wsOfNF2T8k0z8k0z8k0z8k0wGSyS6RM/g1l3wFBmb9XPGC",
+	"6B2GJpIxQu/nVGGFzqc385+GzHzcHbtudWyjFozkbJ5KlW9JzmZryRKiL65XIAtuf6Pjwh/E+HdcdBfL",
+	"/2mj5a9Z+B0wQpmNNXPssPSnizRLynQxHNqSCcv+iIpyarumlXunp4P+M3Z21v9s8uys/3R2mtDBZ9OT",
+	"ZHAO6yD1CutpsqngWvyewuZeG5cI6J0eXFApUHdJOZ07VwOshk8MReVVXWXtXojB8PTYLYTIr2DKdgh2",
+	"Tb4FfVpeD9CxZReUFt1W76/Uojc8Pinr4jCHiyxhUjVYI/X9aj0w3raTKZ+yChODT+xaD1EtcrGeL1Zr",
+	"IHYhsIdnJ1Fvk/JEbEAfPx0MBoNbPd/vVyynzYfPsulHORFwv8h9ehxi7emdoC/MRD7Wi8Hyg2y/vYzf",
+	"xsozL/mHofcHNfQML/0GZt6gbOZ5u3CHQbdi4AAbz9JcOt5rvylCNh5ey9iYi03QwsvXnBvzr4OFVxAy",
+	"YN+ByXl/xh2Kn7foPw4Zc8a1DEbdH96QC8qJv09T6/ggU8sLJNzB1ho02lo/IWu39rHqpyWZiZxQ4rZi",
+	"V2frP5TcP5TcP5Tcf28l50TPboeFL29WLEe+/IfO+7t2L3iceAedd17Tefrkx5PUqjlDniXla5rpt1l5",
+	"77/rpPYuwcf6LC70WRJWsedOn/uGUHIkzHYmHIAV+BOKgaoBCI4qlrMkoIEDQk2LCL6+0cItyWmqzYlx",
+	"6bjMblZpzmSTc8BNQWsheOk01S/LqFTjBaO5mjCq9u6SLL1mnEk5VioDdXGqD9tNTFlMcq9XAIngOUyA",
+	"IvYql0rv+9LP/WOk74LRxETnX2RGDCVMTvN0ZZJp9Dl/ydRCJBLlEXoKpVjnU0YWVEZEcHI2OD/SXDBd",
+	"sCUFfkUlKFWu+Vh/6tUlnYdfb3dLRFJOtA5jEpNjIBeoN+yNes9GvV6huHpDla/Z7s+9TthyJRTj6i3o",
+	"v/qnY/2SmGwWjBMu1EIfKTZUkkRwRiZsSteSkVSRBU3IhDFuf5iJnAUnOxEiY5TD579N+VV4tpzdKLKi",
+	"cxYRKkk8Wg8Gp9Nf//o3+Ae7IDnLPh/19F2jXnxB6EQyroghPOPJPjp/K6Yu56X89Z8WLGfwGs42xRqm",
+	"QO0utP0hZzOWMz5lL1arLGVJgLh6t3/+xpBXf3PlHgIqLwQX65ztnc5bbY28mJnspvJH3qHPkFD9M9ks",
+	"0umCKEFUviV0TlNefvcy5elyvcR0E/xOyhWbsxz3wormdMmU3Q7hT37B5iknenxTlW3Nl9UilYRdM64u",
+	"yICkEuY70XdqUaNHAYrhz2uWb40S0ioFvuCPUAt12OspV0+1+ts55Kj3Am2KH/TAw8xmrI4HkoCxHxGR",
+	"k9ho69gNbEXVwhuXM9GaeWJJb75lfK4WveFzTTmlWK7f9F8Pzcv/18+D/vP3H46j57eP/kcvCizsy3Uu",
+	"RR4edqzZfzyFO2IiZshAdO5vvxBJ8Ylew0hPBmefAU3thePQuNxB8CuXU1ce4Pc825KNFoUTlgk+l8Bz",
+	"wAL20abxlfzrwZVfr+GXHcN6/WWYZu7derGThrWtDKB5gfcPSFut3Umk7dom6tiDY/dxNNFEv3EXOYov",
+	"3oUSTtVMt9+wgKL5jl4xSSjJ2YopML6QpVNJjPlIFjRfZkyinX9yRhZinUs3aNTSxbC9D/b1F5v4/fy8",
+	"yu7eTv35/+j/7/cPfyb9//3+Mfz70b+EN+rr2XdUTRdhCmutTh7GoKFjFC8/PcG/HgXsheVaKiJVmmVk",
+	"Qa9Z8wxnffxow9SenoVH+kZwtm+0blRTqo89kJ5rMngvyOngTCuSDDR/KokRZ7sGqr950GiNYXZJ5zv3",
+	"ESgWqVnG7V5JNgshGVF0TuIpTXN+5Jl5MUwJ+Aus4qb95h5RdN409OPBydl+mfmvYtK0BX8Rk1070CQh",
+	"320Dfks526EEtdX+QBL9xYZRmDhe8xj+R85mvWHvn54U6epP8Ff5RH/9jX4PDkWqV3rBQvR4y+R6yZqt",
+	"hyPyRS42kuWSSMYTzYKTrWbVpWTZNZMX+som5ZKIa5aTGJ6PG3lTj6UPg+m//rJpgU9PghRNl3heLE/g",
+	"a7EhS8q3JFVsKbVRuhRSNfFXBi/xv2tPN8PzAfjF0LgBr5kzdY6Dps4be0b6GicZNq3tTZHxl0CuN254",
+	"3Axpos8YNMuMUbFsJJ5WK3SV9t2He235wT3hmMJd+Tcg0L2NnegHceBkyShHw1P6fF5ZEn4Ps0Hrv9nk",
+	"H4LLiqxXWum/ISawTx4abiHn549gilLoc6U+dUEAGULJm1QtGpfEfLhR2z2NgucH64rZdfTcr6ouHG3h",
+	"2GYVVNxEaecCuouB/3Z9gBWarxvtT5PT0E26vl032pxSsdUDbfdqo4Jm5IptI7Lm6Z/XTPMqOC59g68s",
+	"dd1oDpO77xRb4dj0KPdpUSDVlOZ5yoxuVHSOR/Arth2CooyPyHd0SyYMTDXqinRWGdT54OBCdK0qUBCP",
+	"VU16qsWcb4D911AfkE7On94O64QH+fga33NccDbNc7pFX+EWfCPWEXhJ50HjUy+TovMHEhcnS68YiZ03",
+	"MT4iXwolCc31+SpX9qy1Q1degcHZ6mgIW3Kf7XApVum0pQGkFkxbPfoJeeEWCcxOyfT5XWGtzlQsl1S2",
+	"XTz9ur3LB3PxV4/2/zJ+/88PI/OPR4//x+5F9BRt8yJuV6wbKbYrdo+U0MPbSwg4RdcpMRod6X8N+s/H",
+	"R32PMJXre+nkGcuNdPqJpmol0rCVpTl+Y2/YZXu6m+5ugaKfunE08OtuE7Tw4R4qD3EMTk2bIRkbP+QN",
+	"TKcLu9/dCFe5mDIpmcTzz57Beq7lexk1pPXKleCyKAH9/hsTt1CMg0lqUpj1NJ5AmLZSN/oL1oyGPmpv",
+	"e2JrS/UX242zeALiJIFjjtYleGjkqPI853rhje4X7ujQ58wzT2rua/juy4ymS9mFInAnPIXB4HI9RuvZ",
+	"44ebJg8fYElxPgW9qvlKaKEFP38cgsDp5p3KGZ79PJoodqOegLjsS/d7EVJIkyE5OxlxuGOIVoqJdo54",
+	"QhUdkg+jXpqMIENy1KNq1BuOGqM7o140KoxruNWcdeAXUDFwVX8IL21XzF1xn9a/GKcU/NgmzgkPWXNz",
+	"pE3JESaiwhtsuSvcpSc26g0/jCDaCr978dZR7/Z2xPX/dvrkayzwgiCFwUWBCgrMaabNfvD/s1QtWE5k",
+	"mmhmESheIPXCuTVfIgU67nUbKN2332tJPu03vv9MkPs525Q9vx6b26DXLs6Ge0oRq4O3RDn6s+tZd99t",
+	"ybncWdh6mcR7liBQzXqPi1Akae2Qwr/xaljv9GGsbfPe9tHVT5RsT1BzeyND22PbH4+X9cy6s7Er5t7L",
+	"xiX4gtsCDmLPc15tEtY3dF/cqKu4u0eegHyk38/W8mPQfS8Ivest9aj1rV9rc9gulaZKZ/fa23Kebmth",
+	"Hmnco/rb929W3WXf6RF33nufioRQTPXxbfZvKWedaZKZYqOdNIGKpPb0MLcHaaG/9zvTnG+E+k4k6SyY",
+	"XnLpe2qtk1YaB65x6YoZuGmL8Fx88KT8eqjOa9lWaNcLrtqvrX32j2Ye/ZCLScaWOyi6wjv+OXSuRfQl",
+	"CI3AzWNXlumy7yci2ZIn+rQzJMbZTvAkQzJwaGlSHPeiHstzocnw84fi4Z0PgFtEvx7SxFMOTrsefAow",
+	"mlLneek9uT5+ohWoLBJGMRvvPDmeDaYnk+f0FOOPKt9C3rLN2LUZoWcnJ1FPpQrOrsj8mDgwyRm9QsaH",
+	"TF46VYWDyhJPPilo1Dc0as1aZom+BKIEXQA/QZoy44pscsHn5OHbr16S52fnzx5VGMylGO5iFLzJZn71",
+	"XR7Wrme8JDEsHgKsit/iMGNQMdrvVPdAcJ/m8CskyCl6xfjHUUnv0jmnWVc3EpvN2FRBaEuul2zsUonH",
+	"kqpUgqAGYCeTMU+nU7ZCUAAJH0Sefz45Tp7Nnp71B9MT2j9j55P+Z8nx8/4zejo9Z89nJ5PB8/bciVN5",
+	"y6YsXTVSFT9fUDXSwo+I3Msmu38iX9J5VwpjqnmR6u2ymksp3+0I4/RWMByEoWNIh0mNt8Z4gu908Cv8",
+	"zt21pMv03n2ywdva7zf3QJAU+NVCKXqZ5R/NIMQRvXVf+t0T6jUKJC6UTx+7d4ovoIxfrRiHcy74ZmFG",
+	"CcoJmv2QixXLMTPfaLiVd+kDOCj3DfRLMV0v9atvraKrZSJM11KJ5VFMKE8IhbCL5u+tWOdEbECq+pHZ",
+	"k3JaaDm8he/yoljv//nhz0f998WfwZDWrR8Q+Rl/fe/uEpNftCy9jSy9crpECuwkVjUiCLOKF5QnGcPJ",
+	"xjN9wI2JyS1MTYZ1mcpwz17Jyrj6Cm68jXozNz4XEtyZNMI2MKNKGHtgEn3s3/VAH05l3+u/xruqNDaD",
+	"bKYyQzrr11fYbo17LsBLl/maoRM7VZLE8I3xFdvGqE4gpd5kD0aQvoLJBRh0rBYGYPXShz28kib75yAD",
+	"k/BCO3t2UHGnXVtb/lSdPn6sSI8xnn6ANL2G5EmYaC2xpZrM0pmFyit2G4gJY0HQ2NVR1QLmqNDMfVFR",
+	"iVAk3WrhYNMeUtVqImGeK1OxFGZrWMpcXNOs44YHQ9tWAeotTuUVS47Ia9BdciE2xfkuAnHAYZFMRlCZ",
+	"XWgGKCe2fq2UnocB3Fr1CARxNguhvyvJkm5JwqZpwiKihAjzOxgttaV5Qf713fdvyDtYa018yM5Rgsz0",
+	"ST7ldiMx+ADU2wHECBAQf3TZZANSzMsaMZAWYY9tD2PG18s4IjEubgwBPhYRtqRpps3AdZ5GJHYaQN/q",
+	"1IP+w2gD/c+b/nKdqTRLOYsfRcTMNCKGP5Do6+WE5eRhbM6P5n3wz0fRiDM6XeAkYjjS6d89+hhBbhYj",
+	"viCxZbgYzLYtZOvA0kMeXYpcLfKEwR+mDsbeuMlTpRg/GvGfTC6hVuRXXDMLaAnAetKrx9dZhqdPXP+b",
+	"/lz0zZJqS+ToLd18Z8qSvV/78ipd9cUKmbjvzsL6Jbcg78fU8Lsscdlx1JRemqQzcNUqsmJilTHIwIM0",
+	"QXgROyJa9+VMs0MqOEYa6xv49KTnpZme7MkyLZWKtzVAVrlYrlTYQQU7C3wukMuraU01GckPGdWLxm5U",
+	"1RJ5evrZWSA7psAcnmxDmRy4Iy/IRO9IoK6X1VH5RihP0vkWuqdvlYwceElQ4JmaoprSqmARfKivX32Z",
+	"HA6eMf52qhG891LfeuvXIO8xYMxWuExR+XiQaq3ClF+Z+28tWgFbCSxKaKEpVzm7TsVajvcTp7pl6y+z",
+	"MAm2yv5D0zMFL/g1/t3I5IqbWyzJt7ZqHwJbRQXrh/qAQpWs+4yoMu0qTGNHGpXSroJZTf7ylUjjMVPB",
+	"HzV6N67mjl1SUEYf/bgWVz/bUvxiDD2LRYC4ZzgYC7Vo/y7GhX/7oNUgpvP1Ss/HjJr5lmdBfzcuGdjB",
+	"zpprZ9YZQRAw6LyavxZsWrWZ4ePll+wg8TvLqJa8BjazCazCxGu9K8VqOip6zyOGRnF3cR2wOOqvccCb",
+	"O+h/aeSdHXPKU5XSzDqOC+brWdCP4Nu+KJBLOtier25wKVOakYfmy+T/+38JmEOrLGU5+S9iYE4iZ50t",
+	"6c0jbWEBGAp5aJFSHtXN0QJExbcQ4MRYz5q3Kv30+PwUEOtKFSSDkBw0Qx5/7O/8oq2tsjVt6Fk3jpf0",
+	"Jjyep4P7G1CxQKVPnHivT8QawVLc+48HDTU5aNuWXS/mjT1WsAgIHOTS8lVExXkf2s61vfoFk+rVbGZQ",
+	"pzvwqrYjKYETmT0RLEXCSDxhUo0ZvBJcJFdspYa2Il4fCfE4Bw9t0ikjMUI1xLb+nl6znM4Zyalyr8Yj",
+	"MfC8VhZqxLW1nzE+nmVC5MYJZTaE/WnK9BliHptjmuCMZILPoRyM8srXj0a8tl/Yko5ptlqU66oGR3vW",
+	"NcgtxaKWR1feI2ibNvOkuWG3ie1Tpszyd3+3hdXw3nq6byN99vSsuovCBWh17jT4RW+dYVXRJUE4I/8i",
+	"KgkLJFX9DWIsIB0qP4WuYYSjctGeuiqXpzTL9Ecrl5UQ2djgsVYeWKRZkjNeuYxwZZWLAEFV++BKK/Iw",
+	"ETIxpQDutDQVtCuqz6PjyXbsIYoWFw0Cl38JEmZNt5igwhNrnriSgboFU6oD2J/uH3kPXGHJzW7bpFJn",
+	"UH46ZKR8AZR9/aUM4E/AT8YhR1erbAsp+tb02jv0HUVF7Y/0X6yzqxdTmyLkLFTbr8fYHh7OWXBV1tnV",
+	"V8WxqrwkGNoPHAVsbD7wUxm8uE3Vhr9IFWQEGID7XHiRsquiVqeDdnqB4Xps2QS6Jv7Tq0vy5Pr4SVHg",
+	"HUdkKpaTlLMEXUWPKU8eH2HJoP+J46picJhduwLnLkpoDm72IQzqtH3KIf21YDzEmuroX4h2JkLVC7Cr",
+	"kG57MhvgXjwK3JpuWR+ldq855NF+z+0O+zXUAAWZ1vRUq/hhprsy/vwiGLPxb117tcBW9HHj2rES9ltr",
+	"rDffsFwbSOKKaVMqcgj1gjNJUj7N1glrG4i4iw8Io7WtTrq+fAucdsst3Fr5hYomb3u/i3d6Td5a7NAC",
+	"lfJAR5O1g0IOpf27UY+72IvYDmw3P0iWsanSAhLDc2TC5pRDDSQlM7YhGZNyiLGFVBLDlNZfDqXcS7Fk",
+	"HH6F/aUZygUzuoaCHJSF2UtuwTzSOjIVHiicqtkBFb6IikYDuNlKW8tj5SYF9c74imr7vZkv9roHwVBj",
+	"SSumbSKRfceOcZf9MwUKsFRitQKSIOxlg88K8/QttGaHFIQC4nVnQRy8/ge8t8T9nto4Gzxv4UGvEQDf",
+	"/TXLytj7v8/MgG4R+52Eak2aH9wSFc6HUgvHQNh0wqZiWUQITVvCI89RAdaM4JnepaW3mT+MD6+B23zQ",
+	"yVowSFwxbm32nEGjLJpDwSSdqmx7RF4Y98DJ+VOL7gGLdhYNnj8lk61ikigxxwjsQylyKPb+RYB96Mq8",
+	"H0XoSWDLldpGI64NR7FW5teIbBapYgRKFOHtBvuVTBc0p1NtjV4QlklGzk5OSJxyyBotoQQbV0TIRvrs",
+	"+PnJbksIoIQONH+gALUuxkoNJloWkEXtuPxgDk/5aq125PK0Dy7W0YMyLP4XwAceHBQiBTNAcZDS6LHJ",
+	"llyxrVaHpWwUs5vK8d0lXf2Mi/a+Gur1jPe9JcLf6BuLoJcHq9rGDGw6kvXcIti1M0MKfMjRP6RaYIyO",
+	"FWRHzTCtbPLd+sG794BzjEGarUqS11wqRhMQ7vqWuHT6b/vyMijFzoQspO99edYGgwafYDUvwHdE73P7",
+	"2aDHvgSWS3rFEDgLLELYQxIzCzKDYlV30ZcCk21PXk0RywMAGC5I7IZgwFQzNlNErFUort+M9vdfo5Ec",
+	"jW4Gg/5odHM8G41uns3e//P+xMWCAI0b6hsjHZwizZlclKJSxh+ETs2kCFQ12W4GsKDmFXLXW7E86ozA",
+	"2euwTLkKYcxg9uZ6vcwYzbVBHUIH+daspV7sK8ZWEvJEIOs7ItoSJ1P9eC25pZWtXpbwmzRnR1+lLEt+",
+	"1k8f/fjj6y/flzRwurQdPgHtY9ibp2qxnhxNxRLKV+gqdf8F7cxp9gQFcy6f6Pfr+bbS6Po2sUzVX1gu",
+	"PB1vKPUOx39Xanmb4/z4pLo5DqSdUZK/M8IJyepxCNeJwSUF2CtFWoBrS+AlBvg6NfH6bVyLq8rmtcjp",
+	"RTICQOZbdHjogabPqHy6HWsiSZlOShlC/p4XkpWc9B008yc6tjRAztVFgKkW+js8zml9mqcJCwW8K27v",
+	"okWcKXOSJOVklenTiNGCC5ElLMc8atznWkHrb4W1c9E+sJ1J3WpxupqF3RJgzOdSAUZXxwT5YNLL+x2T",
+	"KnsQKhkdCMqiSuWhIjdg7VD0V+eoww5cHUMz8FFbF9qlNtHvChuE5W+M+LQjorxr+lMIBOWui+ylG3Y9",
+	"zyg2F/leX5d5+0t7+x3cXba7EASnxpWY5eFZLhWSmdHtphlsv48ihy9IrBVsTFLvtIaiKnaijxKjhHfs",
+	"sba7ZWZCou3kjheU+C30ZmcJ3W2Pgju8vWItU9rvuLYvOmFD8reVtmgt41ulNK+mI73XXC0OhiAOSQAr",
+	"dWzrHNhtgIJRgkwYocaPSsQsdDypMWrolS84SZNqdV6LNzkIfJuEUX4tMobDqCbgF3VqThsYKdcET9ar",
+	"set/G0cYHUplgcdcO2afh6LboSG8wMJDE2+yhbUdA+DW9VZ4utuk83cOmx9Q+dAqTlJESPzwYpGvVkvd",
+	"S+faKEklYTTPUpYfkZcZXa5YolluQH7969/I88FgECz1qPN+vSPe7uH+m74fx2z2ekOzvG7eP9vFa0/B",
+	"dt3JAOvYQu51tVlZ6cF2pktF0t7JcvW+3zy7A4J3pXZ4bVJwD9QAla55zdsTHA/1/IhSvzz/adM6r6OQ",
+	"wN553Y2x+5PHh4mpQKe9rqS8nx1ebuHXdQxQkbH/BAzBeHDrehkIKqdcYsZA+IzbKnmiVBN/qLABLmre",
+	"jhDF7CxnukWALMJwlSm1noLMDYMvSiWJEdkU+6fpp7CBWrynuL/uFm/hEy/16Au3VUuLNg0XJH4MBwJ2",
+	"zfLtRv98RC49jA1bgLzLnf/0bMewH45Gj//Xzy/6/4kYBO+Lfx6N++8fPwpOIRf7Dfe3IlBXb7BI4Plm",
+	"9mjvu7sn5xb1iqj3VJLjfbdFo8eUV+NZRbiq2eg+OX9+MmiRLv5bHKyqScv3IcRrec07A1725m/YdkfK",
+	"c1OOs4Fb/H34pw50N922mNfdXUZVQt3BYYSvcoK8IXG4taxuL92ruZRWyu+WswG3IJulN+Fjqeu36Opy",
+	"2DRnKtLnhpxNxZyn2M9zsj26m3iMEFS7oSUKfPUCw1Epx7ZvGd0etUmtg/celL7unoxK4joqdfzBYTsy",
+	"VpMJi9UMMg/arN9if/hQDfpCZIms7FeDolSdeTX52JyxPgbr2Scqddjl4f9JMEnWK0y1B7UNCKtgn7ZM",
+	"K8b3t60gufd655aFzIGaZp/6e7ngS6roxHCAjTPKP2cppLKuhFTzvBQHLyb1JUCFtEY+qVaHTl0XJxfe",
+	"RCwIjEj+ApnAwQ9bCJK29rPvWpLrmRE4pQ4ogxZu7oCDvAneoWMB0u7yIkeq4PKxjG4/chgSSxqFudk6",
+	"Ph2qSdnD2VwE/Ml8n3/XMdPbMFOk1yx/Zbp4HYLbNhV5zjLqBS06ejDgXNfocpaMJ5AdhUYtqBhsmPiT",
+	"mbVmt1QRqI2jILt//PH1lwf4Wxtd34ZK+it+M1tocdLKuj7Ax4qtqe6KymL6W1XW6H0zJyCo5r2zQKCY",
+	"L1mvQsmF93sYC8QKOjLFAUvnF/A2xH38fVw4B4o8mnuLABn4VT/eS7Ps+xmgHe9HV/2WThhiGnvp9oCK",
+	"6L281SnUb6I4pylimBGHvtdqG5nv2RNE6+FHPYQLH6cJ46oaiGjlrjQvsMgHd6WhbZtYOlHUeu9+XGvB",
+	"Hgl8qgYlQyllMlBfgSeu/BrQVK9kOa91SDC/LCJJTlMeEamlbCI2PCLGA5+JzRH5TkiVbbF+oZTZXKsx",
+	"hvfocdsX9ZwvPxObuh1YzufzTlyV1FC3hQPMvEXUOuypTN4AaIKEREToyqoWLM1Jks5TZdD3kHzSg2dD",
+	"qqS5X3/ycWDXvtQE+skVjXYQ5M2pbnd1o4aMj1dZOk8hVratFX0x+C1jYy42mlBCjd0lsOkg01CvfCam",
+	"VwgG4DIOU4Bl9H5xeAXeNQtX4F3KxVpV3plRzsa2Xs+77gEU6LEZ5N6mDEdnV9Uqb0UePlAnaWJSWWsv",
+	"a3/undJ16MB+aW0oi+2ZSjCiZiLLxIYlZJaLZcujb1fU3u4JLh0KzUOK6E+52MhGoMSUzyUWz0zFcpkq",
+	"1bqUuNRBvbs7K9/Tmxj1zQNZ9LTAjuEtoUoj22G3DdmcqVn/JadNPogCBWgvoi2wbNUdhYapgWSzFa7A",
+	"TSEdBBvoPkDIcCcGpP/SgB/UFiNnAHc6YUTfckHmAiqs9AYiKWq6FZ0zCPpY5VUP5VUQzkJtWKTSJhOW",
+	"c1FJ2A1dppwlFwak6Eb5Xd/bcACTTI2VCH9PHx2lQjlwYd+MwMZ5ulyyBIrHEDEUVFcqSSbmh1RHhwDa",
+	"DMGb11rM60s9Z1xL3eC2ebmgfM5M08E0QYxaqPCZMMahzAfK4qjeXErkzNSK0zTr61N5IAZX39KAFNXQ",
+	"xB1RpAw9Bw5yOGdIRc5aLhsuzP5Fc/3hr9jqLl+sRoILGruxuJkHl8t3KVVy7AxO0ngHdIu7p7A9dqZi",
+	"lKGX7pDGgVUPtFPA6KX/EOSCmJzeA+Ig3WMuNnWkhg1aCZivs8xA9Bu0mVyqohPrAfgO9sOZDQDsDFr5",
+	"wYJuGZNVEnVw4d0jauv+DEgM+O/JgNwb8WmLnhPKL3ytZDDDcO9Hi2Sd2jFOCkRD1+c2ByROMn16Ddqh",
+	"NtGw/oMpGkI01CDMSUPO3p4Q4AGZivjImPGpSHZ04nJhXrz/lb29dbJjGRjaT3fcmeJ40T2vcZWLec6k",
+	"bBGxxvvuBo10H0lWAHzahQ8aMy+djbf3NI/FBt0+2mSS2xDhZAvnJC9SOAWrA020V5d03lLH3xFmeXzN",
+	"7Mlxp/tJ3/vveOutX6W398Hizk5JZQbRximo9tQPHRr88wLIGlf5byU0CscSxk6J0yvkqhsbUc1EKaRM",
+	"QHg4YdDEoYZYHi81ae0wqcpsW9k6YcFa1pJldesJCx+nuqzOK6ZQiU9K1lVAFlTSCEoQ2SXbaKfh+LJi",
+	"igUh7k3HA+h2592P3rbNYtsm1aAJs+wOJsoO6KsCuf9AEAzHpPZ4XHpjedi7CSy4YjeBs7O1Bn4nqvbg",
+	"9NWde9YIDXj5HjKtuQphD7jrTaguLUR+7bPzXKxXpqlDwCVjQNA6H9/sWyM7bPuynVP3qggbXBNeydru",
+	"beaHmvaao43bp2kruLfvnM69eIqas+5+I8B6NwLnHa/AlR1u1R1sRlQ33g51G57SKqOcht0FoNaQjB8C",
+	"LrTOruM5VR26Tv3J4g9WlvouVMb+U/vZu4JAW6FqQZfilXZ2YSJ72Ry2P2bdObOGRjuB0+AbAa1zNzRV",
+	"ts+QujCH3iu2Uk4Ro2dB34fOKIT2k2EPqJ/msQtYsNVifYf3/0RTtTcp1n24+ExUzD5EQC0Nf3PAhjuU",
+	"ZP/9Yz38QUvO9VodUMp2B0TJDgPzmagmA6A2KWVcRSTls5yOpzmVi4isWL6kHK4bqJeIOAAZg7+6EXmy",
+	"o+dmvbyltmxmeN/bhsL1Lp/2k3HRoNE/FkCDP3D8u6ODj/eIbKHZPFkj8I1twlL0ES9gcd43j9C0dK43",
+	"ZOyefHhoD8fDyh5EQdoWwsYuRAVlI5CtR5euk7VbAmi8bDzStukFhF4h3JSYQMUeyA474KiEDehGsxeL",
+	"6yvT+qAAEO2wIVVq+gA75dTh4aVIWNYqKW6Vi+s0wayNFm3bYPsdLtb2+f1Dh5YyfGBN7dapbjVTnVVQ",
+	"4D+QxDRAlpGxK4Rk0GlyQznkW0oGcYxAxY9zqYQS0Ew5RqvEskNa0XVv7tahTKBaC96YwF9QoDqL4CaA",
+	"8ugDNFLHStQgK5iv7qnaDgZcoMnjZKvFPMtmKPJploHYN+lUGOsFVOywEWGgfJ0PJdA1lk8Z0XtB27pS",
+	"0a3J5bIBFq1hIOeXTFih9KDHFSiNXd9tF2jUNKrHGGv15rVkoVyLPTfO3WGbw+OORcl6vQYW/HJupJp6",
+	"PNkTP2LJnHUCwf/IHRw18b0woC2sb0h4xECg1DILkEO00SOD85zndLUY+9GFNulF3Vpr7AjnFRHL3cth",
+	"9lEbKn1nbt0bseMi6bbEDagAFYaXrPWswhX+zf7lVO17328WJNJbab1qsx5v8c5DEAP0A+tWi/4O7+wY",
+	"EFqvko7SZqPP9C3Gg2f/fYEj4/wtC1GzuUPsFuCYigD0GojS1EQ9NGECGqYUB6qIgdLmKAnDqKQUHR/U",
+	"4jRFQMcEnUqxGI/we5pF1JTOpwjBrDxcf//TDpnfHjPHWu+LnJSR+U3R7WaRZhaPARS1W4tWyREdGuXe",
+	"ObjjRRJ3RXmaFuzjJ0T+Ji5uX+cG2G5bqNrCxNrDYq0FTefYw47luI+VAAP5Uy7Ed4UFUO+9M6P1nV/p",
+	"qEEWVJ/mltCjPdva3CTK5Ybl+iRn3DaB6s9Ag6X9acsVOom1ArPTxB7bxOQOjbLZxj3+J13DnibyvnX6",
+	"vMGktGSkSaINCSWsVDNu0h2FIx8hYFlpPrglGJUgoP3qPSXaGh9IhXq3p65LUO2hZObcRPx3zs4pz8t2",
+	"hvr1//p/iGk0RH79v/9PYvpUwnXbbCgyQqhQP0Yi1Rt1Fz2LzIv8nkVea6c9TkYYOB66Kiu8SLOkaifv",
+	"VVqHwHyUY26BQpICWBEMc+OnM+1x2Yos0zwXyLWdUyS7F3/sva0rKqlfSVF/2ZpDGdLeCCpbvTW3tra5",
+	"9UO+zS2vgkM4wMAW+RUQtphYoAJl/REWNGSsF7lcZjgFVaMAmxtKeFa361tbCaJWp9lsHzfLDLa6L8UO",
+	"2/hTKvefzLFqlztDyyrj0fAtaSPC2ugdjuqmDYDUS3ezl4HV1bXjdRzY8+T3/NLcCIXELQKm/oH04Hpb",
+	"21LWztWbamn0dkzB5ctNwfOhlm69Pr/ujGuZtQVj8XO2oG36uKEWzErlRr/V3k/ZrlJL0xV47wPf6RvL",
+	"GWxtpFAxC+czKJLKvGQykB0wmMaVeuWRMtSc3rwXdlaeKsX4EfkC27zZLnFcKKLYDf4hGVeESjKhkj09",
+	"i0z7tiUjEzq9IlL4FshazT7rRT28NWxTOKr6MD4qMUyoEpbrQygkTWB+7KT5Pd+JJBSdTdbQyyW2PfX1",
+	"LK7YSh2R2OSv1H6C1ps4tyXL54D4CFgbtsn+A0nMs0NTR+3RkeJDI76iarqICMVybVyYo0rz/8qXjahT",
+	"C7aFa1ux5nMbpoSaP9eWD/vzw8dzqhhWu89Ejp3xLDHN7EvJOt4AgtT8k7Gc67kkTnToUdCijKeCfXed",
+	"Jm2SQHy7Zt7CWtfjskDRi5Q3ahBBEkHoBJM5LrAQ0vVmTSVZMtXgdFbhZC9Qae0lXCuBXlYe1cRJPE4s",
+	"WSGLo4KsZvahPe9I5O2n1QIzq40ZUylM17pWi5JkmcrCOYgZ3pjnXkkqNw2gg4wDD4ZNuHS+gKUBnimj",
+	"oGOslSLv30Mbgu6YbDDjrh3Ed7KqfqFrQhiuTaoly1KbGVYxHsv1BnuA0eDLrkvlb9RVEMdeAOg0JwA8",
+	"bQOU0xU1PoxT16E/eQ3qvAG7rjTPRupXFRq2BSwaBDZunbdFB8E/5sLda5fCA9dvLwDh3kX82uUj1uXY",
+	"KhcWJwkdkBBhDiBORtpKgltA4M3ptT7BHJHXplyzSAjZ3R6uxilfM5qrCaP7odHqE7OPNmaKHZz2dccG",
+	"q17b1D2pU6/nXAQThb/fmB7EBQLQBaHTKVsploAFleKjHw/r5jWfiBvbz6cWbLIgvAGTxWA6JIIzxzdQ",
+	"6LCiuQPkWlG1KIER7XVCH9Af5qNCorTRnEBDqzmR0u2dGyXMuoYGz71h7+f3h6/xKhfLlWqosWpRftVQ",
+	"Y9MBIaWTv0AqtmoNvZKqLHxwbu912AcI7oPUYyyGJUMvf9/iSIgV64gVHthbLwANyxxj7RtbMdIXYs2T",
+	"Akn+9sB+4RU5Zyy4whWDFC9MfCslgoLPbQy/xa3efSb0Py8SAXDUITsD3nIffsRC1n0qR+JrLlmu/LBE",
+	"F6MpFLO4S6PWFrKzRRz/8HBAC5f/6y8/TZiga51EICZwN9++c7rDiEK89K05cVR9R2ylFnFEYsSeGVNl",
+	"amjUIhfr+WK1VjGmF5KUkyyVSjoc1tboaiu6lswCrO3lERhS2Ju3pHzrN+N3A7MlUdTAIJKpWGcJJKlG",
+	"AEZEIJFXkpRPs3XSGnasEXRjdyKeI2b35Ih6TgaqEqRhy7yafUlznqvIrA2UD0HP8O7oCt2dQS2D15pn",
+	"i9C1Y8i9RC3ubDj6+ilrNrJdSwyyKsuRs2lb3Yeyge35qfSM8zQED4R/XrM1M9uL+wFoCF+l/Ij8kKdc",
+	"6WGRF+9evn4NHvIbulzpcfamaYd2Oz+T/v9u6AtUMIOPTA/nKIgeaDYOGgSuj8KdWyEcUrdwR99eAGtK",
+	"8Km1L7VkK+3ShCrWN27QCs07d2G/xNfcb/P13eep1nhKXdGRPlLdiElplYt01a5i+Xt7uxNr99+fouJb",
+	"LSL+ZS9rdeQ7+lbsdThVwVY6NbqA/XkvMtRioH0aIaq//pZdi2lDvf3OtigvpNnSpo1Lm+T9djWFxZBK",
+	"ZYXN9gZiGm6odHWDEG866myUFjWETrf6NAgSMZ2x6XaasR8WldYn+ZpzE+dzQh+hc5JSRWlYBaTLNAQ1",
+	"MqFquhjDCo+X9KalgJiIZDuerLOr8WSrWif4wVOJOdl0f/Ka5ZNOT/lOc3ywwxRLD3d4LKNpJ1JaYPYx",
+	"ogbscNMHOr9BEoFFoOlCGgxJjyfrPIT8+f0MgndGpkWEKlC5LXelebchQfjNK8213d63gsKJqQjVH1UH",
+	"LNdS0ZS3x1b2ujZ0WoFfpOBjOK51WHIUAfidgx9L2xZ26RPrONPbv8O3VjmbsRy8ToboXUaKCRTjFZ2z",
+	"zk81MM47/BHqyzCdAvtYcNcJAMHEZeQyaaFxXtfjrsmg6LSZ9IfGgOvWbUG1lZqPFyJP/yJ4W56raJiq",
+	"ZAxL2brErvFFVFMFJWEWYL8AIzczTmC2TbIvuB0DArlRwNe2ZUkmhcVmSMxUxGSdr0NLX2WhMl+HNL4P",
+	"LVPTz11CLwfnDRYGsn1FcJwMkfernVFTzX/W21L3ZXlN3HZ6PO19DrknE/NWtUTfCgxSMarWeVfUzszZ",
+	"RTvtarxrVzPJZhqEO9za+6MSBT16+WRw4/SmGVwiLSaSUnfcUB9bNl7nWQjBAHDlhe1WQMmK5VJwkkA7",
+	"PXlEXkgT07YBTGjpctRrai8ZdIYyLa0XFMz9Jd0SbAeDRvcR+YaxFZTDu9j5XZvSBHrNdmpbU366aGPj",
+	"0zK0GG+si63ZsQSIypBm5/xxZdeRhT7q4D9q7NQc9Cm9YRuX7dshtOKnF+4LszGpXuGdwczgvbgjd8wU",
+	"DtZ0/8jTP68dmDVKaIjKZ4LPLXPD8xaDbEiW9IpJY7pq+yJVprHUgubLjEl5SAe4UjJzdTta9vBbWhXN",
+	"u65SnniIVkdtukr9pmnQlekoshRSkafn0fnpUwLaMdKiRRjrrNSNysDH7N6o9lvB3ee720POBv0D4Efp",
+	"I/0fzoX4/QTM3vuMjO7MKcsYhSTjd42R0FaPY3hyJvJpC2S3b7WewRIg4HutM8DZYQAOAI0Fg5ZNMG5d",
+	"Y62fOATamobV8tBSiVJoOxTVKKVOdDNqMJxr6UoTNhX6mGWEDZbrmIYfxCYdkRWVEvEXC6QzuQaWN682",
+	"XdRCPqnvAbYP87zu3lm9yQccJodBDEQYgo67Zw5NiiptJHf2jyx6TO5unvjxcfjcxA9IQvWPe6W5n+7r",
+	"nxmY//Fg0A4BrBIw8Byiay42nDlnvee1B3d7YoHLjdPUgplfi6uGONkP+iR2AFhVFa+ooxFwD1hXbuT/",
+	"UAb/LZVBgCHWktmMl/tBAm3RYLEKsV4//qVqQWKsFosjEhsLLjb50vBqs76Qbg1Woq9efjFdFJrrzVri",
+	"LYYqkDPUd36MPyKzXPyFcT9hxJT1HpGfTCJjxmaKaCt8YU4OhpXBgE8IHGxr2UIHtpHCPsablCdi09zK",
+	"uJ44BAebuNKeOCaIYnBv3X8rMKTlYXzDVgpSpy489AlrYJjs2dCAfHt8fwW/gd0ct2ujU0HpRMTJeish",
+	"R+LjqqKDpAdHquN2ZMJvlLvUeJ+4py+gYwVdmiWLyp/NvcynuQHRoWu+q2uOyrctV/etvrdY2lysFTZj",
+	"AVtJy3m5Hz4EnnnrP+KFOFoNA4MXxTiKhidtX+AeKF5i4VjbvcFY//bxmvC+r/KIH3IxydjyS2huswMR",
+	"Bndvzf+IT5OHb796SZ6fnT97dES+YDJNoFxWFog1qSJTmuepBaGkU+WOKlMq2ZDEtqWpVjPsZsWmiiX6",
+	"33Sq1jTT/0LDIYmjEY9nuVjqa0rAPdiXFm5ytp1W8fqK68STiwzejkEUUFVxRH7969+gOreKVBAqXH4H",
+	"OWMXZKMVCbTOoUtp3K1kgimmnmsPnXnjhvSwoudhVbdpnUUl2wMbyQBlo/78KzpdGDh1m7m/yQXCM7TK",
+	"SjE88Uq/P+SDt5k0DdVYVC0qAmMX8GJDRUKpa/gD6CxqfdBrnmA3zjCYu+0P0Yg9jTIMPNnr6ZSxhGRU",
+	"sTwia244LGyQFualE7fnz597ovZsMAiHDVXTiDSX7VnlJl8juP6xoFqZNx3tDRwZ/AJX4mAhUlxvK7e0",
+	"pfWJcDv4BA6dVUt8E2iSk7CG5kqNvT8xaG5tyYlItrjDFtBrikHl/ILRpKH22Qm7Kvm0uHr6fHBcYAjo",
+	"d0eEZRJxbKwnF2u8crpkKshz1cwrECTmq25mDbRyTfoaGuoYlHQxI7ZJ1wVhem8bpZxKRP8C601vjA2V",
+	"5qFQ+4jusLhLo03aIEetpuE+bi0wxEseYlBtS6fGGhLwLPXeiKA76rCSycpQ9tQ8/pCvOx/WHJjXOKFb",
+	"GaRXYcQ/PW9hvudbfQANncbr8gsxxe7r0xas7H7ed9tE4dDqFpPe0QOodWZVJjYtNKIeyldwaygYL3ul",
+	"LxcL08g55mV1Kenw3loO3+EitrnZAswdkLjSFpzOm6fX66gm5b5keXrNEn1aX5qYHlWMYGco34FQwOPB",
+	"WRXB86himArDkgJBbwyOsZzxpoRL13AwPAeb9qv/pY3mVYPXsdLAtDY1+J2AmZ86zJ7VCiuQ2qNXFp0U",
+	"jp8eWOoY9d6yeSoVy7E2/zcEMcgoZ91qSSzwwK4OElEvS68ZZ1K2wkdo68Y+ECRhB8gBTr+G01IdfWjb",
+	"vGXg+P7N20t97B5Rt8G5crb5u5tp9IkiL0BNljRUDx2KI3FoOcod8SdqL6mWeOyxz94yOAK3ig5Vz1YQ",
+	"PKWS/OnVJZlD54xUHRGDflwAjZhEVrHhCBbmYVns7GGys4TbQGk09CPp9Gi7liL+Y/VOIjbwHMBEuQN6",
+	"rP/NWu8Q+8mUp6p7hk65aUjLQbRtHOI90rJniPeE7RfSNdRUbw/S8oNpF5YpGoWElzycn9SyJ4j3nVIZ",
+	"cttnSl1CWj7U0CmkC0OHe4N0e0PnVWvX1cN74A/c0sObRZuuHp5MDzb3gB22RxnYtO2OwUY9vKhIqLHN",
+	"fR6K3GbePHIwuCQ2adnGJoGy7LiqIv47IeVW1nncQTJVlrigS+M6b9sblKEX3DMI1yG9Fz9VC8XDGici",
+	"zXyH5t+HEe+5P/flVjT7P/3IbHcX2FtUQJj19tv2iQ2MRa6XHY6l1ZHop8eYb9AlFa9L092GMX+adob4",
+	"7d88pQc/e1AT02kmJBsX5ROCj012qL9aoUjw65kWNxGoxgL8CzSezb6H1Hvs6IyHJy3FoDTD9fVkhLMb",
+	"RYpou43AmDrRhvaJggNrmdbdNoui9ZhtA0dv3FLRLWCT4YzMG/HgB2YoSwp0aGXThcIpbB+X6d03FM3n",
+	"rJIs/LYoQLfeVHfpfTh8SlNuCDjGBuiYGzQG1kj2Z/39tGCaHmWSJSloIyRdQTiqfJrDnY7wDcoqwO1F",
+	"wkg3xfOTK8RwmhL0jcrTkLqZ0OmVmM32pn6Z21zOkH5dxQV0D/k7Lg47Nk3h3UfKujXbmjwMTXQztwto",
+	"jPpwslZFr26EjLee8Ed+8hwgdZc81906dRfuXH3z/obAdfAHH1LBJANHPZrljCbbsaQqlbO0wVX/Fu53",
+	"DrEOstBmoIw7Yau0F933ALBbJ53IStS6TtkG4tAGHjzq2cb7Blych4nmNWDy3qa3ZalxEZTRNgVWwi/W",
+	"73TVju+gYvA+cvn35lGinrHqxJRE2uQY44EiXGxgn1h82t1Jlifnz0/abVbONuOrFqtr6fJNmtjHcKTj",
+	"BWI3tXoaqfo1u2niEb0GSWARqufPLIMNsAPWDkcnyYblTKvwuVAKDiFTusY8ijQnsGBwCBHXmELRImfw",
+	"AHKJgLTAuUInTbEKZ4jk7DoVa9nBW109N7tXXDW1SvL5TRPCMJxp3oY4+3qEd8GruQKBVBpLeHaRt7TB",
+	"01wgf7LbFk2lMAWjGbsON7bfn04CsAS5lr9iSjOTqtr5NS717/BQZmgTvWPBHdSBRgcw+J1lQRn1Nrz6",
+	"emYtpMP97E8JH/OVOV4IbVR9XDDiMAhgDFYnVtkmxU5DYCib5V/dh7LYhNbgMRhS+CBWm0KvZnP3jh3a",
+	"5FOpblF/IuEVsC6Lbvbsay4Vo4nVcejsCGWBGdyzdgbNfvzA3bpvX/CwzdOHIGQ0AsN58w9TX/3g5cZ3",
+	"2NF+Sv1eDVfNerPPNgzpks47juaaZuuq5+p4cHK2j274XHAYcKILgVKitTS+S7ex/TDOsxmb7v0AjvEV",
+	"3luubW8dG8HDrzlWhXHhzT2toeHh7kYgEsx6H6cJ48rwT9M9jU3UPjbCRjHjaB/ahj/dOjnLU6lPvsYc",
+	"UYnBSj3XcJmbefWV45lyrfPYxRC80yPAg2AYWInCB9Z0fZysV1k6RRRKSx0MWYy50PJy7Lf0q9yBrqp8",
+	"7JLQuBiLlT5Sgc+FJeOZyG3n8vFu8Hic67d0Era0mnFH/ms0uhkM+qPRzfFsNLp5NmsoUzAfuAe0SyNC",
+	"PhXcJX7+LZuydBWYy2EiJmDWWIbtRb2CS95He+RIDSCv6L8AHUg8lwwl7r0t2jE02iP+pt61mRTN1Rfr",
+	"7KqjCsK+CftrJbOrF1MXu+yUz5xmJrl/3we+wjt3Fr6ZA08C57HY3he3LnILo5N+Dy35vGycCnBKk1vf",
+	"XzFDSDfhxkVqFecIParYvzOLhR82F1vFQ17gzQ4oGBxEWL9nqbNzpcztb/FurfWzdJ7CUWzbbgSvigfc",
+	"KDIL0DpeLVrgmlXwXO8DMBn7ord72k+avi0wYsctoXMvzf0OOLdqF1eIEQJVrlO9vpSBkUUVZqnMO8y1",
+	"tgdG2G+i2OqBJBZ1kFyxbUTWDgkKWhFnCD78EdSe12ujnr2ep9eM28ZWehAPJCmy5+DgKBDxp9T/fUk5",
+	"nYNmwB7ZDYddD6LA7xmJ9kDJB2sq2Lr0jH+nxKqVOA8sV87osllIuENiAAIeMxM8pebF9DoXDUUYqkwO",
+	"8NaZBwuJRLPs+1lv+PM+/AYhmRVM76sjdKC37Tt+5ybb/V4toSqouRlU+a0+8ar0eN+46gcFlKHRLQqS",
+	"pauntdFJa+vWQbtCgUl9PhB8vKQ3GQvWxDf4qE2vXdfTl1vGI1eMrWRE2A2dqmx74SGzmbLK40E0GAx2",
+	"RwFMvK5dyM7MIZAW7gcTmkIYCzcJhLyw8yjiqTPFcgOropcM/F64vq3xImoTaVG/V+cY09W4nkVlD9od",
+	"DuQgLcZ0tcrSTk6GjEo1bp+J6Lz5AKrb2LTBQw3tWkDlJu9jiXqfC0y1PovgBsUSp49cRnEBFfql43Ns",
+	"enKvecYkulgFz7ZFVB84ULMqIG/S7ChQZs9Vytd43F8yRROq6Lixbhc71UG2BjZNgk2M5fipIpyxRBIl",
+	"yFwQwS9wW9jeT/s8YdFvkFJWgXM5AHsKBfV42gLm0fBFYU5XGx4WstgFiF3VXSBibIArop7cSsWW4wqg",
+	"xfuG5mk+x3Rqo4bPtgUO8bKeyogdrRst4mzaiwr7xIQt6HUq8paQHl/Y271X7CtkC+cDhdv97ui9eOms",
+	"rxS36ypPtaQmJj20leniAjtfpDypJXmcYos+W7kYyPioA9+NDbqAN/Qdcu6tM90qJaLgNEOnhlcUqi9a",
+	"+VO5PDVYQpXLSohsbNDHyr/YzQDFGGzjmjiNJw7gxr+EiFE90/BzItY8wWb/S8rXNBvDnWEb3VatloT6",
+	"/aQkhwJxXpFsPbFm34Gi+14r82grrqsiZd/u4SzPzVUaXunje1ObCxyfBoySVJmmYjOBpz79l3Eiad29",
+	"P9H/kA5dmKhZnGH2hk/udlyyu6ptsGavUv+oWu2OvXk/ouKoEvceFMgBO2lPG91a6KeyfapnzLIILy1G",
+	"0ZCwtOc8ggVoEDieFk6nGjvu3rSHHVrRKhrfTTcP2ngx7swAodOXCRZXEjZYeG+4OPFuxwKG9pqDw5d0",
+	"/i6UJ9K+aqwGkDyXTV/akY/0oYWVX4EppROWSTLZAuTPEfmGbSXJhLgiWXrFSKwYXR7pn+IhycSG5f0p",
+	"lYxkTCmWy4gk6VyLf31oAlwqORU5kybPnZJEKJJymSbsAsGFzk5ORjxO+TXN0mSs6BxgHY8AgWxJb/zJ",
+	"eK6QOujbHtyHqh/YU/ZccGY9h1LeDQrjstThdH/32wW9ZgYFVhMo5YQSvQlCB0ObUtqu5rwEsNn1aO7n",
+	"rxYvCrJf0B389quX5PT09PkReQHt0005OCc/Xr5ETlimWZaa/joXFoNMAgjZWjKiySRmM8lMPYJ+fLpW",
+	"+ijrP9kW9f6TodxXBVTYaKpAlXv9WTHGKYEnoOP8NcuPSMzklGZU6T2YKjIX+lluyy2xeoRyYq1z3+Fe",
+	"BjW3bK3V2FqJscM+9/4a6/Vywt8dJ+wQwtugBNbYMUxq9GlZ3TQ4AT23n2YdRa/YBRnYpgiaYpoWLJBo",
+	"e286q0COtoWmu4dcXmE7asT90UsNoAEmMPpRBvzx8WGDWti206mItdYQCdZIPDwxGX2Hh9n9jdlKu7uI",
+	"r3I2S2/CjocJm6cQtiqn4UdayOVsKuY8ldAlGHE0Q6X04uqgyeRiv48OaidsG6SDUg7dk5FtGQXfLbfu",
+	"NgQqYWWU1riybKVpv2/is/tIzkGG/VS5OT9K9qec8gOqQdrnvH18UJ4DcaTuoRaohIJgibK3DXJoJf6d",
+	"5elsm/L5/hKRzrLMFD40IfcdKug6Z6MHkuGLwTXvzRC5yvALgRI8RsRsxOMPI0BYGfWGI+ysOOpFox5V",
+	"cOFkcPK0f3zcPzm5HDwfng6Gg8F/jnq3AHTsP1juvwhvUGKVTuHHhK0ysT2yOH3wazmZEm7LWdY/PjoL",
+	"vR7dkvCLtkIrv1K+hXeK2ag3/PnXv/7t/W2sLY/yTVkWuGmGVYjQmBZ6SqlFzvQh6lqfvRLGVtpy3mIV",
+	"JhyTUmlOShOaYHPKIupU1BD/67vv3xBz9PHQWhUep1xXtg+1jGNLBdtbfFghLXSNW6VT6OhWIitIxIoI",
+	"vB8kbs1Jh/Qy+ehAIXcCCOkE3wEkEPlLi+P4dwMloc8xeZq0aJvyojjHGIwPqQ+SCOdtaztElrA88jIW",
+	"pFfv0aZselfHyalKrzvKdRdf2ZcgaO9rVVmy3+99uJ/baaQD7PFy55y9ZkdXHDyvas3LpZfh3FLgFk4E",
+	"ZxckHhcBKsGz7Xhs9sDYHS7tZW0CYJACQudc2KaezHgZWjZkbS/dbCGAPYC16i/dIl+ysFJsyuQBHnyw",
+	"3Gcpn7N8laclA6V6l7E1fm89TktcWXfS24xMj93f7xILNrTbFTiRs42X/QF6Oi4NNcbUSM6KKrwlTZhN",
+	"D8Qn1pLZ4oc4UMF2gLDx3thxcULJ+S84SRO/z2eLLPzAgrezV9l2jwj/JtQv9dIHNHkgEc/edE91Ovjj",
+	"JM6WTO16Miim4ZnD/4WXEKoNN6vhTL0+QifnDHkEmKPWN7Vlc91xf99w7+MQvSOs9hsdpAO1vztq0iOi",
+	"NoIs2I2NY2Ax+mSr2AWhJKc8EUvYruCatX2zjsgLIhciB7Oba45aZwmZMDJfMyktqjctuk3v4DK9ft6K",
+	"Pfx50H/+ov8V7c/efzi5fbRn0XCWIRx1Ayt61TJmfW2Pva3XuvGgvC+i6g/N//Du5azCcRTZ4A7r3ID0",
+	"vN9FsAa/ZKXPeHN38Lsqvt1qrW2r7gLOfDdiefu+8klOU57y+bhVtkDVA9Hdxqvjo+9vfU+lGi8YzdWE",
+	"0S6Jam0w0wOwJTs9vbkBlu9kO5e8Yy0BcfbwT/2ZstfLd762BGWvTi5E+YrPtsI9zSx7L0oGmf+TaZjC",
+	"87inRz6uQ3FO3SxSxQisBgJOYcEMmS5oTqeK5bLcTH+yTvVBt6uVIlsZKoiosc5TtX2nCWv75NM8lHj8",
+	"AnUZ2iepNNDfR+SnRZoxfX4COCVzE7tJpZIRVP5lGehIsGoyIVYTOr0icDSaaTJgxjI3+ZewwjBzHIYb",
+	"9EKpVe/2FjoizUSgHslWOWRig8kIXtBdXLOcrDKacvL15eUP8PO/vvv+zdGIj/gL8vixfurxY6wsXaUM",
+	"HQ168WwWA/bmEDPwNIgNH2LkztU7kaVAkHRU/IgvTJQw/4q0bXcFv5uwrUT/ImZvS6X/H2suNgaTKdFm",
+	"Bcsk2wC6HnnByePHbk52sL+IicON4wk4SijRu9z0RLIsSCD6pwcQmT6lEGYacUogKAAksd6WhdhAWh/j",
+	"6oi8umb51nas3eSpwhqSx4/BTajHwT00w5xyidWaFyRDHoAY6EpkGS4LVmZIkjOajLh7MhNzWI1/+qd/",
+	"Ii8Fv8ZKEakvPSbGZM4ZkZxesfGUSnYE7fDxqs0+aEw4iKAKBpkBrGnvN/3Q0ge2ZzzR1+LxUsZHI07I",
+	"6wSf+vHH11/KizCLLelWm3/meGnYpnpKwtQGjPeawDBMPk0QHJJQkzxxMhjAK/TXLUNIJXKWoD/jtc2i",
+	"V30E/B0SLeD0cB+Tx4+/EEnK5NHjx+SF6/Y2EcnWySFK4peCw/OX2xXDM6lzKsdQgIEQdE9u+pvNpq+1",
+	"ZX+dZ4xPRcKSGCkVT9d5RvpJTCQDKqdSj1gvLaEStxj5kV9xsSlojIlCeA06mBXtxaRB6ZutJUu0if3D",
+	"9+8uyWYhvD6KgE+WZcT6WSCYrgUINjDT36ccMfvAMgd6fbiNCc3SK2YIBA3a5OPH8LbSdE0/x3/+RQoe",
+	"683KgP/Pbm7gTec3Nxck1jSIcU1A6OhfUBxN9AopPYjYvko+Ga0Hg9OpfghpnFC5YBKuatLDbODUtySa",
+	"qH96dUncwzHEBYxH1OYPIJuQs8GAxEua6cVhyRiGDARw2VWOsvEFORsck3jN6Vot9Oaaaj6Fy6cknol8",
+	"kiYJ49A/MhdSGrx3fcPxqet6PFZCjDOazxn8cA4fW3O5XmHPtfGSJSkFaAt9w8kJiWEgGHfANCv44TmJ",
+	"/RZG8QU515OxiTUwDJHn65Ua52wqcrzjlMSTtdyaScrFWkFieiI2MPA1p9c0BYUfX+AGhcUDLjobPC83",
+	"E075eJal84VCHyEM1v99mUpAqYiPiFbqbgWAxUHFb0wbDLcgE7YViKUqLae9FMsVsKwWfUzpPflVSH5A",
+	"XhglsYXLx0FRTuJXl3SuuQCFL9oVAL6OrqLXs/53MEzyUORAl3+x7/g8fkQWAN4hCTWoT/Y3BHYCCFIA",
+	"wzw7Pik+Xsz9kV8VGFn0BazPIqZxoEUP1CocJ/26IGP/G7Z9/FhvJArrMMR0GABbcMCzhnyujk+fwU/O",
+	"yEKscwmncLZiChw2ZM6ULASn0bP6PXr34+bfLx+/dSpJr0f8A0CtDUEvf/4mJg+d1rDRuvPzR0WWO5Fi",
+	"yTBSp4Qdu6bShX0V41PWf4FUirWVMEtzUL72+1ozWunzYYSG56g3JBAvjMjIN0H19V//+rfbOCKcbbQo",
+	"R2+RqTmTVOsYtWD5JpUG+HxK83xL4m9TfjUkKH1+/evfUOBckJxln+MXRj1UcLH3udh1VTQ9XhhPzLDf",
+	"2JMEahY09RZUwsq7C+BA8UQax4pNzshkS+KvMIWu796FEdR/caeUz2PThBJ4DUZn4kWxaV8+YdqkkEh8",
+	"mDlxT5NEMMQvAxOUPDwbnD0yw38rMlSKMcKCxqCoZERitJFiayR5tlBEYhtRiEH0JlrPgG53bfzBHohI",
+	"DAawu4tmmTNoiobA5MUPr/VVFPL63PUXE6J4AkUnf4nJwwWjmVo8ikj8ZMlUnk5lTB7+kAPTsbWEH5x6",
+	"MA87XfNBq5nbmDzEvsKKZmK+Bqmhf5CPohGPn4gV43SVHqGSwzfYa1u6zOBxsEGxGA0+mQgYiIdcDfR7",
+	"dETeCM6K5QZ73nq+irkah8aTD/DDLbCZFaCggq27IzZHJ+dEz/QqESWG2jinc2ZcdCuWS8EjfaaaLohc",
+	"aKFqbSUqr4yppK+MOHQAgB7FSeQtnbTAx0ckBiVRHyU+JT3Ybq1ti1D7nBGRYwKm7YYcGdNN72z9uJao",
+	"mBqAL09GPfK/yKiXs18AhBLSBTQHj3rDX//6t2hkKgrcn/qL+Ic2Y2TZYEGtb6igpw7yiCUmexum9etf",
+	"//bEBg3ApoUOqym/cosA4FMZg02VKr3RWA5bcAknS32XsLQgD+NlysfFC/XJ5ZqRY9uG2jVsyocEwiTx",
+	"Iz879YEccRQVkm4lkWKIx5ZZyrLEpyxYpXq+L9ZqIfL0LzBjowu1CLdTABvGZZTrVwNFqNL633V/du5z",
+	"yI3I0injCIaCqX69Fys6XbD+ydGgF/XADQinTjl88mSz2RxR+PlI5PMn5ln55NvXL1+9efcKnin6HPdM",
+	"nrBX5zzsXR9DGBx3WW/YOz0aHJ2aXr5w8H5yffwERMiTlW2sWhjGjfAMxS1PnEj9N+gLfBu1f+Jr7CB8",
+	"+z7qrYQMpLKjzWKPRywhS8SyoJxIYXAG9GLSuYiwRa9RzZOtPTITvtYWvNlJYJkZJaotKLHhRryn0nnZ",
+	"QQFgX4+iS6bth+3gBC5IbFCTYqy+Ns35YZmd2fY66Q17SNmoI2E9cwaCUe9dlc8XItnaIm6T1lXdmwil",
+	"7fJwHL4TOqQqPWRPB7fGB0JbNWTt3d6iE0uuhGZI/dDJYHCnIfn9Y49PB15/WK8z63HRd3Xgd1U9Prnt",
+	"NoMEnTqBHHmU2VCUgMdTE2I5ch2vYVA1U6/ps+aZYjWVud8MwOSkhB92FLat4dF9ZmEeel/CQFGWaosI",
+	"NwlmrM9Fz3aP+rn3woKO3/S1xdqHA1Bv+PT8/PSpvphrIwWQTPBG/ZlCMmBUEPI+Qyiwbzz7MDLt5yF3",
+	"1pw2oKBFm2JazosjYmJHYIdykJVajXJ0RoDufqmNhiGeNK2ANXZiaH9lqcT4iuy8yV6iv7WF1PoWSIa7",
+	"8C58b1zNP5fzOItUxOPLwfPhYDAcDI4Gg8F/lj3eQ20iVzPMK8+eDoZn7lmjZAqPrhddcNxX5I/3ZnR8",
+	"fvVvJ+X8Z/NVTOcuIAqKlO3e4Pj5Z+fTs0F/QI8H/Wf0lPWfT85P+qez4+Qz9pSeTQbPEL/H95Tr17be",
+	"t0XCdWDrmrb8WosDH1R2qz6S7NugcM99bEo9RjOM8A6sbbbod6RyYzRkLFCBTRfAIzjuUzDSsNMVeInh",
+	"4IQGLihCTIuTYBfqg/URec2NWNCSz8Lo4AnWnLcA9xlSUTRTDI0EKXISChcmc8cvPPnXpAHedWkimp9O",
+	"57bceuVd1Xo7vPRmeVsOKZnMr4qYOu42+sOF0x1ETkjAFHf8+te/HSJ1ulE08Uhaj7EhLxqLXprdcf+m",
+	"QdT71vRi2Su17H33Iblemv1FbDrAfZoP5nA7TpNblDradAmY/Nri5mJDhEVddY55aCoD/YJULXBxBqZF",
+	"yXY4IzEXajwTa54EzQaUMVZQVLbLWTjIigwAowL1eNS7O9mxWc5usu/XGQ1jfSBJmkTgmypzbKpvg6JT",
+	"t2W9SqqyNPG30N48k99EfZUYzDlt+rJISwqaqpfYqECa6I5Jd/Obz2jeG1YdzNbR4d3vMuNcIzOt4/RL",
+	"MTJpO7BEBp4LEy9HXJtuEkx0ZzOjp982dVELtpQsu2Y1AxnY+xIc/3AK1h/TujTLCk+kjPTJGNxoGKHS",
+	"mtYLkVfcpE3WdC3P665WbyktrHd1UkrA6mIMu1Ime2ysqh/3Bc1XgbcO+oMdbzX5tf5rK1VCpefMx46R",
+	"I9vpmRptG3SN5tP7EC9oj3ocJmaem/MPa6i+sG3gJbh+tXBLqKITKplx/7Bs5vAgTEal6UQSXx3HxUaZ",
+	"pTyBUMEQIuBxuStK7JokSrpkI36lxWnh5XMyFeXA2eC5KYt3NuoFwX5IGLiipe1utjeW5U/o9Orj7HFP",
+	"K1bCrhCfhPGlACbDZ1k6VTF5GHs7Nn4UkhMy0IznU9rbxV5suxND7YRa2dKDA0fmgYBVe+9UOu3Y6o3W",
+	"82iYSVCseC16MP//4zi3Op85gnQK06eT66A1fV47gD4Mdn4s+/4ebPXv6BUjcp2bgg5czbTI8G8v5Q+w",
+	"6GsG1xMUcb+z6IF3lAhZbqbz7cYuM7m04hYhGrGHG6bz+BYi5rjFgSZvWL+rpTPN2Yg78Y0JIVA9WNTg",
+	"pNKCqYOhaNQC9Bg38ticcmBVYy7ECoJQegP7DzpYF2uw4lNYZCZGHJKkfOPfOWAL5QO6x1qyetBoH+P7",
+	"DR4MEMF1G/wDKao82P7yU6qqoplmgXDgulWi7dpStIVbe95HfMZrRDnwrGpfNBd9HoPtHHcZzuXmjZ20",
+	"dkMnzaaAzoJKs0PK+Cfy9yvWq3Lb5nWiSSkt/95VlmPeye9LZn8N+cRirch6pQ3meElv4lJSNa4hJBs/",
+	"BLBPzuQjpwQlI36VAUE01e1QHwlsb5kIT+uTLaFzdkQcVIR+lclLgbeWq9fJKzpdYK4OZDqlUE5ni94j",
+	"ozOEmOkhuuYeJngN8h+Te1AUHpGfMFvDICSZFBfDPY/AxZVp4QlyE8SvRwSUzphCrfk7X3OgGeCgFr6p",
+	"eo6ZyyYb8Y3Iry7Acwb5EJ4Vgb0Ywbk+4j9But8L0H1DotiNegIp7YZQsDzHfjpdKkmWckQZi7959T8/",
+	"fwDwhQ/iiPx5LSxGK6Tlvf4PIhcsy4bk1X+8evnj5evv34xffxmRb16/+RLp4eb8AHKIvn7x5stvX0Xk",
+	"xeXlq+9+uBy/fvPlq/+IyLevXrx7NX71w/cvv3Z//McPr9++ejd+cRmRH178z2+/f/EleWiSgx9F5PWb",
+	"H368fFdcKakeSMm0UUePmYJORFi9V0Xw+q5qZf9mwjW9mwIq12v93INgcZby9Y2WI5r79dTSXhW8xyD2",
+	"LOkNBOO9uiLP3x+qJ7I/9zsI+pcV0n6Mo5mVgT9/KDIQoB7F9t1JmKJp1hv2As14hhbTEQGnx2mi3/Te",
+	"AToaDz76pRzWoeer2uH0Onk+PH9ecU+NK9gNg+KXzLVanxoMg3BkOBy4qd936u4rdRI99nuD9p5PjpNn",
+	"s6dn/cH0hPbP2Pmk/1ly/Lz/jJ5Oz9nz2clkcNY7nEsczl1BsIRldDsGA9xemtE0W+fM/ZmJDbwL//Ti",
+	"RKes/2xyMug/S86O+5/Rp6f9c3YyfT57NjmeDrRhA+Xh1okI4DQgnXqhDVEBths0RrmKTpiQ7NKbCwKT",
+	"JEdPjo6OvGaZYyhyAHcogNkUwP/6WabyrQfJj9h6KoftC8kvRYO14wFU7s9zJg3QoZ3V0mDjmD9X0+Ig",
+	"XW6VVZS2apFNzYcL/sZArjf5hn7PIFjgfj18/3bM+AaGkormqgXDwtjG165hWqVFmm3OZDfJrv0a6G/W",
+	"48K0AJlC6V6gf1lBlVpnMuSKpNdMyHpDMRxMCTjDroyF73UguL1hb5VRNRP5EquCFc2cNDB0PfY7afjt",
+	"hnuns8H0ODk/6T+dfMb6Z9PjWf85ffasf5Kcsc8mT2fHdHBaA6/Q63TXve8h9vRe/Odi+gOX89mPf/rm",
+	"fx6fSX4qpy9++ey7r//9X/NfrjazJZ+qS7E++Yx+9wWEp1ZrCOTcut04y5lcFBKplfzSWtIH7P/5fTf1",
+	"YxqRO7OnpD56vtny+YM2YubBiGvr5vMHIFoeWJPm8wddyPNgxEsW0OcPBg9G3LOCPn9wXFxwltDnD5rI",
+	"9GDEjZH0+YMPI72TIHO4LKtGvdsHI46W0+cPPug/ej4tq4HAoPcRpCbza1AgrxarBa1bxFb1YtkFF36G",
+	"PFjJdkFJDLcaw+y+Y/D1qop9bymesA8YR2g4moweO5MMrk87iTj6vc4j6r3VQrz/Yraj96d9Hm7FO+8l",
+	"LwEOXZpJvFMvlkPLNudek1BSHHzRFMNk09/T6fdHOPMeR4PBgKQcXYVFbStU46aKLU0NlrZ8Ylc+S4mx",
+	"hCJEtbbhJ2INT2mOsLY3FB7XsLh4xKFO1BTVijwpcP3MGeOCUCzmhE06yRm9kujag3JkOvVzNYj+hD6l",
+	"Zsw/WVFJYjsaCxOn5+A+DLmRwVOWeeoeD1p3OT4VOZxlVLK2luahStE0xxl+6IkrcwDqEHh+WSfixzhS",
+	"3ZU4pqgIP5qgSqEZM0ccLUzMieyVtkvICTA0puuDnwRy9sFmIceY6IInjN6wtvkdC+AAz5Pj2WB6MnlO",
+	"T7Gnhsq3iONg0gKk6Q16NnhelF1AVQu4YrwSMSmWDLYLFJVxsSkyZYqqKZhXH+d1yEIm1ZWs4zKCuFgx",
+	"i2m4c4v/Lh2idq5E5CDgqq0N2miE46fPnj07Od6tFABYoDlz6LVPt5TbhCCtuaUpd2VJRLT1M1XZ1jSF",
+	"jOE/canJpaspEVnCJDgHIcsogpIuU8RVcdxF+BQGs7TFBOnOpvofq869Rq+MJ0NsxYePlQstNwCdES9F",
+	"jtXketMfgSdSMjVWwuX+lsYHOFRmOhg/ztOltuREbowYh9GRiflFUaeGvlY2T7mJOTflHL3CBegq142Z",
+	"0TqBf/+Nl2KVTl3r8v23b1es/d1fZWLT/u63a97+ZicN2j/y2sjGSzpv/1DJAXk/moLioR4zEIeFk2hf",
+	"eUNCFQ008xqUEghMw5UahmhbhaTvPTtrzN92voyTAry4UDJaPkG0D754Npk9P5mdnj97Njk9S+hTejpl",
+	"z0+eJwM2YGfPTp8WWsIN9ahokqLX5lBKTaHnHczDEq16undeklJbloDz7m6UPG+ipCWeVfSGEvDnkYlp",
+	"ANdp0eV0cqmi5Oy8tRIFcdOinmSBKDGHFpTc4zHyzmnGFI/PKNAzMfd0pxG+5bQ/LFj/RHl/JbX8RLoW",
+	"6EHt/A5SAftSTwyfGJI4TZwqg2smFTqGP2Lsd7NdsYjEekfEHm0QXADiWJoHEFEm/pZK1QdC9V9/aYAv",
+	"jEZ8RLCJjawaADb8x9WF0Z6fD9yoXGeOAqqLpXBuw8z3is6fiuVSjw6yPUYcg4rH58Q2KTIzGxLQ5HE5",
+	"rkdwi/iqOzKl6ra1bybmRlFfuFdldD53wDtqwUY8hwXC9whBZCY2+CL7yGTLivtdkqYSKzlEEAOAS8Qf",
+	"YVVdBjUx77a0tL1qRhwHv682MEKIFyXEWFuJYwP6FIzb4W8f3eagxq55/eU/LI99lkeDPbFb1gF1sVX+",
+	"PeRKfyWyTGz+gFLSq55uUaWLuWYzoDsmxU3FcpJyCyH2mPLk8QWRWsTQjMSKzmMfL2u5lgjgA3A9h5bs",
+	"7nLmVE+y2baWBKJPGtT0T9Y3AapXUcwCMbu2xsC3lDPb02Xfx+EEjShcqvHrpTBQ69J0eMgAqnff0e1o",
+	"dpXypGnUph9+MdpOTdLbSKzSOWP3gI0KSaUNDzyMnTEaPzJ4glxsmibjyghblmWUGvu0GtxGa06LvUch",
+	"/cZq/VS6/oqhsbnAPyiS1iXQ6aGDc86BluPC+w8Y2O+23P5OtedOUu0/L3iBrU9dgx50knlCN6jGosIx",
+	"9nuq9nmtyJRywLo0EUS93/jUoPWgs83LDgHz3F5ZytjZ0o+8PGt9QoDnlXelgOK7Ytt4xE2/VH1awBal",
+	"UQ0vMwSWWYd6shkaYP5PM7pcIZjdgPz617+R54PBYEf9KnkYm8yWOCKUYMKRHjokaBBM0Hhk0qRtaQni",
+	"4cZRccVmIZh0Q/3KR9GIN6e8RaTWMzciMTTSGkNjk9k41xONmyvxi1b6n7Y6qDGjp02OTmMmzoROr8Rs",
+	"Zkqagdl6w3OvSd0svcH4aSVnp+hCXbws1JMUu2/WU3z2pNzsTiHpWBRfLGH7gNEes92+8ftvekWpUMtn",
+	"TKV+7/4q3nkhLHfIylJMYXD22fmzckjBQo15QQX3hicTbSr/wcLNB0V8LwpcSMTkghhUKeo84gWm9e6Q",
+	"FMH843+hSizT6ecAp2nxQLMM4US5AR+hOBiaoX+Fuq4mWMylhzHirv2NGbgHsec1tNNjg9Zf1fA14vWV",
+	"VrZN+Lq8i/aedyxbFjNsMtiQLiVDrdrnrN6X7DcVvP7R9OcPTYJXLmie9IbHMLrd95x0CpVWKf8xsFKK",
+	"OEY9dl3Rnn78Gqox2ZaMepeMLkc9G0fbsCwjiK4ciF/XRMrBQeyTk3IQW9H5Awkjqg8kFL42U+srOu9f",
+	"QbukruvSJYDt5v0HjGHjdm6OXO9UNKHg9W5Ns86ufl+KBsMY6FR3XRZRy2gNhJ7solm5cx6jh4pIlrGp",
+	"svl/5jfz+FQfAnIuhyTGrPsY6+zRxQz1X9cMoXk54LDGmLxc3GZ0gr4v8q308ms2NFWmcgVOIEfkBWDE",
+	"SgAIMTjxhcKBcZfKhy4LZ7g+YWkNlYv1fIH4tYaltTU5z7XFH6G33cTgDbYeqFMK8JZwZEn5PPMwwi9q",
+	"TgDq+QAyqkwRJwBd0gzwk1G/OiRLaBXhg1k67ccN3K5R22GfOs3VF5r7PqWlj4yh9QfwQy/q4XJAyNPT",
+	"LIrOoX24NZCHzjx+f+sFQ+V6xXIJNejtC84dIT5GgtUvYuJVOIALFkEwB+1xPPXg3mHifUjyfi02KK6w",
+	"IozmzNhJjlM+FmTAyWG0KLDAjgELbHLK+p9Nzk/6ZwUW2NPeR6KW3tq/iAnJ11z+/YCBwe6JHGgfpJCh",
+	"cNSWveaOlhqsnpC7V309+YALe9sYzohNWwcD9F6Y+ceDQdgX6gx+jHpuO6KFzZkVbd1Pu/pBPOjecVHe",
+	"MQZ9cmYU2gWusytgvLSLh6+7Y+9fxaRd/PKjRLTKDPFEKrHqbt38plNoMoN+8pssSUW3+E990HYdlQoY",
+	"X7yBSjzuduRWTaVPrYk7qEsz2Gbcgt9qfymx8jbWxxFwaFs1Sra67oW4gjb9MKqIkUdwXKccf4BAKAKZ",
+	"q6KuxBhsBbJ5OLV+zTuEYvEbAg1EMtk2OSa0FbsaT7Zh10Q1Pmqba5qgbenXWlvNcuN/F318f3fEC7su",
+	"RQLc8PTsHHttQmXm8cltVEytNg2oy+sNT8+fdQ8tvcSvN9VNoT1+Hy5PWLg/YmyovpPEVNkmtL+bs65e",
+	"LXCbmiQv48CKoLkvnCCxyy/0J/n1r397Ym6IyTw1zfwACI685pB45qJN6PWcUMmenkXYxy+u1g7HtrlF",
+	"WV3UY0ItvJRf5WL5PRK4BdgoAHK4w3lxlncdAvfkaTQDjh6atwGS6irlieuqiIr00NyHQLZDi/bkoU+l",
+	"5Q+1QFStaIh0vkD3AqN5lrL8iLwMxhObklNsICk4ipSr05NAZ9qP6TeGjdwvkjyLElutCPWGkeHBTlJO",
+	"YWqB6tO/6zCVBbZEAlgp89F8ih/8hO/mU1mn49QdAsOzN4IzaEB3aNpgeWFPsUJ39zNvhPpOJOksvZc1",
+	"hXTsloHHe1TE7tWf8kRX5qaiSVR3Tf4JptPo5C56TRGZzjnNZKmhWFECJk2bMvQJw60PJDZ3NEaDbeAV",
+	"YcNfqthc5FvbsAw6VQKgn1jnU0yltp8+GvEv2TRNSp1ePRzBZI1SV1sgfrKLXM9m6U1MHk62FoXK7771",
+	"iCiWZdINTBK6ork+UNhD7SzNMgbIhJAdOkuNm96M+IEEPL9lfAGvxS5kEvq2gXdePw4NuTj2Z6qBAUqW",
+	"zcbe/CsyxqS+KJrPmRrr60hYaMsZkbhoeI/d+vU1vAO7gY7ZzRTxfkPSCqnwwnz907ZyMisAAPbYyq3n",
+	"uavfCIVtL7/K04TC8azU69/V6sz6J5PjY+yaUPGUHncAIPyyTJn7UrzvYGnu5UyPY2PowYRm6oWgfVdA",
+	"r9SU5MnTk+Ozs0NV5BOTy9N8zv9C72e/bs2AyKEbUx/eMVd7f9HDfm2bpVK9sAP6I/VIqhf2uRwpa56m",
+	"KoUtCV6zvXBWFbioag2cw6WsfNh0QDKoT3a34dVOAEbGooYmwyyxOFKNpXYtcLJqRDquEcl8pUSkIHpW",
+	"iRwnzeQY1GlRguVxEzNYSrtJdFojkbn/MKKc3LHTlNko+3N97Rb/5Jm+vhn5QLpx/Te2KA0Fnnww/7rd",
+	"V0EIBTE5dWVnsf5/SAKIlYgjrFxL+TRbQxZBIAUlzUmaSFecD6jLJjEZNEps3o8ZyxNoiD/iSzan4BkS",
+	"M3uIk9Buay4gYcKEXZ2wtx3zzfiMvyWjUpE0KXUmEjwxzS/JKlubdsmXruoOcvAot8xCXGIcokJv8lQp",
+	"BukZqUSIAQdunUpiUZdjH3cANRemRzRgh0JVlTnoQ7bBDCqu5NA8rIplcAkM4NE2oK02A8K1BAeBVpQ+",
+	"wrPxiC+oLN6lH0iooqZOsax0L1yhaIw9q83P2LfadNFPE9M3/4i8VhbNgCqzCk2wD7Ba9qcRN7+Vy0ij",
+	"Yv1sL2MLgzVPrxm/wG98zjgOslQTamdtTNpKxaeZyAM54khwgybLBfZRRToDT9j+bChrgHcvCs7LTb1s",
+	"mScRPf1G2e9EFhjdDEqPeMTLQyrcFy7OdUR+WggyFZxjjo9p7JTAHZLpNS+atvqdhk8GZ64NsxIrSC/F",
+	"akA4FR0Boi9Wr8KyQ10qALlLu32xxg+Jc2Q2ut2s8IzFzDDQ57CzJWTIdDbLuhSn5owmpqZxbzgGqncF",
+	"8uSQxKA59TQYx1IBWGUofbYMvpTIzH38U7I/G+YGfq3cFDc5ETUjNgR3YAyQbOE8qE/PWhSPNUwN4Eyo",
+	"NJutaTxKNIyGgV/3bmMxdaG14m7YkHTJok60DUmYxgcbM39rpWN3m6ILOxrxSxVZCqka3fZg6gcpfmwg",
+	"gtPlegl/DWAw5s+DHMveEaQ86rdQKt5iYbrRnHyRi41kuZZAPIGYzNbrzAUKeqN1ACBOGXHvSIVGXkGr",
+	"ksTftWT3HtIMAAaDqtjbN9bc5ox7B7ZqwFSiHrKJOaQFDz7nDmq4QLZdq9ln9uGxm24i1srAg/SOnz39",
+	"/9n71tw2kizdrQSIC5Q0k6JIPSyLRqPhdperPVNdNmzPFHCbNcwgM0jmKBnByUiK5vgK6F+zgFlEL6xW",
+	"chHnnIiMJDP5lki56k+VxXzF88R5ft/lTfPmqnHdaDTOGrUcjNfeNsLM6miSknXhcsQhcBsnsRy05Y5G",
+	"gC0pt+ifvuJSjFDEUYs1zueaDfAMTiFpS6N+tNjXdnFG2mZK2rU4ArjN+VfUgrY3UHALjgFcMaMy/xsN",
+	"BPycD0VbwkU7C3DVzAP8yjP4u2r24B4z4HAXDXm79mBOv83QP4uQKhb5ARJqSTtBohS5oz1VSd1IX4Hi",
+	"O+USwYY8R+AsVdDqe/P1+51GtZfFBWcUagSHNtDI/P1gfjl+g+4ciylWW3XlKrrRPuNEeLk2kDZjAUny",
+	"NaPGAghJHYMCCwFeGopLT8wy1kS8rufg21AtP/V4Im1E30YEuJzV50DaKA5gAddo14C6bSsdHlMBNYO6",
+	"ngL62lMwg/1qmIsaTq7U4cmwu8YDU5YpmKiqdth5Lm+Kr+tYegSr7DTKlZ3HUryuN9e7FlRugB/qCp2d",
+	"iX5fpZlrldkeI4VRpVFV4+5jTbjqFfPGk8RL96K/voBXpWO+2sGvrp309YRodUt1KeJzKGpN5GK1itK8",
+	"PrKg6myunJRTHtkUwLlz9FiAyH62pTRQNo/cZSDZjOFPIvf3Y3HrY9GOc8WRiPHaTDO60W3wKELOpRZV",
+	"7WrG2UikA8HGPOsN2cnHt2/YzeXti1N7HEWqNxkJiaiyFhBVgKOPhe1ap9Pvd8we6HTatZAywdoSi6jM",
+	"787TdSfGGXjWMOd5ah1S1LTBMmZvr4A3FRQQD6lvFuy0kBNb6XChgdtVTthRwep7bfMTtcayE7MXwNeJ",
+	"bBPVcSNnPiVcZ53JOOLrRFBgrjpkMpnWncEcno2pVvRepBg9vlxf2tDAVKSm0ljvTU/O8ndCkOV3ibCJ",
+	"RKCit+ecSPO9jPSct5hrRpxKAjJp4bLPGoFoUHHW8qnIoIKzQBdBJaIeBgxCsaPbuS0XkF2oWlRELcBJ",
+	"DuvsPeUAaDbRgoU2JeDMvrpKLXdEceWJKx7GOTih/WBq/gOhoIJ/1007MNdAB8vTeqFhfxFJdBxILNuD",
+	"3+9QkfmmZBD2lavyEaDV95Krgs1ExcjYobCs90N6sURkQG7Ac5YYRKiuwJ+T9PHYQKrGWLJsqpjOxBhD",
+	"XWyQcglaB+CWTMb4KwkTyF3rUkqdY+rFwCjE41imXoH6ZHMP2pJg2D3K96XqCmz34u6FzQ2ZauwEgBew",
+	"3gRLfDLEOTQtHnPT5lMnDjwaXEc4YCXhqQfdhJka0PEwaMvQ+9uXMZRVYel3qvkOfzBPIt3VITl0ixlt",
+	"K2t/H5et8N+0gGHZm1hB/qn9iBXYChyAgdN7n37p0WULVVI9f4UkxgxeRhGQOiTjlhYwhBRnz2wlEOUi",
+	"IHtLjnZMqgemm7xN1JSP47O/oJoAQqktF1QUtlpDOT4FZJ53Zp16ImxtkNuCtqaqetgr42/FsV0b1ZJu",
+	"f2rApN3JgXiaxX3eM5Zin7rerF/VG/WMp/XBf28C/7YwdebZ51C5s0+lzFLQVFRrVPPOlGDEbSI6ZSa+",
+	"ZHuutXlDb93VyzGHp7gTz+mesAoX+ljisPhgqzGhMBAkMR/ovfkuQHHnVpmUQkTABnVHBFC/zWRMwMV8",
+	"9vYFzSkW6Ra9E13eu4O1lGORZPGITnb0i+bJcy53FCtz0IfUKoLXYpjMgde2pc36s2z1BBqV40u9Yhy/",
+	"6UAk0OPIEpFp/DqUhSBoboX/Y0G5AFaojbWLS6j06cZRJGTITkJ1L9I0jkR4+vS6B4zhcfg9cnjYFxgm",
+	"3O6g36Ayp9D1IzxYP0yKqetM9fuPbZCIL47Ht/RUBYrMnpJRTC2ynoSWUUU9cpaRyAKmY9kToKMGKPv1",
+	"UE1hvyHIEGJlRKrOQlcOQWm69m3WUQFct0W5ItU0YHG/Lc379B2mHVh/QMB4ohWZGpCGliiNkHRCo5Fh",
+	"81qoBp8yteOs5T5KgRzfkxouGsQhiCOHMzwLGY5ZVwTIb6j6TMkcSE8Tol/+xGqHCH3V/J6KQawzgXu/",
+	"Gpq6bLvT7K5tabwmRNv8k3YstAAshuXkAgWvwX6IBl7rXH+wgS0tmN9z27ZXlgAwFWOoNK8jrX8C+XEI",
+	"o1AK8u+mpdBmKroqJCVeNW4XkQ8gyeAd3u0jI/A0Rbwync1ArqH+tjsuiyskshCm27GPDXhGCYviPo4s",
+	"U/oizXs6kRI+94DPGG10iJRkw9i0uFYLaiMjPAiqIoZXYXph8eWLDPTk2uv0VdpBLHGLIB7UPBVgMcjX",
+	"bDUa9WvgNHfNMid+3iqIq2MOfjYUgD4BrfSJ0srCh/mbi335ZYHNHhoIfr9ciL+zOVH45ap312sb6PHj",
+	"hMsCkt0iHA4JaB3kkpZKSfahzH/iMzYdzoqnE6HimuWBGSm/UX2+Txl3z1ad/9MMEyCQrQHh9+eOXuBF",
+	"jUVEijFgp5I7niq7NEMEwlcsJK7JEGvk6ywci3TEJVTNIE6PC15iKQmWWCEZQFRnIQoCyHeDfEJQuntk",
+	"SmD7vtOMBMXjKu9Pq56bITwO7dxiLBipmnKpY/NYsHuwkgqbzJoCWr71xeDbwtg8BpDsmudNUHMRdEpj",
+	"y71g/hnngM1rwYYHH9KZdOKI3k/bhUBPKbfOYrL5+XaWRmnxVLu4bV3fumoGrGErqWK2V5BzlF4bCR4l",
+	"sRTel9YeKldQXbmkli4NInmxn91EvbkTM/vYErITu1cxBAiwcjAQ5ZSsO7n1HoE0ZYEFZZyqQSq0xgTN",
+	"stSoC5caNRJa84Hwy0RMK3uZ0XMflig7wLFDzc8XKQpXbwhXMLLgINDtzTni4I0wBDr3AlmA86RU2+ix",
+	"kBFuOzhR8OrG+1Ek8YDyeN2bjSTH3xOBG6FD6ucSDTqoqakUqR7GY/eiiTS/RbUlA25pijo5i7NUEhRy",
+	"nSN20GIn7/EDwS+6TW5H+sEng8aeGhEbTRJCTsEzkvTkjcTzJBXoDqlMxe2Knjmoyc7OSZ2PkaYAu8I4",
+	"szLs0UMcNjX6ObuGlV8oQvNcqKn3Qr3kiOmrtIXkLuTItSQv7F2k2SBVU3QdY/F6pvAfdUa1FmyKtAUh",
+	"FofdiVnotwGYdhDtsVAv7dJkEaSQKlEiFjpIKFIT0aSyHCCEAwA6Zp29bksS+PgdrFVgL66D68sXGO5j",
+	"J1fNy1P0VNuBGPEZFeuza6AbsknHlLaDn2w24Bo5qdnJ1cXt6fY6qxkMC/bETqiY3U/QD4n7GP15d0Ys",
+	"nQZz2m5brlZ3r5qXzCFxZkp1Ep4OhK23SY3Aht1SgS2F4/IWt8IhVWCvorOiojIwr0tTgZoZOl90JsZn",
+	"F4UyTZGmharMKU+NxdxiEwk5V/c8jaGOEF/pljFAU+J5fta8mC8TdUe9+xRUC+YFodolcOef/trGHOx2",
+	"rfW1TVnYbUzDhm/7NSetr7UsS6wuYjQCT6dB3NX8290E4KHp0/5r/M/H//6n9x+njX/9YaD+AJPzyD7/",
+	"1/5aehSTYc4SwBmyR22zUBZcWs5rBr3kAgIZOUnk3JeFO6/MnTdVr0DYH1oEnS3y3F8Tmog/fJXlhMaM",
+	"h7KFYzzJsSfU1KrE+f0d43M50N9Erlcx45wiuTwDxw2ouXRsxPJV7rAvpKIDWouQPWGO275l2hmkvCfA",
+	"yVPwLdpKmKFICPm/LdFvgkiPoW8SQ3moFhhkwlBLnvEORKXYnB5PjeFUkQQf5L5i+4CgzhMlKrS1LWOM",
+	"L73KB8B7JFJCs+4E6rgwSwaBH6V7mT+SdYYZzgmUW4Pbao4oFTFzhirNhNR5K1YHkEooTmOfTsGREp6a",
+	"E/uChdb+6oxiDbQwpaezXdvY7l0gawmudg3qfWsYPnHimV2aWDva2DHj/n1h4PYWfsbXimif6fZb0H9u",
+	"SPlQKTCffer9D5QPE2s2z+KmCsC0QS4+CsHMOLNJLNrKM8nifkneeyFRP9Z57U24ab699WOEa2fS21z5",
+	"SvB8JyfMjB6HSxt7ZlVa4hHeePvCCt2WmGXvOexKFhKvZmBZP8me9VyhlVATFFG658lE5Fh8NGPM2DGv",
+	"kNMhlJMkCfPkZg/W3RyXxNhn8SGWV5Ssyvj84KDhd1P9qxzAa2Yj2arYJ0kgLi+KXzLMc2r895/5YJXm",
+	"Dvfsx+9GVa/WsxJnWiT9326AOXfxP4+DcVIiDt5lxNmDtoNDb6G8K1lB2fEqTw21o1CuJ2995IFabJ17",
+	"GAPweU030461L2dyVpEnUI13ORj9ENL6J+InkbkuHqc2CyuEcebxuzzBuehF4J6tFmtJDCxRGrsTYqzh",
+	"9IbD/PgyJ1II1nzIfaLPr6B7VTx2vW35sTgQj+/0XLtltk0/qQreWLhwzKFAz+X+qEnZFp/+G6tBz/id",
+	"OV3VvUhbjDMppj5WcgTJ3+ZHkAKrD3TMjc7zyINlZeTlZeNoxuZvZidSQSp5Xrtus9yG3LxgTA+WVZKz",
+	"E1sR757HKT9ds5acOvObqSa/+DaqyT/zO4EVBxxrDp6smpwWzBnMln724gIh70ukxRzT21BpgUICdmU6",
+	"kaCjqBTMWNIe6uzfnDu/AHEBeDnhh/efkG6SxjAM2lKluMN1wKQClxdUc/S4hLISiATci/RJJFNelJBb",
+	"HDZqP4q1NjLE3Ocy1/g4p2yyN5Ykt4UL3rugLRek06Z1JvDCj45V5ZBpq2WpZthfP5j92PLqB39AHkMH",
+	"267kA1VtvRJibXPxT2kAObNOnmS52aBVxZkRq4MfcbYYYIkc4AygXN1nLPzfgr/FDxrr4STTLFJT2Zrz",
+	"VBpp3BWMaKJsrj+mSGHalGXlKKkrPka7FZ59zlBkG5imc309whrcH+L7OWLZLu/dPf4mlmL67PU3VMnS",
+	"idR2R+CRGzqWHktQQ4WamNcAW15SOe4x7lApps8bKrAY+bzcKPD5sdj9p0iimych9CezSne5ppKAzfol",
+	"oh/h8KzQOXBBO3otqaZHqnqAKwWb+/iiavzc4UteF11PHl4yFNYEBXQywF3GAgCHVOYnnxlT1XK+8TuB",
+	"50WdvWa2amoBgiTWLErVeEyUG23pySJXamWkJmXPU0Emhc+4FFPz+pEAKjsAZMDKS+DRiGWshyJi/URN",
+	"2UjdW+I4+BuAWTJlS3Y3jZm5VLKAhViIZJaC7ogvQz7RmWd4+rVAYHGWZqNpbNXUz4jbLN6G3/mWs9A2",
+	"8fvP45scPgT3cSJBmYKMQw++2CjtTxKNy0HgdkhSCajyg5s9y2IJDt7ZqrAzOwktADvSKbqWEZ4Rti3P",
+	"eskh2U9X5bB8xG7tTOGwChjv2WSzhDbdNqT5PIoEFpzh33z+SgqkdM9aZfhRwNHryTAEELN56liGGeEh",
+	"nHMigSQZxkmUCtlCA0illnEJh6XjYM2C1R6LKmez+3y44fFpWvBNJ3HPDTLmcm9wqBYH6DgOVeR4fPIs",
+	"bTSez56/u/FzwaGIHCvoAAANnzyMqM1j+Mm5F3Uxbv1qkXhBJFFlsUs5lBgYAGPRy0SEDgz8XSYzfCWG",
+	"w3MdWvMs1v3YERxPhzNSH6YeeR/grLXypzzXh/3JukcQXTHuA7dR1ilp5aaWArlT5qpH2YmNi5d0eFPF",
+	"3/TmRzJ4v0GpRZUmUCytNPJfKyn2CND+0RvCarm2aXo9eW0uiiADsPQ8rI+NqEehiaa1vUoMrBJsAdw1",
+	"22qBwZG4diC3gFtH1JQ/TQ6jjgeSJ3q52YT3OCdFKjSQhzs8ClB17GQAn7uFao117nzJefLhvy2WQXQ/",
+	"Qyq0icxE5JH88yT5A9TkA59sOss5KXqECFCQxVzncSKGmoBvhhopqBlKTo/XYqrAjbM5pXmZoEpinX2i",
+	"4VwFvgj4lXn3oxggK3EYKkkhAdGmhFqQUO7IfOoqlQguNyWXXnHnj7DYdkc0JKjFv32t8V5PjKuAX5o+",
+	"IfNc3T1in4h+X4A5S2qfw8XLD80iig8fUan2hdl2ME8dD6eoN9EZ0rrjJZC1t91mdNN/cXXW6F3wsytx",
+	"3T17GTVvz274Ze9a3PYvuo3b/BGaJy2yDAFW0CXQiSMhM0i6ro31OP+dJkx8yUQquZlcY06MVVwMyF/2",
+	"zy66zab56EJAHrAC8qcISYDP0ELfjQYaOvVjrLPlnMYkHXZiLt5RdL7vYkAetrbZ01Ua86ccQucbsMaX",
+	"FyZymhngeB0qKD9Ec5VKgtyyAalr075Jv+xTIXQu5M17zCmPtYgZSM5Y45jD+k6EbgFgb6xZoowawOCo",
+	"Boe59aJBnlVOBJIXb3M2TZUcgJg3p0YyNQqvtZE95L/QbVB0rjkzOoxztQyhYXjWlu6y110gePSwX7DN",
+	"Di6G67zVEZZ5+6UnIYoep5LjcRLFUcsZ+iXCKGQnxewGyl0AlznBL3Qy1XHNDNnJnTDn5kiRuxAyvk6D",
+	"tix/oON6RN9KYgBI7mNO672wpyxAvdAgDqRKRdQB9VukHQwvWOzGuZvM8RfLvHNGy4fid6XjzEMmdUPG",
+	"uL4j54j5plQdNYbEW7s0e+gxRkXBdAR6152AfRIBQJeF9crHBSbhtWR8PE7VPU9yLJuR0TVSMyeKRaIX",
+	"R0ITSrRUMMqpuqfeman6T7BLKGQN7ziZg3Cfw+C5zBUDWP+LesHcJJ+SyZTxdCAw+xh7bnMF88kjuJ58",
+	"akC9yxP9KiDe43uRoqQ+aLh6buvhSXd2ddNsrj6EF45NGNtaq3bXbF33L3mjd9sVzejm6uJF72W/wZvd",
+	"i95ldCWu+y8aN82XF7eX/Kp73XsR3YiX/dvi9S3P1E2Q5r0Z2FeSC75uLx4kfJWRrnYYlhyHvllx8eKi",
+	"eXW14pBcbV4gwN1eeVw+wTt3VUTnEPioHnADnEFisl0TZ5CGrBxg0IELIlnKvlAF8z5VogpuzjCDo19F",
+	"iGsu5qc7DiIdr5FI43sRgbQ9eMgGj4yClx8R6n67oRsKLHzzbDUI/eN8GhJhg6x01GwkRMZ4rs2Y5eyg",
+	"PMi1YBRlR1GZxSOhJllbQtKHBjbvJYmprYWKaA/xY4CcNZSpAkxNpFOSZxZIOlxrEYmQhaiNtJyeP8RE",
+	"phGfOSPALPgA0QU9R7a5ccghmhVD+Wfd6UmdSZpANNt2wPKXj0WqlWyZf/GBqLM/qWwIoGB6qKaS0c4C",
+	"5T/89e//OM/H9vyrfxg/nFslChk7cE8a+wDV7HldGkPrX9u1T7EcJAJx7Qq2b7vW+vXv/wjaNVJn27VW",
+	"u/ZznEQ9nkbtGvt/7Gu79qeZWU9468PDg9G42jWL+fFeJrN2DX/7jPNqf2pL8+03Vt3Fz5sZgq+8TpL3",
+	"/XbNfBuydXS71vrbr3//xy8PD+h0X/LsG6MTwbPS9QBU9Y675c+xzmLZy352Y2m605b5FfI8QS+9X8HT",
+	"oLFhblDwE1PvXa6tr3KFXqNINGvYGGXWoW+BL69YJMS4zl6zBBhQ8kUJa5dLu5J4EhIfmDlzWkxINRkM",
+	"nfqu0XsoBUONHLZcIjJH3QSr4Z3UmRHckAQlxbRgvVrP4JRrNuKRsOYbhXeMgkkgoOFEC2tShHX2rk8+",
+	"A45M/Hluhm0kxk/AeWk5spGKcSFC0/L3VV5ETf7cPFkduvOzHaIFm/XE+k1zI8ITIa4BWH8I2TVeWptG",
+	"1NQ7IXVQxCzDfNJ6W877TSPWFeZN+g4BGTA9K+fkIY2BeUD+h03c9aJafizcM6XMzXaOzbZdMCH9j+YR",
+	"MiyR8l80Z4LNl0o5wRSw0BwCqVGvOqrfSbkclGcYU4sPn2Os6TpsQfNvD0JR3wFx9FioMaickC+1O395",
+	"p4eIob5a7Frg2WnkHvbaxpNETTvUT5E6j/colu4NGiJR41QZbbxl5DHrDUXvDvEqB6lAWhj7kqjTBa9v",
+	"7Kpqghr4sGqt2p/FOFEz1qxfmQ0xTlU06WE4atHXGsG9Rr96CGo9niRQQ1AYTyCnIZwRugH/lGyoJunj",
+	"DrBrUrDgKDcfxKMUqY/gdDD/xBPSM8kflviYH4IaKUCdrhjy+9hYTcAFUMuvQC46wnAtTHS19/phffPk",
+	"0/y+eork9dyYcoKo5sO0LzocyqvqwElSuvxBCau1asMsG7fOz5sXN/VGvVFvtl42XjbO6Z7zdVwa9btm",
+	"fQ/OlMO7ZpaFOzZdLmJ+wSwAGfn5XqCnGEUGXJtdcZQFAk7YaDUS6HFXk0zHkVjT7+Ph4Up1BhmWFpJ4",
+	"qyICy3C7owMoiXXuAfps3rnrbt4T9e5nPvgkykNkSYIUuxC7+P4zH1hryo3Qd/rgnhDfB/Kdhgb/dn0g",
+	"ptvnX+/E7GHDJTvn93eBqYwPTufUxowPQNNf5eY0s7yN8/gzH+wp99CYWxL6AGbXekmIh1shn/kAVOKD",
+	"gt99fy9k5lkudTPdWmShB2+H9QdYzjxNwdK28UWWD6c10O4FFVW4ZMXBwBxGmVIoWfB1qm9MtDiV9ULO",
+	"IfFuKIlo2ZBMI7MFVhYH1SethVqZAlieubfBItcLi/zIQfNIPfdOhw2A85yw3kNcaF9b+xN4ODfb1/tL",
+	"OTP625lNlf+NuJsLF2hrxxmLxFjQ9sw3OhYOlPqcX3ls6m1ZVkOwJkMie+7s5mYRvVXpG7uMvmEshZ/n",
+	"unqEUArO6oBt7a30xy5R9q3mCoXtA3r/MCSBqf9KCg3YUNlQxCmLIx04xGn8CX2oLYqsdPqxHIh0nEJa",
+	"DlCd0h2Mj3mKbBTKmFT5Qf7aE6s+PTgc5UOuifYqdNR5XjaEhlCH2c8zLBnk0gVypnGSsEjtLWM1jyhs",
+	"vIcOmz2axfe8On005w0sYb6s5s4sPLlf4KVmo/j20ok3q9963X7J01Qd0aIN7eNC3t7btLCsa63avEPH",
+	"3XYHb75rHlmCqlu5q3NUczFxyDRV005LDCH9kHO1FvbbSFj19SiovqT0UqsmGctnCDJ24hJKY1uAgOpT",
+	"IaGVnRTifKd1RtFRW2wwEh5bfFs6Riv22nsJ3EvogP6njNoVjyBKiEl77CSEGoVOT41GcZaJKDw9mhjZ",
+	"GnGtsqMBZeTPXtLY4fQrK1FjWQwkbBstqRRH60qeN3ODs5ZG1tywYP/3AMDGx8m68/fXWGYimpu/EpGU",
+	"pxg4sAjo/1F6/v+K9WO5/EJBOccS85Su/+rEH5Cbj276uwk+/An3zi6dopng0NKAFuN1CZle0aOgiVlO",
+	"k3X/yifKMUci5tl4zoM6I4D/tqTDioqgCenKfNWv8RhCATTUI8deWhzrqYkx7DzMRTxAvQS4ebcFtXUL",
+	"z4LtFKduHsC/AIN1HMdfnk8MBTI8ihDuf+3TqtiVfRQAl9hU5iOdiqbS5XKL68KziR7XMqu0prB1hzuP",
+	"Vp5EtHXdh47yAIJ1tkWlwX78P6W5pZVOobcqdcmyAOIbg/I/P865o2ZjEjI3p5+hITvvuN/VwR1LdeYm",
+	"pGKnkX63R2QoOvb7a+6MJZqXF2QJvjnNyW11LIY+gzjlFkQHj6nFfaRADAISAKIh5R1bFCjQmjI1jnuI",
+	"L5OXrrM4okTnZMZC8yygrbD3NnmZPA0eohTlJPdV2pYXV5AsqNkJB8S6fjyYpCI6pc9IBDxAlzahLJg3",
+	"4asxtw+UMQYFBCGMLgSIU8HhmrCFBYR/M1RT0822VP1MSKrh0UJmBZ0zoLEg5QbLaJmLMZuuqKlcDp1n",
+	"x+J0SYnj97Qsvife+wPSDsyhEdRSkZw161dGK6FBdWmhZy9fXs0VQKo75x+AZeLurVs8z42LD4tjs5Yv",
+	"4mKzPtuCXJd4W9lTXGkRTArNa0E/A2IB869bI8gvc2IB61yek/zLmAg2yPcrDNFH0RPxuFLXwsU75Vg6",
+	"fJy2Ps18vtfAjlxM9HubqOmanPfucFks7+zDW6pUqZ/EVFhMFww/9+MEyrB5KlhPjbqxtOUX/8Rl9E+v",
+	"mDZCgycszPggZPlGZaOJzhhPEpRYq2JcVSEt7PUKCJb3Rg5Dz7Bp4gvvZdbuhSLLKhwWuNjRQkPUxaj8",
+	"/jIc8S8/CjnIhrXWdfNiEdQyWNIQCOjHUHeTTXTV9/Fqbd21b0bjEz6y/OuLw2AkRKqSpHos8jvMxt3X",
+	"ONgSmLtYRlVfBhaSig9eXL8o/eDqBLK3sHRrxw6dM8lUB88LJ5KxPMcVSURzF/DEsuA5xWmbK4NYZoQ3",
+	"fGN9kgKInM7EuNaqxTI2J7OIBsIzsRGmwrwKv0z42vbPgeIJKFZYJoXn6CDl42HH5pjBazY5Rhw/je2Q",
+	"tAoeHFcoeIOaVJHf0MVd3arxgZBZqxe36OfWCMGMXSVKR6XxAFYn/Gob3AxqZnQnY9tNVwZ/L1K8pQbo",
+	"u3DW497EIm8q116amhzUJuNorRkyByoFVXeKtBoRsjrICnv34PHVPgn/kiNwPni6uRn1mMYFyL/QbAjI",
+	"/rAqHB2pxtYYIuUZLDLWAM0fFw8Lac+Gryi7q22WVZq1a5TeZfV38yMAW3tVvVnKpeZQ4cRO3PubgXs5",
+	"LcwwgLIwNMxOfUQeY0dU5JlltvGOWoFAm5eZBJx1J9FAgEf5vyYq4wSMb+FUFmKba+ee4jiZNXFgI2KJ",
+	"/C2ViQtCbRN5BdNuHQrLZNGeaiLe5KO8r2Q18zJMVaNI6urbsRXRPuil4U2Mw0reUb0uatXnX8lKekCB",
+	"kAicmzmzBDCMwNImxFdL6w9bS02lthHKgIkvPTEGJHLaqpaJZ6DylDc1lSwVZrXGq/K9LfC0RwmxAXor",
+	"dmm7Dbd1nndhcV1VMFCakSOo1X34+/4MHaU1wor5fiuOo4Jfr9TGQkzhP0LI7Q85sQbgWH1IRV+kLfDd",
+	"/OGn0IdVQ19SnoHsThHKM/6JaHu1Lep/ld8Wa1vvjohoKLyzoZABc/DnUmWbe8bLF0MZ0j92Lcx9YlXG",
+	"AHSxYA0IORmZsbWDZYZ8c4sAG7AWJHD/JyUFLdhfdpNwl7hml9/+k8r+qqIYcC73VQq2RL7trjuZlz1p",
+	"IB7momIrzZ/PhF+dIX/HSKQDETE9hMLzZNYCaUrAHgwy5wFGRWmHQUzUIqr7n6KXBcyo17myw7huS7AE",
+	"MAvZYiF2JxmoVPiUezNG/adDlQgLJ+63F1p3Bt37Z2g73A7O41gzuBNcwW358e0bdnN5+yJgADfLM2xX",
+	"KpAtiFOX0Alt5XlALiXwy9YRDYsMjjXAwRfYfwKLHJFDMmxyfkA3n/j42FapK9rDAMalhzVP41pJwrI+",
+	"wb4blnkalvnVMdfIkraAKbjVl/et2u2qpg25HNgj+Dt0owkyk8R4Z72touIPlTPurJwfvv9M1UBGGwNo",
+	"I0jKCd/1z/5K5M4qZeEf7Qb4Q3haZ6FR8GGz+KaB+QEswqAtwwWNPwywfMB3RcArvIXoCTbQFswQhOCZ",
+	"JWETvSIIU80S0QcMKItCpduSZqSOL5loeos5kEP01nYFm8gejDyoBJwlYsATBlalA9CK4JP5jVDVYL9X",
+	"Z38l0Wr12rYEQN8UVVvzqEWLhncRIOkyuWV7t4bIihNocSdvcRjsJsiCtgSLtMsjAJ1ZCRUTLFqvxqh9",
+	"ycJxKnIwWbvZqgnSeuKZyMqlDsiiIAXCg1K7uN6s7ega3LPXr8K2bm7p5/P8dxtxw/XEcQpoatw2hnTc",
+	"PxuhQpf3aDMD+xx37+YZBU+uuJYzWcqZdchZJipAWEYA5V//539zYsVXlGqCFQqCOy8imYU9nqax0Cwk",
+	"jTasL1qRnumIGNpW+4U6VYAMc9/DUvQ3+CeU2nnX8Fisdg6ShkzMl0a6YxLhVqrmBooltvDppOXmrDLr",
+	"m6e7SGIceDcgHWSZcImcejIWqRYRJpfkwmw9P2A+xtvSae1POURcu3VFzzol7vMCJk9ZWhkoJ6p7eMCa",
+	"kOh2AQJBdgLJIRqVGVK6QJ07tR7+P+qeGos/8CQJGc/pRCjpJs+Y3FuhqBmo77GHK5w3RlN1yKG4/43S",
+	"lmnQwzUoVxjkmHdpWslk7o0rQ7/Q83IqFHOg1wLn/cG/zJLeyv3zeTYWzyQijGjVmI/Z6sVQ97o8OBjx",
+	"DMauJNzwEGyevGPuvbqoCrYWgrk28cnuRJwXUNt71me/c7wSlurqoCVuwUNGLT3X23famE2InPdNuOCq",
+	"a2FmY6NFDGIbuQiRf6ce5vHO77xoJxStoCGJKSLz4DgZv3Py1Kgjm3mlkU/DLZuDxgbtvkRj5KZ/ySEy",
+	"h5uERsk6b6B2fJOUwddzHX2UysX1ZFGzRBYV+7ydDLqskkHlYmfXEfXGsSKX8CgzCHEhFJJ1lRTfQerb",
+	"I0U4ST86zymiS9WkT+D5OQOKOdrQvEvIHLD5g1yVcIqFp++wT0Kw8IfvPzPIJ/e/GTpao77ZupvrRgG7",
+	"urhlYaZUZ8TlrIOv1eUwV3Btmda0Qqi87q+pePzIdQbfWBMnzeyD9dUaXwnaKrAFTfuEk777wn2rEtAo",
+	"v6FYVcV2AQzdZ+qtIB+Xpcg2//z1f/6XIb1UgAbLdBgngvnpiTbvCRIYURFAQ9TVQsSShZRCGAYlbo79",
+	"OXs3cCWYBh2zI2Fv9LSpGMQ6g3KP/kQLrG+ajKG2YX3l3I7W0bknTcse1UFgU3af956GjUzFKq+Whc2p",
+	"JuAxAzChGgvZsX5MrBxnIWT1hqdBW26yi6FL3+o+dpEJCku7Hbf+vs3H5+DOPGzL4ybkndNYnz3vuMEn",
+	"kWm3cdzhGtqkQDCsWwX419xt1+MS6xW7wvPoq5TOccCOgPAkQEBQeSPNyjzmXQCcywW0W0qGcUGBbXBn",
+	"yyOh0Ms3R+/h38vBvJOH/uPCUB18b7/Wdy6L0tHRoFv8cU5lhFd9rvvbV6/phPaof2KvOHnpWX2INIny",
+	"vWsm45s/hS0XLbLQ8IhvkPv1MR+ig29WbAsZYgBo9IgHMpUxPM99SpENf58ey56Dcf1Gt9z6UO1uEA6+",
+	"qaApj2qIgvO00gP7DlVAlUbmBJGkKWZDMWNTIHeMonlXy45x5U/QnnUqttHt+yiF0qYRfqH0EYd7AWa7",
+	"mLZGhb1r1u4WAbSoNHebcIt3b++ycXYjrq7OXnZvrs5e9C8j3njZu4ga10Q+hjuCSk5qrcum2WYTgtGw",
+	"WX7pRBpjotaqjbjkA6TUsqlzetJDzFLYFvqu1qoNFINHWf28XjcrYXlx7GXTFceq9A66bJuwnzpZs4pW",
+	"h51hGR+8VtbLlMb950CJ4O9vKur8M4HWuERmdByH+YlpYW1CWoLuFlqI4dKa1Tw6RSGmHLXR5evxkYhs",
+	"DWs0wb0uXJr2wrFeJjFjqUXqZOZhcQnnt67bpjSmlZt07Q31rtjb9aPVq09q88L9VYi+jiLG58sMvF20",
+	"D+VXjPX5Vxz0h/1Q6nvLaDt1xzy8L4eeHUDWnUFIl5bXwYXSx4k8hrK1+RqNnGEY6Imo5AziYIuoq+XY",
+	"qWJcMCHWkj+uHsutmx1M4UI6/OYVSOvLhKdezq4SaS8SoaLwCKUX8bObjXNCBxcLR3GaKsTAvWg0T82R",
+	"hGoR1PGeXDQapw4YeP0lxV7DdxbYTCKFPl2G1T2UngGp6kRQPZGJ0BpAfnvofzLz9FhrVHWhemgfq7RK",
+	"bd1AI117Xb+fa/bjrOwDHZAfRU+lUc62TnNEhO6PeXDukYDUDMtz5x5Fjf/wtKMu4bVIOPrtpfHsyCla",
+	"sCkyPjhdossdHWXokSRpHQUzaHWt6oYUoUYCObytKpZQLbIVedB7ovLM193vLJ6HZPF8RG8xlqE+/6Ql",
+	"ilEFHiKOq61Guo0AaNMBSsOSbi7I4EjwKImlYGOutcAU5FDJDrFghEzzmQZFpy27oqfMS6AqizgBEYmW",
+	"BADsXp6msVGFiNnKvHDKSaO2yM45ByjjCNF8ZIXtlHtlRuhfPr3/iQF8uEhtcduYp9lpefF7Jb3nNxoE",
+	"dmMGFQ9Ykc7lzIxBH7371RDTdLtdRR1B5SrVWNJf54ovLlws4P/m74NZQRXGLm//mcvCM/lap9zXDalM",
+	"jzL38wNPXdoJ5DDls7QXmRrLrvpSqQB+DyDqjhaQxAIbi1QrKLSmNKmASR9teUt85HfQlnWibZg7shUc",
+	"73K3bld9+VfzxDqBNjPqz6YKE0hvW3+jPJYaAt7WLAqvWTt2g3XK9uW1F6PbOB5HmxmegzM7x6ygRJMC",
+	"zIaOZU8sxsj8JmRxBgR7RSzKjXHad4mpwVpZHVBze+fwUbVpkRLCbmNPjuAGPCJMWhJSCZdCrxBS5h6S",
+	"Tx5lKSgskHFm81xiSRoTOXzGfKJFBKzLRmS02FBN2YjLmc+LTsZLL+GxUXqkmrKTMBLjbBieBgwWLEIH",
+	"QX5CEhlRqPoAUDFCh+SX2Kx2rBR1X/DMI0K+TbjO2CiWkwzTVmPJuGajSW+Iupr5y9130QgajYYtRusp",
+	"082TMBumajIYjifZErbPFZL4RxjwZ8a7bLew2S3jbFhrNS+CmlkWIGAq8bZxusrC8he3BVpkzGvFLxTq",
+	"xklgFSC1cybkfD6wb6btgIN+dRHUprGM1BToQ4E99GE3oWTmbbVMgu10cHGU0Bor5WHfI5/wvuXQ+Vfz",
+	"v4dzEBybm59mij6YPw9tgb7NKR5d4jsZRSBLizIvR2MbiiRi6URq4obMBW9spSkjW26e09GXRptALU60",
+	"MMP226ljizWL1FRuEnu0Y7RtlqB5eE8WywTo9hKcsdLtvamVUth42+bFH83O+1Fk2u2z7/wicV/JoBAl",
+	"el3uwOOjNMCvoi1GJeOjhT0oVWb34V72H473N7oBN8xuP44t5rLb97rHjCVVrWX/PFRE/WsOAlqXVokG",
+	"qkqAFFUZm4kMKaqY0UhfGc06tFTpPAsDXPrmCSWFtgRNiCdMHLkdrjuqH2KRFzbMCyikE8nUJGtLhI2X",
+	"W2u52ON1HA5+G3iKzQcFndqCCPYxcg5X+SIKnVvbKfE5HolKXiJql5K+ELF+EbM6qtpCK2d9tdKIt5XN",
+	"oA+jrlb1abw6z8u01D0HT2zSgljqjMueWNUGum2Xxhy1UYSOzJVp14u8ydsxGefbvDTHedGFhDYTOYj0",
+	"UADIn2+zEXX2WPWGgGSKf0ObbrvN6Kb/4uqs0bvgZ1fiunv2Mmrent3wy961uO1fdBtXFkpVD+Nxx5pm",
+	"8I7I2RResqhnaRTWhrt81tzRbQQyZw0TDZbz4W00KyGfkZE2EoQfV3aK/Tvi3wYs4hnvci0CAqmfyMgB",
+	"HmIILFGDgMH5ibG0vuDZJMVJWchy+Kv56O5cynEnB+i9bxIAlWmm2R3/lcSZcHSeiRpgLyU1xezSbiNq",
+	"9q/F2XXU6J1d9V6Ks1t+fXl22W/2L/o3/EWvaV6Kvvpa6+raej9qreZDULM9NFNq6aryYwUSqQFWyLYB",
+	"ftLCLAYcJ+DkNApfB2RQZ8S/1FrNRqMR1Iw20ulOkrtOd5aZTzRf3NzcXDRf0KVI9SYj0y972eZUwdV7",
+	"kXbtFdJlenzMu3ESZ7HQeAk/d9W4nb8KvwP3HujWebuCuYBVJ8sS8MW8fHHVaEC7AZCpQ0Spc01AsKZO",
+	"d5LCCHoPFLpOv4wB0LmnjKi7hgtxrsaWfNkskA54srz2ovjDm/Hn/IHiNXPq4SOxzjowP/jAtflxDAit",
+	"GCulDEK6em2nuWNkkd8Pmv38p4aTF3ZgLl5cNK+ujLiIk043Ub07185LfADjrEOVxv9t7A7zzPXtBfSg",
+	"8eCOZ2IhqAUeYHWj3iRiurUELezIUvgz4AtO742CsqfUoinCw7sXs9iXma8jMxlHLDH1pOtGSJ+ThxID",
+	"RmtjoQWOoVNJAbYpEDdD2u+iV17ISNdZaKQbZN32E561gCAAS/RCX/0wf1su5qAtQ+fGhayBDNBWJllP",
+	"jUTITiDvVevAQTo5fAjTQtC/A6bv4vEYSl7CguYT1hmqayjxwZmfDUVKsGxtaVR/h2dbgeW2RgHi+lht",
+	"ODNd8cablGPBa9ss/umY3td/5B1pYB7/6WrlOBNfMpyRsxzQzx2ytThqsaurtoQ7WvmSrDvHfFuaZdli",
+	"X9s1nLF2rXV1FbQLKnG71mqvpRS3a0Hbqrtt0nfbeSQC3kMiCG7lGfy0oDtfoe4M99BqhxtpvdOz3lpu",
+	"11qNB7MUC4bNPNZwiQqKo2YWuCcJcA+bbYtxLhHDvtBxJFgvURpJ3PcHoze1n/PkKMEVHl94sig/rd1w",
+	"tjTBu0yCGslpRhfilZRWy8Iej1NZ96yREPLqfHEKvCgckzO3E6usTKq6b2YcMK3GqbiP1QRE1TI5yQ4m",
+	"Jj2J8buc3F1O3pTISUoKLpWSN8ckJf3VC3d3k4mAK3Yd05d2kZJPLBZtn+arE56JaFzhYl5bq6R6LtVn",
+	"zrmzT23S+pjyf4P/yfzpPEb+H55oBuYrrpU8XlWyyuv9u3TcUDpeO+kIi6Seint1V6E/Xh+TZLTrG+5c",
+	"x4vqPQU7oV1rNYN27j5F8YoeUrh3cWf4t5w14SbcKHAhV75rO+qsmA9oAfefWmn1Q2TPTzy7mODOAtq+",
+	"iRF9u5IFhXWPOirkfWFMETPoCHO1LQvO3JNI9TRJ1/ooOl0unQ+nwL63U/C7eN5VPL9w4tmuxvo4jVUa",
+	"Z7MO0T2WiuoXxySqYXnDbchaocZo6qsk6tjeGEvffEhM/Z+ajcYzUmzB3rfzpFmknp/01PFA8mQP2i2+",
+	"KM9QhlyKPYjMtiSZiR+wSiyPM6iJWvibmFzpbvMi788ez8RApXiHmqTGzpqNhfdnHAmZxdkMPlwsHYK7",
+	"JnospM5/EP2+6GVhnX3AYAtKYakylqkkaiHOG1CuZp5IduGp86/+KDzY6cj18LY8LlH/idbL75J+f24K",
+	"nPR6JJL4XqQVAv7AXopmQcC7vbiuMn6LCra3a/32988uus2muX+h4qV5MffknZjBo2M+GwmZ+c0xfUL3",
+	"ssiyxKjl+TW781FxB5YivJxLAbhkQ6v+RSsT4Aa84IuBhZ6U1+400X5AgQHPYIpiXvXZ0TyLdT/eg0FB",
+	"cuSpD0SouHcS4uiPwinlhVQdfp9t7qoWbCh4mnUFQfUYAZ/wsa3BKXOqbJvfZ5NV1knws987aBIbjeJj",
+	"J/AdbcbaTplVOL6rU6tokA+eW4XJ/uaUsk16XnlW1Ojzr24rPJxDfs3ZIOXEN7tZ47DTh8dmAKLHONVG",
+	"QCV9RLGAnkGV3lQhLGmLpQLSPXQZrKZ9YqomScQGIgtAwQ9hbChJJ6yznxSAOohEY8ENPNSWceZhQcAj",
+	"Ru93hYrhh/efPrNf//4PHPAQMpFBiOo6+1G5xD2nQQ85FBmqScaGIhUtpoVgoXlBKvw5C+vsonEFSBGE",
+	"pmZOOUFVBciHq1g0B99y66R2lPJYElKDj9Xip2OVgz6az78xLTkodKjfTrPhBsrsQH/ObO6Wn6O6KmF0",
+	"XQn2Qz4I6+MQrN+5x0jpbVzblF4cJO/NV42l1dcu67dHs56P6GYDVsVxibsTRuNxmC4vGlelsqNsv+yn",
+	"6MNIGxAJ5pT0JA5IqO1rQdxpUiXZ84X9gD1OBNJFzFUUQlU5PpTryyCcuMx9wtOhYnfSYUQhmHEkeFRn",
+	"7zJtRRcUVshcDM4ofQvelgJklbqbh3vPJZFUWSc/YSvqmkbqXuA4rdIRfx7OXlFLLd9f5vOolmloVNrn",
+	"L+YR//KjkINsSPmoo1jav5sAsWpMplqr9h9/+492+0ujcdZuf2n22+0vN/1f/vn/1Ba5whdVr6syYmPT",
+	"btVHh7gdlX2syc/8TuRTPv+FlfrM1moMaQq0Lg8MoPaJz2gpF0pPWBLfCx0Yc9FIhAxGSed1U3EGJ36k",
+	"LO5TaB6QQmurHjDez4ArR2O9vzOc6uw1FgfGWVumRiQZw8VVY2keR/Ad4JuD+j/uP0yTwaQQWLFlJ8ws",
+	"a2RXyBSqIq/INwbdi5QtCk4AzQC+AUc+IRu0ZSi+jBMey5B2OAZhRlW71GwRJDYmVEE3eF2RKDnQpiFc",
+	"osPOC76fbqpf2B663b5PFSGoJbGcAHAGIVX8zRxjkBZfmFGXBV1WeLJBJWKhL/uCLMLXbQDGig98dEJ2",
+	"L2ccLUQrUx7/QDuHBby1sfL0ImhlMX9hH0FqoKTdrKlGE00K4q2PNTjYWQgDERoZIABRBaGdXjlphaHt",
+	"OGMjPjMnuzmuscK4LbUiIYZnJJV/zp0HiGiSaVvnjty61m5xIo3Se3Jkye2PeOhS1Ql/iCr/O5FKkRDo",
+	"9fpb/s9eP7atPvb3947bFJqz4x5dLEBeukvd8fXcd+qSFcwykSQ616fQXVrYLEOuyVtqTkZ3bgNWwA77",
+	"xI3u4ffK2nviL25FVO+I9XdoFKcCEHvID7leJevmjf0oxiottVn/oqbM6DyeyEwd+/hAKYCdehxLdlfA",
+	"Vz6zTi9auaD67np2m2+I3iSNsxmswa7gqUjN9DwEX80Sw2KrMnPNK/KqBbVJmtRatXNYltSi+Qc+xIJ8",
+	"/+b7QLkD8O88EwH9Y2J0eR6bY9O8BEliWZbyODHPUW5Rbv4hKOOip/9ncqs5b/94AjQHAaP6Ddad2X8G",
+	"RnenQLXDHgADFCpSIVQkIu+jn6hCs+KzDt3cbIxUJYlISVHnXTVBE8XhiERKCvBMggVT+IgYl33iX1SX",
+	"mmlELWCaoVuCdAO3PEgZAcsgf+33eanp4rvBLWa5eVPYRAA6jeBv+AMD7kptiVqGXEaJsJYZjjcDcrY4",
+	"AeZWpqbS+75dpCVjZ0kkVZoD8apJpuNI1NnPNqKqIQ0tNtbTnZA6cLFDWCrArMkTf4l8csHPWllESLBE",
+	"DWhtpTNyJyEKxngs0OjSYIvpAEXHWCX0OUpB8IcXY4cVK2MRF9B7FHEBF5/8TP1MhZEoUFftzNtiOaT3",
+	"MiyHfPjl4f8HAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

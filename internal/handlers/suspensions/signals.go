@@ -1,8 +1,10 @@
 package suspensions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,6 +13,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/form"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -46,7 +49,7 @@ func (h *Handlers) DecideApproval(ctx context.Context, req oapi.DecideApprovalRe
 	b := req.Body
 	who := call.From(ctx).Actor
 	in := Decision{Execution: req.ExecutionID, Waitpoint: b.WaitpointID, Decision: execution.Decision(b.Decision), By: who, Reason: ask.Or(b.Reason, ""), Form: b.Form,
-		Suffix: ask.Or(b.IdempotencySuffix, who)}.signal()
+		Suffix: ask.Or(b.IdempotencySuffix, who)}.Signal()
 	in.Trusted = true
 	return answer.Write(ctx, func(ctx context.Context) (execution.Signalled, error) {
 		return h.Executions.Signal(ctx, in)
@@ -60,13 +63,15 @@ type Decision struct {
 	Execution, Waitpoint uuid.UUID
 	Decision             execution.Decision
 	By                   string
+	Source               string // what kind of source By is; an operator without it
 	Reason               string
 	Form                 json.RawMessage
 	Suffix               string // tells decisions of the same kind apart
 }
 
-// signal returns the signal that tells a decision. reference: executions.md 2.17 (deliver_approval_signal).
-func (d Decision) signal() execution.SignalRequest {
+// Signal returns the signal that tells a decision, which the approval's form must fit. reference: executions.md 2.17
+// (deliver_approval_signal).
+func (d Decision) Signal() execution.SignalRequest {
 	payload, err := json.Marshal(struct {
 		Decision execution.Decision `json:"decision"`
 		By       string             `json:"by"`
@@ -77,19 +82,39 @@ func (d Decision) signal() execution.SignalRequest {
 		payload = nil // a form that was read as JSON can be written
 	}
 	return execution.SignalRequest{
-		Kept: wait.Kept{Signal: wait.Signal{Payload: payload, Name: string(d.Decision), SourceType: "operator", SourceIdentity: d.By}, ExecutionID: d.Execution,
+		Kept: wait.Kept{Signal: wait.Signal{Payload: payload, Name: string(d.Decision), SourceType: cmp.Or(d.Source, "operator"), SourceIdentity: d.By}, ExecutionID: d.Execution,
 			WaitpointID: d.Waitpoint, Category: "approval", IdempotencyKey: "approval:" + string(d.Decision) + ":" + d.Suffix},
-		Recognised: execution.DefaultRecognised,
+		Recognised: execution.DefaultRecognised, Fits: d.fits,
 	}
 }
 
+// fits refuses what was filled in if an approval asks for something else. Who rejects need not fill in anything.
+func (d Decision) fits(a *execution.Approval) error {
+	if a == nil || len(a.Form) == 0 {
+		return nil
+	}
+	asked, err := form.Parse(a.Form, "/form")
+	if err != nil {
+		return fmt.Errorf("the form of waitpoint %s: %s", d.Waitpoint, err) //nolint:errorlint // it was right when it was made: this is no refusal
+	}
+	if d.Decision == execution.Rejected {
+		asked = asked.Optional()
+	}
+	return asked.Check(d.Form, "/form")
+}
+
 func receipt(s *execution.Signalled) oapi.SignalOKJSONResponse {
+	return oapi.SignalOKJSONResponse{Body: Receipt(s)}
+}
+
+// Receipt says what became of a signal.
+func Receipt(s *execution.Signalled) oapi.SignalReceipt {
 	outcome := oapi.SignalReceiptOutcomeAccepted
 	if s.Duplicate {
 		outcome = oapi.SignalReceiptOutcomeDuplicate
 	}
 	id, _ := uuid.Parse(s.Signal.ID) // it was one when it came
-	return oapi.SignalOKJSONResponse{Body: oapi.SignalReceipt{Outcome: outcome, SignalID: id, Effect: oapi.SignalEffect(s.Signal.Effect)}}
+	return oapi.SignalReceipt{Outcome: outcome, SignalID: id, Effect: oapi.SignalEffect(s.Signal.Effect)}
 }
 
 // ListSignals handles GET /v1/executions/{execution_id}/signals.

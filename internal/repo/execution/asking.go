@@ -87,6 +87,7 @@ func (r *Repo) Asked(ctx context.Context, id uuid.UUID, token waitpoint.Token) (
 		if out.Execution, err = e.execution(); err != nil {
 			return err
 		}
+		out.At = q.Now()
 		out.Decisions, err = r.waits.SignalsAt(q, out.Execution.ID, id, []string{string(execution.Approved), string(execution.Rejected)}, decisions)
 		return err
 	})

@@ -29,17 +29,17 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	if err := tx.ExecOne(statement, append(args, stored.ID)...); err != nil {
 		return fmt.Errorf("update execution %s: %w", before.ID, err)
 	}
-	for _, a := range c.Attempts {
-		if err := saveAttempt(tx, stored.ID, a); err != nil {
-			return fmt.Errorf("attempt %d of execution %s: %w", a.Index, before.ID, err)
-		}
+	closed, err := saveAttempts(tx, stored.ID, c)
+	if err != nil {
+		return err
 	}
 	if before.Suspension.Open() && !c.Execution.Suspension.Open() {
 		if err := r.endSuspension(tx, &c.Execution); err != nil {
 			return err
 		}
 	}
-	emit(tx, c)
+	first := emit(tx, c)
+	tellClosed(tx, c, closed, first)
 	return nil
 }
 
@@ -60,19 +60,18 @@ func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, err
 	return rowOf(e, bucket)
 }
 
-// emit writes the events of a change. What an operator did causes the rest.
-func emit(tx *store.Tx, c execution.Change) {
-	byOperator := false
-	for i, e := range c.Events {
-		ref := tx.Emit(e)
-		if i == 0 && e.Type.Topic() == event.TopicOperator {
-			byOperator = true
-			tx.Because(ref)
-		}
+// emit writes the events of a change, and returns the first. What an operator did causes the rest.
+func emit(tx *store.Tx, c execution.Change) (first store.Ref) {
+	if len(c.Events) == 0 {
+		return 0
 	}
-	if byOperator {
-		tx.Because(0)
+	if first = tx.Emit(c.Events[0]); c.Events[0].Type.Topic() == event.TopicOperator {
+		defer tx.Because(tx.Because(first)) // and then what it was before
 	}
+	for _, e := range c.Events[1:] {
+		tx.Emit(e)
+	}
+	return first
 }
 
 func saveAttempt(tx *store.Tx, id store.ID, a execution.AttemptChange) error {
@@ -92,6 +91,21 @@ func saveAttempt(tx *store.Tx, id store.ID, a execution.AttemptChange) error {
 		return tx.ExecOne(`UPDATE attempts SET state = ?, ended_at = ?, failure = ? WHERE execution_id = ? AND attempt_index = ?`,
 			string(a.Stage), store.Millis(a.EndedAt), failure, id, a.Index)
 	}
+}
+
+// saveAttempts writes what becomes of attempts. It returns those whose streams, which have frames, are closed by it.
+func saveAttempts(tx *store.Tx, id store.ID, c execution.Change) (closed []closing, err error) {
+	for _, a := range c.Attempts {
+		if a.Close == "" {
+			err = saveAttempt(tx, id, a)
+		} else {
+			closed, err = closeAttempt(tx, id, &c.Execution, a, closed)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("attempt %d of execution %s: %w", a.Index, c.Execution.ID, err)
+		}
+	}
+	return closed, nil
 }
 
 func failureDoc(f *execution.Failure) (store.JSON, error) {

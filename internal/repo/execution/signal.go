@@ -19,7 +19,7 @@ import (
 //
 // It returns CodeNotFound for an execution that does not exist; before anything else is looked at CodeInvalidToken (the same
 // for a waitpoint that does not exist; CodeNotFound to whom needs no token); what [execution.Waitpoint.Takes],
-// [execution.Approval.Allow] and [execution.Execution.RoomFor] say. reference: executions.md 2.17.
+// [execution.Approval.Admit], the request's Fits and [execution.Execution.RoomFor] say. reference: executions.md 2.17.
 func (r *Repo) Signal(ctx context.Context, in execution.SignalRequest) (execution.Signalled, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Signalled) error {
 		e, err := r.State(tx, in.ExecutionID)
@@ -44,8 +44,11 @@ func (r *Repo) Signal(ctx context.Context, in execution.SignalRequest) (executio
 		if err != nil {
 			return err
 		}
-		if in.Trusted {
-			if err := w.Approval.Allow(k.SourceIdentity); err != nil {
+		if err := w.Approval.Admit(execution.Decision(k.Name), k.SourceIdentity, in.Trusted || in.Identified); err != nil {
+			return err
+		}
+		if in.Fits != nil {
+			if err := in.Fits(w.Approval); err != nil {
 				return err
 			}
 		}
@@ -102,9 +105,9 @@ func (r *Repo) take(tx *store.Tx, e execution.Execution, w *execution.Waitpoint,
 		return k, e, nil
 	}
 	c := e.Wake(k.ID, in.ResumeDelay, tx.Now())
-	tx.Because(ref)
+	cause := tx.Because(ref)
 	err := r.save(tx, &e, c, nil)
-	tx.Because(0)
+	tx.Because(cause)
 	return k, c.Execution, err
 }
 

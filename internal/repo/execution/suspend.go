@@ -20,6 +20,7 @@ type suspendedRef struct {
 	Execution    uuid.UUID                `json:"execution_id"`
 	SuspensionID uuid.UUID                `json:"suspension_id"`
 	Outcome      execution.SuspendOutcome `json:"outcome"`
+	Directives   []execution.Directive    `json:"directives,omitempty"`
 	Waitpoints   []mintedRef              `json:"waitpoints"`
 }
 
@@ -31,7 +32,7 @@ type suspendedRef struct {
 // reference: executions.md 2.15.
 func (r *Repo) Suspend(ctx context.Context, f execution.Fence, req execution.SuspendRequest) (execution.SuspendReport, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.SuspendReport) error {
-		e, draining, err := held(tx, f.ExecutionID)
+		e, draining, err := Held(tx, f.ExecutionID)
 		if err != nil {
 			return err
 		}
@@ -42,6 +43,7 @@ func (r *Repo) Suspend(ctx context.Context, f execution.Fence, req execution.Sus
 			return err
 		}
 		if known {
+			ref.Directives = e.Directives(draining)
 			tx.Refer(ref)
 			*out, err = r.resuspended(&tx.Queries, e, ref, tx.Now())
 			return err
@@ -51,7 +53,7 @@ func (r *Repo) Suspend(ctx context.Context, f execution.Fence, req execution.Sus
 			return err
 		}
 		out.Directives = out.Execution.Directives(draining)
-		ref = suspendedRef{e.ID, out.SuspensionID, out.Outcome, refsOf(out.Waitpoints)}
+		ref = suspendedRef{e.ID, out.SuspensionID, out.Outcome, out.Directives, refsOf(out.Waitpoints)}
 		tx.Refer(ref)
 		return keepSuspension(tx, &req, ref)
 	}, store.Reload(func(ctx context.Context, kept []byte) (out execution.SuspendReport, err error) {
@@ -78,7 +80,7 @@ func (r *Repo) resuspended(q *store.Queries, e execution.Execution, old suspende
 		return execution.SuspendReport{}, err
 	}
 	minted, err := again(ring, e.ID, old.Waitpoints, now)
-	return execution.SuspendReport{SuspensionID: old.SuspensionID, Outcome: old.Outcome, Waitpoints: minted, Execution: e, Directives: e.Directives(false)}, err
+	return execution.SuspendReport{SuspensionID: old.SuspensionID, Outcome: old.Outcome, Waitpoints: minted, Execution: e, Directives: old.Directives}, err
 }
 
 // keyedSuspension returns what was answered under an idempotency key of this execution, if that is recognised.

@@ -22,7 +22,7 @@ type transition func(e execution.Execution, now time.Time) (c execution.Change, 
 // report runs one worker's call.
 func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *execution.Value) (execution.Report, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Report) error {
-		e, draining, err := held(tx, id)
+		e, draining, err := Held(tx, id)
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,9 @@ type reportRef struct {
 	Cancelled bool      `json:"cancelled,omitempty"`
 }
 
-// held reads and locks an execution of the caller's namespace, and says whether its worker is draining.
-func held(tx *store.Tx, id uuid.UUID) (e execution.Execution, draining bool, err error) {
+// Held reads and locks an execution of the caller's namespace, and says whether its worker is draining. It returns
+// CodeNotFound.
+func Held(tx *store.Tx, id uuid.UUID) (e execution.Execution, draining bool, err error) {
 	var found row
 	if err := tx.Get(&found, selectHeld+" WHERE id = ?"+tx.ForUpdate(), store.Millis(tx.Queries.Now()), store.ID(id)); err != nil && !store.NotFound(err) {
 		return e, false, fmt.Errorf("read execution %s: %w", id, err)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -74,8 +75,9 @@ func openPostgres(ctx context.Context, s *Store) error {
 	}
 	maps.Copy(cfg.RuntimeParams, postgresSettings)
 	db := stdlib.OpenDB(*cfg)
-	db.SetMaxOpenConns(postgresConns)
-	db.SetMaxIdleConns(postgresConns)
+	conns := cmp.Or(s.cfg.Connections, postgresConns)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	if err := preparePostgres(ctx, db); err != nil {
 		return errors.Join(err, db.Close())

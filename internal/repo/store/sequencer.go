@@ -184,11 +184,12 @@ func (q *sequencer) notify(ctx context.Context, events bool) {
 	}
 }
 
-// cutKeys takes as many keys as one notice can hold: JSON may write a byte as six.
+// cutKeys takes as many keys as one notice can hold.
 func cutKeys(keys []string) (some, rest []string) {
 	size := 0
 	for i, key := range keys {
-		if size += 6*len(key) + len(`"",`); size > longestNotice && i > 0 {
+		written, _ := json.Marshal(key) // a string
+		if size += len(written) + len(","); size > longestNotice && i > 0 {
 			return keys[:i], keys[i:]
 		}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -94,7 +95,7 @@ func openSQLite(ctx context.Context, s *Store) (err error) {
 	if err != nil {
 		return errors.Join(err, wdb.Close())
 	}
-	readers := max(4, 2*runtime.NumCPU())
+	readers := cmp.Or(s.cfg.Connections, max(4, 2*runtime.NumCPU()))
 	rdb.SetMaxOpenConns(readers)
 	rdb.SetMaxIdleConns(readers)
 	s.db = sqlx.NewDb(rdb, "sqlite")

@@ -35,6 +35,9 @@ type Config struct {
 	Fatal func(error)
 	// OnError is told of work in the background that failed and will be tried again.
 	OnError func(error)
+	// Connections is how many reads, and on PostgreSQL also changes, run at a time. The default is 32 on PostgreSQL, and twice
+	// the number of processors, at least 4, on SQLite.
+	Connections int
 	// Observe is told of each commit: how many operations it carried and how long it took. It must not block.
 	Observe func(operations int, commit time.Duration)
 }
@@ -280,6 +283,10 @@ func (s *Store) committed(ops []*operation) {
 		for _, w := range op.tx.signals {
 			s.cfg.Hub.Signal(w.key, w.need, w.n)
 			s.dialect.announce(s, w.key)
+		}
+		for _, key := range op.tx.wakes {
+			s.cfg.Hub.SignalAll(key)
+			s.dialect.announce(s, key)
 		}
 		events = events || len(op.tx.events) > 0
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/storetest"
 )
@@ -185,6 +186,39 @@ func TestWrite_cancelled_before_its_turn(t *testing.T) {
 		})
 		if !errors.Is(err, context.Canceled) || ran {
 			t.Errorf("Do() = %v, ran: %v; want cancelled, not run", err, ran)
+		}
+	})
+}
+
+// A wake-up reaches every waiter of its key, once, when the change is committed; a change that was refused wakes nobody.
+func TestTx_Wake(t *testing.T) {
+	t.Parallel()
+	storetest.Stores(t, func(t *testing.T, s *store.Store) {
+		waiters := []*hub.Waiter{s.Hub().Wait([]string{"a"}, nil), s.Hub().Wait([]string{"a", "b"}, nil), s.Hub().Wait([]string{"c"}, nil)}
+		woken := func() (all []bool) {
+			for _, w := range waiters {
+				select {
+				case <-w.C():
+					all = append(all, true)
+				default:
+					all = append(all, false)
+				}
+			}
+			return all
+		}
+		for _, tt := range []struct {
+			err  error
+			want []bool
+		}{{errors.New("no"), []bool{false, false, false}}, {nil, []bool{true, true, false}}} {
+			err := store.Do(t.Context(), s, func(tx *store.Tx) error {
+				tx.Wake("a")
+				tx.Wake("b")
+				tx.Wake("a")
+				return tt.err
+			})
+			if got := woken(); !errors.Is(err, tt.err) || !slices.Equal(got, tt.want) {
+				t.Errorf("Do() = %v woke %v, want %v", err, got, tt.want)
+			}
 		}
 	})
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flowapi/flowapi/internal/call"
@@ -28,6 +29,7 @@ type Tx struct {
 	hooks   []func()
 	alarms  []alarm
 	signals []signal
+	wakes   []string
 }
 
 type alarm struct {
@@ -116,8 +118,13 @@ func (tx *Tx) Emit(e event.Event) Ref {
 	return Ref(len(tx.events))
 }
 
-// Because makes what is emitted until the next call the consequence of the event ref.
-func (tx *Tx) Because(ref Ref) { tx.cause = int(ref) }
+// Because makes what is emitted until the next call the consequence of the event ref. It returns the one before, to be set
+// again.
+func (tx *Tx) Because(ref Ref) (before Ref) {
+	before = Ref(tx.cause)
+	tx.cause = int(ref)
+	return before
+}
 
 // Final sets the function that runs last, when all reactors are done: it reads back what is answered.
 func (tx *Tx) Final(fn func() error) { tx.final = fn }
@@ -151,6 +158,13 @@ func (tx *Tx) Signal(key, need string) {
 		}
 	}
 	tx.signals = append(tx.signals, signal{key, need, 1})
+}
+
+// Wake wakes, after the commit, every waiter of key, in all processes.
+func (tx *Tx) Wake(key string) {
+	if !slices.Contains(tx.wakes, key) {
+		tx.wakes = append(tx.wakes, key)
+	}
 }
 
 func (tx *Tx) fail(err error) {

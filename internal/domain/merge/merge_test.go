@@ -1,4 +1,4 @@
-package flow_test
+package merge_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/merge"
 )
 
 // TestShallow holds the golden vectors of the shallow merge. reference: runs-and-taskflows.md G-MG, B6.
@@ -34,14 +34,14 @@ func TestShallow(t *testing.T) {
 		{`{"é":1}`, `{"\u00e9":2}`, `{"é":2}`},
 	}
 	for _, tt := range tests {
-		if got := flow.Shallow(json.RawMessage(tt.state), json.RawMessage(tt.patch)); string(got) != tt.want {
+		if got := merge.Shallow(json.RawMessage(tt.state), json.RawMessage(tt.patch)); string(got) != tt.want {
 			t.Errorf("Shallow(%s, %s) = %s, want %s", tt.state, tt.patch, got, tt.want)
 		}
 	}
 }
 
-// TestMergePatch holds the vectors of RFC 7396, appendix A, and some of our own.
-func TestMergePatch(t *testing.T) {
+// TestPatch holds the vectors of RFC 7396, appendix A, and some of our own.
+func TestPatch(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ target, patch, want string }{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
@@ -69,8 +69,8 @@ func TestMergePatch(t *testing.T) {
 		{`{"a":1,"b":2}`, "{\n \"a\": null,\n \"c\": { \"d\": [ null ] }\n}", `{"b":2,"c":{"d":[null]}}`},
 	}
 	for _, tt := range tests {
-		if got := flow.MergePatch(json.RawMessage(tt.target), json.RawMessage(tt.patch)); string(got) != tt.want {
-			t.Errorf("MergePatch(%s, %s) = %s, want %s", tt.target, tt.patch, got, tt.want)
+		if got := merge.Patch(json.RawMessage(tt.target), json.RawMessage(tt.patch)); string(got) != tt.want {
+			t.Errorf("Patch(%s, %s) = %s, want %s", tt.target, tt.patch, got, tt.want)
 		}
 	}
 }
@@ -115,16 +115,16 @@ func TestShallow_Laws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, a, b := objects(2).Draw(t, "state"), objects(2).Draw(t, "a"), objects(2).Draw(t, "b")
 		state, pa, pb := text(t, s), text(t, a), text(t, b)
-		if got := flow.Shallow(state, json.RawMessage(`{}`)); !reflect.DeepEqual(value(t, got), value(t, state)) {
+		if got := merge.Shallow(state, json.RawMessage(`{}`)); !reflect.DeepEqual(value(t, got), value(t, state)) {
 			t.Fatalf("an empty patch makes %s of %s", got, state)
 		}
-		left, right := flow.Shallow(flow.Shallow(state, pa), pb), flow.Shallow(state, flow.Shallow(pa, pb))
+		left, right := merge.Shallow(merge.Shallow(state, pa), pb), merge.Shallow(state, merge.Shallow(pa, pb))
 		if !reflect.DeepEqual(value(t, left), value(t, right)) {
 			t.Fatalf("merging is not associative: %s, %s", left, right)
 		}
 		want := maps.Clone(s)
 		maps.Copy(want, a)
-		if got := flow.Shallow(state, pa); !reflect.DeepEqual(value(t, got), value(t, text(t, want))) {
+		if got := merge.Shallow(state, pa); !reflect.DeepEqual(value(t, got), value(t, text(t, want))) {
 			t.Fatalf("Shallow(%s, %s) = %s", state, pa, got)
 		}
 	})
@@ -150,15 +150,15 @@ func mergePatch(target, patch any) any {
 	return t
 }
 
-func TestMergePatch_IsTheRFC(t *testing.T) {
+func TestPatch_IsTheRFC(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		target, patch := text(t, values(3).Draw(t, "target")), text(t, values(3).Draw(t, "patch"))
-		got := flow.MergePatch(target, patch)
+		got := merge.Patch(target, patch)
 		if want := mergePatch(value(t, target), value(t, patch)); !reflect.DeepEqual(value(t, got), want) {
-			t.Fatalf("MergePatch(%s, %s) = %s, want %v", target, patch, got, want)
+			t.Fatalf("Patch(%s, %s) = %s, want %v", target, patch, got, want)
 		}
-		if again := flow.MergePatch(got, patch); !bytes.Equal(again, got) {
+		if again := merge.Patch(got, patch); !bytes.Equal(again, got) {
 			t.Fatalf("applied twice it makes %s of %s", again, got)
 		}
 	})
@@ -175,8 +175,8 @@ func TestShallow_Large(t *testing.T) {
 		return json.RawMessage("{" + b.String()[1:] + "}")
 	}
 	begun := time.Now()
-	got := flow.Shallow(large(0), large(1))
-	if !bytes.Equal(got, large(1)) || !slices.Equal(flow.MergePatch(large(0), large(1)), large(1)) {
+	got := merge.Shallow(large(0), large(1))
+	if !bytes.Equal(got, large(1)) || !slices.Equal(merge.Patch(large(0), large(1)), large(1)) {
 		t.Error("the patch was not applied")
 	}
 	if took := time.Since(begun); took > 10*time.Second {

@@ -1,0 +1,141 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/stream"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/sse"
+)
+
+// follower is the response to one who follows the stream of an attempt: it writes itself for as long as the client listens.
+type follower struct {
+	ctx     context.Context
+	streams *Handlers
+	id      uuid.UUID
+	attempt int   // to begin with, execution.NoAttempt before the first
+	after   int64 // the last frame that the client has seen of it
+	current bool  // further attempts are followed, too
+}
+
+// follow finds out where a follower begins: after what it has seen, if it was here before.
+func (h *Handlers) follow(ctx context.Context, id uuid.UUID, attempt int, seen *stream.Place, p oapi.ReadStreamParams) (oapi.ReadStreamResponseObject, error) {
+	head, err := h.Streams.Head(ctx, id, attempt)
+	if err != nil {
+		return nil, err
+	}
+	f := follower{ctx: ctx, streams: h, id: id, attempt: head.AttemptIndex, current: attempt == stream.Current}
+	switch {
+	case seen != nil && f.over(&head, *seen):
+		return oapi.ReadStream204Response{}, nil
+	case seen != nil:
+		f.from(&head, *seen)
+	case p.After != nil && strings.Contains(*p.After, "/"):
+		place, err := placeOf(*p.After, attempt, fault.InQuery, "after")
+		if err != nil {
+			return nil, err
+		}
+		f.from(&head, place)
+	case p.After != nil:
+		after, err := stream.ParseID(*p.After)
+		if err != nil {
+			return nil, fault.MovedTo(err, fault.InQuery, "after")
+		}
+		f.after = int64(after)
+	default:
+		from, err := bound(p.From, "from", stream.Start)
+		if err != nil {
+			return nil, err
+		}
+		if f.after = int64(max(from-1, stream.Start)); from == stream.End {
+			f.after = sse.FromNow
+		}
+	}
+	return f, nil
+}
+
+// over says whether somebody who has seen everything up to a place has nothing more to expect.
+func (f *follower) over(head *stream.Head, seen stream.Place) bool {
+	if f.current {
+		return head.Ended && (head.AttemptIndex == execution.NoAttempt || head.AttemptIndex <= seen.Attempt && head.Last <= seen.ID)
+	}
+	return head.Closed() && head.Last <= seen.ID
+}
+
+// from goes on after a place, if there is such an attempt.
+func (f *follower) from(head *stream.Head, seen stream.Place) {
+	if seen.Attempt <= head.AttemptIndex {
+		f.attempt, f.after = seen.Attempt, int64(seen.ID)
+	}
+}
+
+// VisitReadStreamResponse implements oapi.ReadStreamResponseObject.
+func (f follower) VisitReadStreamResponse(w http.ResponseWriter) error {
+	leave, err := f.streams.place()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = f.serve(w)
+	if errors.Is(err, sse.ErrClosed) {
+		return fault.New(fault.CodeShuttingDown, "The server is shutting down. Repeat the request with the same cursor.")
+	}
+	return err
+}
+
+// serve sends the frames of an attempt, and then, if further attempts are followed, waits for the next one, until the execution
+// has ended.
+func (f follower) serve(w http.ResponseWriter) error {
+	for first := true; ; first = false {
+		if f.attempt != execution.NoAttempt {
+			ended, err := f.streams.tails.Part(f.ctx, w, log{id: f.id, attempt: f.attempt}, f.after, nil, first)
+			if err != nil || !ended || !f.current {
+				return err
+			}
+			first = false
+		}
+		ended, err := f.streams.tails.Part(f.ctx, w, log{id: f.id, attempt: f.attempt, next: true}, sse.FromNow, nil, first)
+		if err != nil || !ended {
+			return err
+		}
+		head, err := f.streams.Streams.HeadOf(f.ctx, f.id, stream.Current)
+		if err != nil || head.AttemptIndex <= f.attempt {
+			return err
+		}
+		f.attempt, f.after = f.attempt+1, 0
+	}
+}
+
+// log is what can be followed: the frames of an attempt, or that which comes after it.
+type log struct {
+	id      uuid.UUID
+	attempt int
+	next    bool
+}
+
+// open returns a log as the tails read it.
+func (h *Handlers) open(l log, onError func(error)) sse.Log {
+	changed, stop := h.Streams.Watch(l.id)
+	out := sse.Log{Wake: changed, Stop: stop, Options: sse.Options{
+		OnError: onError,
+		Spell:   func(id int64) string { return spell(l.attempt, stream.ID(id)) },
+	}}
+	if l.next {
+		out.Source = &nextAttempt{h.Streams, l.id, l.attempt}
+	} else {
+		out.Source = &frames{h.Streams, l.id, l.attempt}
+	}
+	return out
+}
+
+// spell writes a place so that Last-Event-ID reads it again. Before the first attempt it is its beginning.
+func spell(attempt int, id stream.ID) string {
+	return stream.Place{Attempt: max(attempt, 0), ID: id}.String()
+}

@@ -1,0 +1,120 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/stream"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
+	"github.com/flowapi/flowapi/internal/sse"
+)
+
+// pageSize bounds how many frames one look renders.
+const pageSize = 500
+
+// frames is the stream of one attempt as a log.
+type frames struct {
+	streams Streams
+	id      uuid.UUID
+	attempt int
+}
+
+// frameData is what a follower is told of a frame.
+type frameData struct {
+	AttemptIndex int `json:"attempt_index"`
+	oapi.Frame
+}
+
+// closedData is what a follower is told of the end of an attempt.
+type closedData struct {
+	AttemptIndex int                   `json:"attempt_index"`
+	ClosedAt     wire.Time             `json:"closed_at"`
+	ClosedReason execution.CloseReason `json:"closed_reason"`
+}
+
+// Read implements sse.Source.
+func (s *frames) Read(ctx context.Context, after int64) (sse.Page, error) {
+	found, err := s.streams.Follow(ctx, s.id, s.attempt, stream.ID(after), pageSize)
+	if err != nil {
+		return gone(after, err)
+	}
+	out := sse.Page{Messages: make([]sse.Message, len(found.Frames)), Through: max(after, int64(found.Last)), More: found.More}
+	for i := range found.Frames {
+		f := &found.Frames[i]
+		rendered, err := render(s.attempt, f.ID, "frame", frameData{s.attempt, frame(f)})
+		if err != nil {
+			return sse.Page{}, err
+		}
+		out.Messages[i] = sse.Message{ID: int64(f.ID), Frame: rendered}
+	}
+	if found.More {
+		out.Through = out.Messages[len(out.Messages)-1].ID
+	} else if found.Closed() {
+		out.Final = true
+		out.Farewell, err = render(s.attempt, stream.ID(out.Through), "closed", closedData{s.attempt, wire.Time(found.ClosedAt), found.ClosedReason})
+	}
+	return out, err
+}
+
+// Newest implements sse.Source.
+func (s *frames) Newest(ctx context.Context) (int64, error) {
+	head, err := s.streams.HeadOf(ctx, s.id, s.attempt)
+	return int64(head.Last), err
+}
+
+// nextAttempt is a log without events that ends when there is a further attempt, or the execution has ended.
+type nextAttempt struct {
+	streams Streams
+	id      uuid.UUID
+	attempt int
+}
+
+// endData is what a follower is told of the end of the execution.
+type endData struct {
+	State execution.Public `json:"public_state"`
+}
+
+// Read implements sse.Source.
+func (s *nextAttempt) Read(ctx context.Context, after int64) (sse.Page, error) {
+	head, err := s.streams.HeadOf(ctx, s.id, stream.Current)
+	if err != nil {
+		return gone(after, err)
+	}
+	out := sse.Page{Through: after, Final: head.Ended || head.AttemptIndex > s.attempt}
+	if head.Ended && head.AttemptIndex <= s.attempt {
+		out.Farewell, err = render(s.attempt, stream.ID(after), "end", endData{head.State})
+	}
+	return out, err
+}
+
+// Newest implements sse.Source.
+func (s *nextAttempt) Newest(ctx context.Context) (int64, error) {
+	if s.attempt == execution.NoAttempt {
+		return 0, nil
+	}
+	head, err := s.streams.HeadOf(ctx, s.id, s.attempt)
+	return int64(head.Last), err
+}
+
+// gone ends the log of an execution that was deleted meanwhile. Another error stays one.
+func gone(after int64, err error) (sse.Page, error) {
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return sse.Page{Through: after, Final: true}, nil
+	}
+	return sse.Page{}, err
+}
+
+// render returns an event of a stream.
+func render(attempt int, id stream.ID, name string, data any) ([]byte, error) {
+	line, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("render %s %s: %w", name, id, err)
+	}
+	return sse.AppendFrameAs(nil, spell(attempt, id), name, line), nil
+}

@@ -1,0 +1,65 @@
+package execution
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/tag"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// StreamKey is what those wait for in the hub who follow the streams of an execution: frames, and the ends of attempts.
+func StreamKey(id uuid.UUID) string { return "stream " + id.String() }
+
+// closing is a stream that was closed and has frames.
+type closing struct {
+	Index  int                   `json:"attempt_index"`
+	Reason execution.CloseReason `json:"reason"`
+	Frames int64                 `json:"frame_count"`
+}
+
+// Ending an attempt closes its stream in the same statement: how a stream stands is in the attempt's row. A stream that was
+// closed before stays closed since then, and gets another reason. Most attempts have no frames; the others are found by not
+// being changed by the first statement, since asking each for its count would cost more than the change.
+const (
+	closeSet    = `UPDATE attempts SET state = ?, ended_at = ?, failure = ?, closed_at = coalesce(closed_at, ?), closed_reason = ?`
+	closeEmpty  = closeSet + ` WHERE execution_id = ? AND attempt_index = ? AND frame_count = 0`
+	closeFilled = closeSet + `, trim_at = CASE WHEN trim_at <= ? THEN trim_at ELSE ? END WHERE execution_id = ? AND attempt_index = ? RETURNING frame_count`
+)
+
+// closeAttempt ends an attempt, or takes it from its owner, and closes its stream. It adds to closed when that has frames.
+func closeAttempt(tx *store.Tx, id store.ID, e *execution.Execution, a execution.AttemptChange, closed []closing) ([]closing, error) {
+	failure, err := failureDoc(a.Failure)
+	if err != nil {
+		return closed, err
+	}
+	now := tx.Now()
+	set := []any{string(a.Stage), store.Millis(a.EndedAt), failure, store.Millis(now), string(a.Close)}
+	if n, err := tx.Exec(closeEmpty, append(set, id, a.Index)...); err != nil || n == 1 {
+		return closed, err
+	}
+	trim := store.Millis(now.Add(e.PolicyOf().StreamRetention()))
+	it := closing{Index: a.Index, Reason: a.Close}
+	err = tx.Get(&it.Frames, closeFilled, append(set, trim, trim, id, a.Index)...)
+	if err == nil && a.Close != execution.ClosedReclaimed {
+		closed = append(closed, it)
+	}
+	return closed, err
+}
+
+// tellClosed tells that streams were closed, which is a consequence of the event cause, and wakes who follows them. The end
+// of the execution ends also the wait for its next attempt.
+func tellClosed(tx *store.Tx, c execution.Change, closed []closing, cause store.Ref) {
+	e := &c.Execution
+	before := tx.Because(cause)
+	for _, it := range closed {
+		tx.Emit(event.Event{Namespace: e.Namespace, Type: event.StreamClosed, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &e.Revision, Data: it})
+	}
+	tx.Because(before)
+	if e.Lifecycle == execution.Terminal || slices.ContainsFunc(c.Attempts, func(a execution.AttemptChange) bool { return a.Close != "" }) {
+		tx.Wake(StreamKey(e.ID))
+	}
+}
