@@ -174,7 +174,7 @@ func TestSuspend_Transitions(t *testing.T) {
 				closedAt(e, after(80), "timed_out_fail")
 				e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("fail"), ""
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("fail")}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("fail"), Close: execution.ClosedSuspensionTimeout}},
 			events:   []string{`execution.failed ` + ended("failed", `"attempt_index":0,"reason":"suspension_timeout:fail","category":"timeout",`)},
 		},
 		{
@@ -183,7 +183,7 @@ func TestSuspend_Transitions(t *testing.T) {
 				closedAt(e, after(80), "timed_out_expire")
 				e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("expire"), ""
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("expire")}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("expire"), Close: execution.ClosedSuspensionTimeout}},
 			events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"suspension_timeout:expire","category":"timeout",`)},
 		},
 		{
@@ -193,7 +193,7 @@ func TestSuspend_Transitions(t *testing.T) {
 				e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("cancel"), ""
 				e.Cancellation = &execution.Cancellation{Reason: "suspension_timeout:cancel", Actor: "engine", RequestedAt: after(80)}
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(80), Failure: failedBy("cancel")}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(80), Failure: failedBy("cancel"), Close: execution.ClosedSuspensionTimeout}},
 			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"suspension_timeout:cancel","category":"timeout",`)},
 		},
 		{
@@ -212,7 +212,7 @@ func TestSuspend_Transitions(t *testing.T) {
 				closedAt(e, after(40), "cancelled")
 				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.BlockingDetail = after(40), &byOperator, 2, ""
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(40)}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(40), Close: execution.ClosedCancelled}},
 			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
 		},
 		{
@@ -226,7 +226,7 @@ func TestSuspend_Transitions(t *testing.T) {
 				closedAt(e, after(50), "expired:execution_deadline")
 				e.CompletedAt, e.Failure, e.BlockingDetail = after(50), &execution.Failure{Reason: "execution_deadline", Category: "timeout"}, ""
 			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: &execution.Failure{Reason: "execution_deadline", Category: "timeout"}}},
+			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: &execution.Failure{Reason: "execution_deadline", Category: "timeout"}, Close: execution.ClosedExpired}},
 			events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
 		},
 	}
@@ -245,7 +245,7 @@ func TestSuspend_Transitions(t *testing.T) {
 			closedAt(e, after(90), "expired:execution_deadline")
 			e.CompletedAt, e.Failure, e.BlockingDetail = after(90), late, ""
 		},
-		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(90), Failure: late}},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(90), Failure: late, Close: execution.ClosedExpired}},
 		events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
 	})
 	for _, behavior := range []execution.TimeoutBehavior{execution.OnTimeoutResume, execution.OnTimeoutResumeTold} {
