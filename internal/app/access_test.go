@@ -174,6 +174,26 @@ var accessRows = []accessRow{
 	{"delayExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("delay", `,"delay_ms":3600000`) }},
 	{"waitForChildren", workers, "execution", func(a *accessTest) accessCall { return a.report("wait-children", "") }},
 	{"cancelHeldExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("cancel", "") }},
+	{"suspendExecution", workers, "execution", func(a *accessTest) accessCall { return a.report("suspend", ","+waitForGo) }},
+	{"createWaitpoint", workers, "execution", func(a *accessTest) accessCall { return a.report("waitpoints", `,"waitpoint_key":"k"`) }},
+	{"listWaitpoints", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/waitpoints"), nil) }},
+	{"getWaitpointToken", operators, "execution", func(a *accessTest) accessCall {
+		c, w := a.prepared()
+		return asked(http.MethodGet, operatorPath(c.Execution.ID, "waitpoints/"+w.WaitpointID.String()+"/token"), nil)
+	}},
+	{"closeWaitpoint", workers, "execution", func(a *accessTest) accessCall {
+		c, w := a.prepared()
+		return asked(http.MethodPost, operatorPath(c.Execution.ID, "waitpoints/"+w.WaitpointID.String()+"/close"), `{"handle":"`+c.Handle+`"}`)
+	}},
+	{"deliverSignal", everybody, "execution", func(a *accessTest) accessCall {
+		c, w := a.prepared()
+		return asked(http.MethodPost, operatorPath(c.Execution.ID, "signals"), `{"waitpoint_id":"`+w.WaitpointID.String()+`","token":"`+w.Token+`","signal_name":"go"}`)
+	}},
+	{"listSignals", everybody, "execution", func(a *accessTest) accessCall { return asked(http.MethodGet, a.execution("/signals"), nil) }},
+	{"decideApproval", operators, "execution", func(a *accessTest) accessCall {
+		c, w := a.prepared()
+		return asked(http.MethodPost, operatorPath(c.Execution.ID, "approvals"), `{"waitpoint_id":"`+w.WaitpointID.String()+`","decision":"approved"}`)
+	}},
 	{"grantClaim", workers, "", func(*accessTest) accessCall {
 		return asked(http.MethodPost, "/v1/workers/w/claim-grants", `{"lane":"nothing","worker_instance_id":"w","grant_ttl_ms":1000}`)
 	}},
@@ -214,6 +234,7 @@ var accessRows = []accessRow{
 	{"streamEvents", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/events/stream", nil) }},
 	{"subscribeCompletions", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/completions", nil) }},
 	{"subscribeLeases", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/leases", nil) }},
+	{"subscribeSignals", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/signals", nil) }},
 	{"subscribeOperator", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/operator", nil) }},
 	{"subscribeInstanceTags", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/subscriptions/instance-tags", nil) }},
 	{"listWorkers", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/workers", nil) }},
@@ -277,6 +298,13 @@ func (a *accessTest) claimed() oapi.Claim {
 	w := a.workers("busy")
 	w.create("")
 	return w.claim("")
+}
+
+// prepared is a new execution in the hands of a worker, which has made a waitpoint.
+func (a *accessTest) prepared() (oapi.Claim, oapi.MintedWaitpoint) {
+	a.t.Helper()
+	c := a.claimed()
+	return c, answerAs[oapi.MintedWaitpoint](a.workers("busy").report(c, "waitpoints", `"waitpoint_key":"k"`).Want(http.StatusCreated))
 }
 
 // revoked is the path of a new execution whose owner has lost it.

@@ -92,13 +92,13 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	e.create("")
 	mine, other := e.claim(`"lease_ttl_ms":86400000`), e.claim(`"lease_ttl_ms":86400000`)
 	e.create("")
+	waitpoint := e.report(mine, "waitpoints", `"waitpoint_key":"k","expires_in_ms":2592000000`).Want(http.StatusCreated).Str("waitpoint_id")
 	job := x.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`).Want(http.StatusAccepted).Str("job_id")
 	s.Advance(0) // it has ended
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
 		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
-		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a",
-		"attempt": "0",
+		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint, "attempt": "0",
 	}}
 }
 
@@ -213,7 +213,7 @@ func (w *badWorld) operations() []*badOperation {
 			}
 			if declared.RequestBody != nil {
 				if media := declared.RequestBody.Value.Content.Get("application/json"); media != nil {
-					op.example, op.schema = media.Example, media.Schema
+					op.example, op.schema = exampleOf(media), media.Schema
 				}
 			}
 			all = append(all, op)
@@ -221,6 +221,14 @@ func (w *badWorld) operations() []*badOperation {
 	}
 	slices.SortFunc(all, func(a, b *badOperation) int { return strings.Compare(a.id, b.id) })
 	return all
+}
+
+// exampleOf returns the example of a body, or the first of several.
+func exampleOf(media *openapi3.MediaType) any {
+	for _, name := range slices.Sorted(maps.Keys(media.Examples)) {
+		return media.Examples[name].Value.Value
+	}
+	return media.Example
 }
 
 func (w *badWorld) fill(path string) string {
@@ -562,10 +570,11 @@ func (w *badWorld) written() []badCase {
 		{operation: "completeExecution", name: "bytes with a handle that is none", method: "POST", path: execution + "/complete", body: "x", headers: []string{"Content-Type: application/octet-stream", "Flowapi-Handle: x"}, code: fault.CodeInvalidHandle},
 	}
 	all = append(all, w.ofOperators(execution)...)
+	all = append(all, w.ofSuspensions(execution)...)
 	all = append(all, ofStreams(execution, `"handle":"`+w.mine.Handle+`"`)...)
 	for verb, id := range map[string]string{"frames": "appendFrames", "renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution",
-		"delay": "delayExecution", "wait-children": "waitForChildren", "cancel": "cancelHeldExecution"} {
-		reason := map[string]string{"fail": `,"reason":"x"`, "delay": `,"delay_ms":1`, "frames": `,"frames":[{"payload":"x"}]`}[verb]
+		"delay": "delayExecution", "wait-children": "waitForChildren", "cancel": "cancelHeldExecution", "suspend": "suspendExecution", "waitpoints": "createWaitpoint"} {
+		reason := map[string]string{"fail": `,"reason":"x"`, "delay": `,"delay_ms":1`, "frames": `,"frames":[{"payload":"x"}]`, "suspend": "," + waitForGo, "waitpoints": `,"waitpoint_key":"x"`}[verb]
 		fence, _ := json.Marshal(w.mine.Fence)
 		for name, tt := range map[string]struct {
 			members string
@@ -619,6 +628,37 @@ func (w *badWorld) ofOperators(execution string) []badCase {
 			badCase{operation: id, name: "no override and no handle", method: "POST", path: execution + "/" + verb, body: `{"override":false` + more + "}", code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/handle"})
 	}
 	return all
+}
+
+// ofSuspensions are the cases that no schema knows of what executions wait for.
+func (w *badWorld) ofSuspensions(execution string) []badCase {
+	handle := `{"handle":"` + w.mine.Handle + `",`
+	closing := execution + "/waitpoints/" + w.params["waitpoint_id"] + "/close"
+	fence, _ := json.Marshal(w.mine.Fence)
+	var all []badCase
+	suspend := func(name, members string, code fault.Code, pointer string) {
+		all = append(all, badCase{operation: "suspendExecution", name: name, method: "POST", path: execution + "/suspend", body: handle + members + "}", code: code, in: fault.InBody, pointer: pointer})
+	}
+	suspend("a condition of another form", waitOn(`{"Single":7}`, "a"), fault.CodeInvalidCondition, "/resume_condition/Single")
+	suspend("a condition of half a megabyte", waitOn(`"`+strings.Repeat("x", 1<<19)+`"`, "a"), fault.CodeInvalidCondition, "/resume_condition")
+	suspend("a name of half a megabyte", waitOn(onSignal("a", byName(strings.Repeat("x", 1<<19))), "a"), fault.CodeInvalidCondition, "/resume_condition/Single/matcher/ByName")
+	suspend("a key of half a megabyte", waitOn(onSignal(strings.Repeat("x", 1<<19), wildcard), "a"), fault.CodeInvalidCondition, "/resume_condition/Single/waitpoint_key")
+	suspend("a member of half a megabyte", waitOn(`{"Single":{"waitpoint_key":"a","matcher":"Wildcard","`+strings.Repeat("x", 1<<19)+`":1}}`, "a"), fault.CodeInvalidCondition, "/resume_condition/Single")
+	suspend("a condition of thirty levels", waitOn(nested(30, operatorOnly), "a"), fault.CodeInvalidCondition, "/resume_condition"+strings.Repeat("/Composite/members/0", 4)+"/Composite")
+	suspend("a count that is not whole", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1.5`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite")
+	suspend("a count beyond all integers", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1e30`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite")
+	suspend("a pending waitpoint that is not there", waitAt(operatorOnly, `{"use_pending":"`+w.params["flow_id"]+`"}`), fault.CodeNotFound, "/waitpoints/0/use_pending")
+	suspend("a form that is none", waitAt("", `{"waitpoint_key":"a","approval":{"title":"x","form":{"type":"string"}}}`), fault.CodeValidationFailed, "/waitpoints/0/approval/form/type")
+	for name, body := range map[string]string{"a handle that is none": `{"handle":"x"}`, "a handle of another execution": `{"handle":"` + w.other.Handle + `"}`} {
+		all = append(all, badCase{operation: "closeWaitpoint", name: name, method: "POST", path: closing, body: body, code: fault.CodeInvalidHandle})
+	}
+	return append(all,
+		badCase{operation: "closeWaitpoint", name: "handle and fence", method: "POST", path: closing, body: handle + `"fence":` + string(fence) + "}", code: fault.CodeValidationFailed, in: fault.InBody, pointer: "/fence"},
+		badCase{operation: "deliverSignal", name: "a token that is none", method: "POST", path: execution + "/signals", body: `{"waitpoint_id":"` + w.params["waitpoint_id"] + `","signal_name":"x","token":"x"}`, code: fault.CodeInvalidToken},
+		badCase{operation: "deliverSignal", name: "a payload with a name twice", method: "POST", path: execution + "/signals", body: `{"waitpoint_id":"` + w.params["waitpoint_id"] + `","signal_name":"x","token":"x","payload":{"a":1,"a":2}}`,
+			code: fault.CodeMalformedJSON, in: fault.InBody, pointer: "/payload/a"},
+		badCase{operation: "decideApproval", name: "a waitpoint that is not there", method: "POST", path: execution + "/approvals", body: `{"waitpoint_id":"` + w.params["flow_id"] + `","decision":"approved"}`, code: fault.CodeNotFound},
+	)
 }
 
 // ofStreams are the cases that no schema knows of frames and their places.

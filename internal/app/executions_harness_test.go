@@ -224,13 +224,13 @@ const retryDelay = 10 * time.Minute
 
 // executionRecord is all that the API tells of one execution.
 type executionRecord struct {
-	Execution, Attempts, Result string
-	Events                      []oapi.Event
+	Execution, Attempts, Result, Waitpoints, Signals string
+	Events                                           []oapi.Event
 }
 
 // executionRows are the sizes of the tables, so that a trace of something new is seen, too.
 type executionRows struct {
-	Executions, Attempts, ExecutionKeys, IdempotencyKeys, Events int
+	Executions, Attempts, ExecutionKeys, IdempotencyKeys, Events, Waitpoints, OpenWaitpoints, Waits, Signals, OpenSignals, SuspendKeys int
 }
 
 // executionSnapshot is what a refusal must leave as it is.
@@ -246,7 +246,8 @@ func (x *executionTest) snapshot(ids ...uuid.UUID) executionSnapshot {
 		path := "/v1/executions/" + id.String()
 		s.Records[id] = executionRecord{
 			Execution: string(x.Get(path).Want(http.StatusOK).Body), Attempts: string(x.Get(path + "/attempts").Want(http.StatusOK).Body),
-			Result: storedResult(x.Get(path + "/result")), Events: x.events(id),
+			Result: storedResult(x.Get(path + "/result")), Events: x.events(id), Waitpoints: string(x.Get(path + "/waitpoints?limit=500").Want(http.StatusOK).Body),
+			Signals: string(x.Get(path + "/signals?all=true&limit=500").Want(http.StatusOK).Body),
 		}
 	}
 	return s
@@ -270,7 +271,8 @@ func (x *executionTest) rows() executionRows {
 	var n executionRows
 	err := s.Read(x.t.Context(), func(q *store.Queries) error {
 		for table, into := range map[string]*int{"executions": &n.Executions, "attempts": &n.Attempts, "execution_keys": &n.ExecutionKeys,
-			"idempotency_keys": &n.IdempotencyKeys, "events": &n.Events} {
+			"idempotency_keys": &n.IdempotencyKeys, "events": &n.Events, "waitpoints": &n.Waitpoints, "waitpoints WHERE state <> 'closed'": &n.OpenWaitpoints,
+			"waits": &n.Waits, "signals": &n.Signals, "signals WHERE open = 1": &n.OpenSignals, "suspend_keys": &n.SuspendKeys} {
 			if err := q.Get(into, "SELECT count(*) FROM "+table); err != nil {
 				return err
 			}

@@ -437,7 +437,7 @@ func (m *model) deliver(e *execution, p *waitpoint, s *signal, entitled, trusted
 	case p.state == "closed":
 		return refused("waitpoint_closed")
 	case p.state == "active" && open && p.suspension == e.suspension:
-	case p.state == "pending" && p.index == e.current && p.expires > m.now:
+	case p.state == "pending" && p.index == e.current && e.vector.attempt != "pending_retry_attempt" && e.vector.attempt != "pending_replay_attempt" && p.expires > m.now:
 	default:
 		return refused("target_not_signalable")
 	}

@@ -133,5 +133,5 @@ func (r *SuspendRequest) Keep(now time.Time) time.Duration {
 	if r.TimeoutAt.IsZero() {
 		return week
 	}
-	return min(r.TimeoutAt.Sub(now)+time.Minute, week)
+	return min(max(r.TimeoutAt.Sub(now), 0)+time.Minute, week)
 }

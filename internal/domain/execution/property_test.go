@@ -113,6 +113,8 @@ func (m *machine) apply(t *rapid.T, c execution.Change, renewal bool) {
 		t.Fatalf("%s, lease until %s", after.Ownership, after.Lease.ExpiresAt)
 	case after.Retries > m.maxRetries || after.Reclaims > m.maxReclaims:
 		t.Fatalf("%d retries of %d, %d takeovers of %d", after.Retries, m.maxRetries, after.Reclaims, m.maxReclaims)
+	case after.Suspension.Open() != (after.Lifecycle == execution.Suspended):
+		t.Fatalf("%s, and its suspension is %+v", after.Lifecycle, after.Suspension)
 	case after.Attempts > 1+after.Retries+after.Reclaims:
 		t.Fatalf("%d attempts, %d retries, %d takeovers", after.Attempts, after.Retries, after.Reclaims)
 	}
@@ -233,9 +235,7 @@ func (m *machine) check(t *rapid.T) {
 
 // expected is how the model judges a worker's call: replayed, refused with a code, or done.
 func (m *machine) expected(op execution.Op, f execution.Fence) (replayed bool, code fault.Code) {
-	index := f.AttemptIndex
-	f.AttemptIndex = m.holder.AttemptIndex
-	own := f == m.holder && (index == m.holder.AttemptIndex || index == execution.AnyAttempt)
+	own := m.owns(f)
 	switch {
 	case op != "" && m.last == op && own:
 		return true, ""
@@ -424,6 +424,91 @@ func (m *machine) release(t *rapid.T) {
 	}
 }
 
+// suspend gives the lease back until something happens. Its owner, who has done so, is told; it is never a replay.
+func (m *machine) suspend(t *rapid.T) {
+	f := m.fence(t)
+	_, code := m.expected("", f)
+	if m.phase == execution.Suspended && m.owns(f) {
+		code = fault.CodeAlreadySuspended
+	}
+	s := execution.Suspension{ID: id(70), Reason: execution.SuspendSignal, Waitpoints: []execution.Bound{{ID: id(71), Key: "go"}}, TimeoutAt: m.now.Add(time.Minute),
+		Behavior: rapid.SampledFrom([]execution.TimeoutBehavior{execution.OnTimeoutFail, execution.OnTimeoutCancel, execution.OnTimeoutExpire, execution.OnTimeoutResume, execution.OnTimeoutEscalate}).Draw(t, "behavior")}
+	if rapid.Bool().Draw(t, "resume delay") {
+		s.Policy.DelayMS = 9000
+	}
+	before := document(t, m.e)
+	c, err := m.e.Suspend(f, s, m.now)
+	switch {
+	case fault.CodeOf(err) != code:
+		t.Fatalf("suspend of %v: %v, want %q", m.e.Vector, err, code)
+	case document(t, m.e) != before:
+		t.Fatal("suspend changed its receiver")
+	case err != nil && !cmp.Equal(execution.Change{}, c):
+		t.Fatalf("a refusal changed something: %+v", c)
+	case err == nil:
+		left := m.e.AttemptTimeoutAt
+		m.apply(t, c, false)
+		m.phase, m.last = execution.Suspended, ""
+		if !m.e.AttemptTimeoutAt.IsZero() || !left.IsZero() && m.e.Released.AttemptLeft != max(left.Sub(m.now), time.Millisecond) {
+			t.Fatalf("the attempt's time is %s, %s was left", m.e.AttemptTimeoutAt, m.e.Released.AttemptLeft)
+		}
+	}
+}
+
+// owns says whether f is the fence of the last acquisition.
+func (m *machine) owns(f execution.Fence) bool {
+	index := f.AttemptIndex
+	f.AttemptIndex = m.holder.AttemptIndex
+	return f == m.holder && (index == m.holder.AttemptIndex || index == execution.AnyAttempt)
+}
+
+// wake lets a signal, an operator or the timeout end a suspension.
+func (m *machine) wake(t *rapid.T) {
+	if m.phase != execution.Suspended {
+		if _, err := m.e.Resume(0, m.now); fault.CodeOf(err) != fault.CodeNotSuspended {
+			t.Fatalf("resume of %v: %v", m.e.Vector, err)
+		}
+		return
+	}
+	before, delay := document(t, m.e), time.Duration(m.e.Suspension.Policy.DelayMS)*time.Millisecond
+	var c execution.Change
+	escalated := false
+	switch rapid.SampledFrom([]string{"signal", "signal with a delay", "operator", "timeout"}).Draw(t, "by") {
+	case "signal":
+		c = m.e.Wake("s", nil, m.now)
+	case "signal with a delay":
+		delay = 4 * time.Second
+		c = m.e.Wake("s", &delay, m.now)
+	case "operator":
+		delay = 0
+		var err error
+		if c, err = m.e.Resume(0, m.now); err != nil {
+			t.Fatal(err)
+		}
+	case "timeout":
+		delay = 0
+		c, escalated = m.e.TimeOut("engine", m.now)
+	}
+	if document(t, m.e) != before {
+		t.Fatal("it changed its receiver")
+	}
+	m.apply(t, c, false)
+	switch {
+	case escalated:
+		if m.e.Blocking != execution.PausedByOperator {
+			t.Fatalf("escalated to %v", m.e.Vector)
+		}
+		return
+	case m.e.Lifecycle == execution.Terminal:
+		m.phase = execution.Terminal
+		return
+	}
+	m.phase = execution.Runnable
+	if delay > 0 != (m.e.Public() == execution.PublicDelayed) || delay > 0 && !m.e.DelayUntil.Equal(m.now.Add(delay)) {
+		t.Fatalf("it goes on as %v at %s, want after %s", m.e.Vector, m.e.DelayUntil, delay)
+	}
+}
+
 func (m *machine) cancel(t *rapid.T) {
 	before := document(t, m.e)
 	c, err := m.e.Cancel(execution.Cancellation{Reason: "enough", Actor: "ops", RequestedAt: m.now}, m.now)
@@ -504,6 +589,8 @@ func TestMachine_Property(t *testing.T) {
 			"complete": m.complete,
 			"fail":     m.fail,
 			"release":  m.release,
+			"suspend":  m.suspend,
+			"wake":     m.wake,
 			"cancel": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "cancel") == 0 {
 					m.cancel(t)

@@ -204,8 +204,14 @@ func (e *Execution) closeSuspension(reason string, now time.Time) {
 }
 
 // TimeOut makes of e what was asked for when the time of its suspension is over. escalated says that it goes on waiting, for an
-// operator. reference: executions.md 2.18.
+// operator. A deadline of e that has passed no later ends it instead: the two are looked at in any order. reference:
+// executions.md 2.18.
 func (e Execution) TimeOut(actor string, now time.Time) (c Change, escalated bool) {
+	if !e.DeadlineAt.IsZero() && !e.DeadlineAt.After(e.Suspension.TimeoutAt) {
+		if c, over := e.Pass(now); over {
+			return c, false
+		}
+	}
 	c = Change{Execution: e}
 	behavior := e.Suspension.Behavior
 	failure := &Failure{Reason: "suspension_timeout:" + string(behavior), Category: CategoryTimeout}

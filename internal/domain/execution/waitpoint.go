@@ -98,10 +98,15 @@ func (w *Waitpoint) Takes(e *Execution, now time.Time) (deliver bool, err error)
 			With("close_reason", w.CloseReason).With("closed_at", stamp(w.ClosedAt))
 	case w.State == WaitpointActive && e.Suspension.Open() && w.SuspensionID == e.Suspension.ID:
 		return true, nil
-	case w.State == WaitpointPending && w.AttemptIndex == e.AttemptIndex && w.ExpiresAt.After(now):
+	case w.State == WaitpointPending && w.AttemptIndex == e.AttemptIndex && !e.attemptEnded() && w.ExpiresAt.After(now):
 		return false, nil
 	}
 	return false, e.refuse(fault.CodeTargetNotSignalable, "Waitpoint %s belongs to what execution %s no longer does: nobody will wait there.", w.ID, e.ID)
+}
+
+// attemptEnded says whether e goes on with another attempt.
+func (e *Execution) attemptEnded() bool {
+	return e.Attempt == AttemptPendingRetry || e.Attempt == AttemptPendingReplay
 }
 
 // ListedWaitpoint is an open waitpoint as lists show it, without its token.

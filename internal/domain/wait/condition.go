@@ -132,20 +132,58 @@ func (c Condition) takes(s *Signal) (as string, ok bool) {
 // Progress returns how far the condition is with these signals. Their order does not matter, and neither do those that are
 // there twice.
 func (c Condition) Progress(received []Signal) Progress {
-	var p Progress
-	c.each(func(_ int, leaf Condition) {
-		var counted []string
-		for i := range received {
-			if len(counted) >= leaf.needs() {
-				break
-			}
-			if as, ok := leaf.takes(&received[i]); ok && !slices.Contains(counted, as) {
-				counted = append(counted, as)
-			}
-		}
-		p = append(p, len(counted))
-	})
+	t := c.tally(received)
+	p := make(Progress, len(t))
+	for i := range t {
+		p[i] = t[i].has
+	}
 	return p
+}
+
+// tally counts signals, leaf by leaf. A leaf may need a thousand, and there may be many that do: each signal is looked at once.
+type tally []struct {
+	leaf Condition
+	has  int
+	as   map[string]bool // what has counted, for a leaf that needs several
+}
+
+func (c Condition) tally(received []Signal) tally {
+	var t tally
+	c.each(func(_ int, leaf Condition) {
+		t = append(t, struct {
+			leaf Condition
+			has  int
+			as   map[string]bool
+		}{leaf: leaf})
+	})
+	for i := range received {
+		t.add(&received[i])
+	}
+	return t
+}
+
+// add says whether a signal counts: whether some leaf needs it and has none like it.
+func (t tally) add(s *Signal) (counts bool) {
+	for i := range t {
+		l := &t[i]
+		needs := l.leaf.needs()
+		if l.has >= needs {
+			continue
+		}
+		as, ok := l.leaf.takes(s)
+		if !ok || l.as[as] {
+			continue
+		}
+		if needs > 1 {
+			if l.as == nil {
+				l.as = map[string]bool{}
+			}
+			l.as[as] = true
+		}
+		l.has++
+		counts = true
+	}
+	return counts
 }
 
 // Satisfied says whether the condition holds at a time.

@@ -74,7 +74,7 @@ func (p *parser) condition(raw []byte, pointer string, depth int) (Condition, er
 		}
 	case Any, All:
 		c.Of, err = p.parts(object["of"], pointer+"/of", depth+1)
-	case Manual:
+	case Manual, SignalOn, Count, Never: // a flow has the first alone
 	}
 	if err != nil {
 		return none, err

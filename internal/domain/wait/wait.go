@@ -166,12 +166,20 @@ func (w *Wait) DueAt() time.Time {
 // Deliver gives w a signal. It returns w with it, and whether it counts: whether some leaf needs it and has none like it. If
 // not, nothing has changed.
 func (w Wait) Deliver(s Signal) (Wait, bool) {
-	received := append(slices.Clip(w.Received), s)
-	if slices.Equal(w.Condition.Progress(received), w.Progress()) {
-		return w, false
+	w, counted := w.DeliverAll([]Signal{s})
+	return w, len(counted) > 0
+}
+
+// DeliverAll gives w signals one after the other. It returns w with them, and the ids of those that count.
+func (w Wait) DeliverAll(signals []Signal) (_ Wait, counted []string) {
+	t := w.Condition.tally(w.Received)
+	w.Received = slices.Clip(w.Received)
+	for i := range signals {
+		if t.add(&signals[i]) {
+			w.Received, counted = append(w.Received, signals[i]), append(counted, signals[i].ID)
+		}
 	}
-	w.Received = received
-	return w, true
+	return w, counted
 }
 
 // Effect returns what a signal on a waitpoint does that does not satisfy w.

@@ -61,6 +61,3 @@ func (h *Handlers) DeliverExternalEvent(ctx context.Context, req oapi.DeliverExt
 		return out
 	}, oapi.DeliverExternalEventResponseObject.VisitDeliverExternalEventResponse)
 }
-
-// flowWait is the only kind of wait in the inbox so far.
-const flowWait = "flow_wait"

@@ -28,7 +28,7 @@ type suspendedRef struct {
 // an idempotency key the first answer is given again while it is recognised, whatever the fence, and nothing is done.
 //
 // It returns CodeNotFound, what [execution.SuspendRequest.Check], [execution.Execution.CheckSuspend] and
-// [execution.Waitpoint.Usable] say, CodeAlreadyExists for the id of a waitpoint that is taken, and CodeWaitpointLimit.
+// [execution.Waitpoint.Usable] say, CodeAlreadyExists for the id of a suspension or a waitpoint that is taken, and CodeWaitpointLimit.
 // reference: executions.md 2.15.
 func (r *Repo) Suspend(ctx context.Context, f execution.Fence, req execution.SuspendRequest) (execution.SuspendReport, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.SuspendReport) error {
@@ -142,6 +142,8 @@ func (r *Repo) suspend(tx *store.Tx, e execution.Execution, f execution.Fence, r
 	}
 	if req.ID == uuid.Nil {
 		req.ID = store.NewID()
+	} else if err := r.unused(tx, &e, req.ID); err != nil {
+		return err
 	}
 	out.SuspensionID = req.ID
 	if req.Bindings[0].Pending != uuid.Nil {
@@ -165,13 +167,31 @@ func (r *Repo) suspend(tx *store.Tx, e execution.Execution, f execution.Fence, r
 	return r.open(tx, e, f, req, nil, out)
 }
 
+// unused refuses, with CodeAlreadyExists, an id that a suspension has had: its signals would be taken for those of this one.
+func (r *Repo) unused(tx *store.Tx, e *execution.Execution, id uuid.UUID) error {
+	used := e.Suspension != nil && e.Suspension.ID == id
+	if !used {
+		var err error
+		if used, err = r.waits.Used(&tx.Queries, id); err != nil {
+			return err
+		}
+	}
+	if used {
+		return fault.New(fault.CodeAlreadyExists, "There is a suspension %s already. Choose another id, or none.", id)
+	}
+	return nil
+}
+
 // suspendOnPending suspends on a waitpoint that was made before. If what was kept there is enough, the execution stays with its
 // owner.
 func (r *Repo) suspendOnPending(tx *store.Tx, e execution.Execution, f execution.Fence, req *execution.SuspendRequest, out *execution.SuspendReport) error {
 	id := req.Bindings[0].Pending
 	w, err := findWaitpoint(&tx.Queries, e.ID, id)
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return fault.Invalid(fault.CodeNotFound, "/waitpoints/0/use_pending", "Execution %s has no waitpoint %s.", e.ID, id).With("resource", "waitpoint")
+	}
 	if err != nil {
-		return fault.MovedTo(err, fault.InBody, "/waitpoints/0/use_pending")
+		return err
 	}
 	if err := w.Usable(&e, tx.Now()); err != nil {
 		return err
@@ -212,13 +232,11 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 	}
 	req.Since = now
 	of := req.Wait(&e, approvals)
-	var counted []string
-	for _, k := range kept {
-		k.Payload = nil // it stays where it is kept
-		if next, counts := of.Deliver(k.Signal); counts {
-			of, counted = next, append(counted, k.ID)
-		}
+	early := make([]wait.Signal, len(kept))
+	for i := range kept {
+		early[i] = kept[i].Signal
 	}
+	of, counted := of.DeliverAll(early)
 	if len(kept) > 0 {
 		if err := r.waits.Give(tx, kept[0].WaitpointID, req.ID, counted); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -27,13 +28,28 @@ func (r *Repo) Open(tx *store.Tx, w wait.Wait) error {
 	return r.Insert(tx, &w)
 }
 
-// Insert opens a wait that has been given what is kept for it, and that is not decided.
+// Used says whether a wait has had this id: one that is open, or one that signals came to.
+func (*Repo) Used(q *store.Queries, id uuid.UUID) (bool, error) {
+	var n int
+	err := q.Get(&n, `SELECT (SELECT count(*) FROM waits WHERE id = ?) + (SELECT count(*) FROM signals WHERE suspension_id = ?)`, store.ID(id), store.ID(id))
+	if err != nil {
+		return false, fmt.Errorf("look for wait %s: %w", id, err)
+	}
+	return n > 0, nil
+}
+
+// Insert opens a wait that has been given what is kept for it, and that is not decided. It returns CodeAlreadyExists when its id
+// is taken.
 func (*Repo) Insert(tx *store.Tx, w *wait.Wait) error {
 	stored, err := rowOf(w)
 	if err != nil {
 		return fmt.Errorf("wait %s: %w", w.ID, err)
 	}
-	if err := tx.ExecOne(insertRow, stored.values()...); err != nil {
+	err = tx.ExecOne(insertRow, stored.values()...)
+	if store.Conflict(err) { // at this moment
+		return fault.New(fault.CodeAlreadyExists, "There is a wait %s already. Choose another id, or none.", w.ID)
+	}
+	if err != nil {
 		return fmt.Errorf("open wait %s: %w", w.ID, err)
 	}
 	for _, k := range w.Condition.Keys(w.Progress()) {

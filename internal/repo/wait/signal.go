@@ -2,6 +2,7 @@ package wait
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -85,9 +86,10 @@ func (*Repo) Known(tx *store.Tx, k *wait.Kept) (wait.Kept, bool, error) {
 	return found.kept(), true, nil
 }
 
-// KeptAt returns the signals that are kept at a waitpoint for a wait to come, the first first.
+// KeptAt returns the signals that are kept at a waitpoint for a wait to come, the first first. Their payloads, which may be many
+// megabytes, stay where they are.
 func (*Repo) KeptAt(q *store.Queries, waitpoint uuid.UUID) ([]wait.Kept, error) {
-	return signalsOf(q, `waitpoint_id = ? AND open = 1 ORDER BY id`, store.ID(waitpoint))
+	return signalsOf(q, strings.Replace(signalColumns, "payload", "NULL AS payload", 1), `waitpoint_id = ? AND open = 1 ORDER BY id`, store.ID(waitpoint))
 }
 
 // Give marks what is kept at a waitpoint as given to a wait; counted are the ids of those that count.
@@ -146,12 +148,12 @@ func (*Repo) Signals(q *store.Queries, suspension uuid.UUID, all bool, after pag
 func (*Repo) SignalsAt(q *store.Queries, execution, waitpoint uuid.UUID, names []string, limit int) ([]wait.Kept, error) {
 	in, size := store.In(len(names))
 	args := append([]any{store.ID(execution), store.ID(waitpoint)}, store.InArgs(names, size)...)
-	return signalsOf(q, `execution_id = ? AND waitpoint_id = ? AND signal_name IN `+in+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
+	return signalsOf(q, signalColumns, `execution_id = ? AND waitpoint_id = ? AND signal_name IN `+in+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
 }
 
-func signalsOf(q *store.Queries, where string, args ...any) ([]wait.Kept, error) {
+func signalsOf(q *store.Queries, columns, where string, args ...any) ([]wait.Kept, error) {
 	var rows []signalRow
-	if err := q.Select(&rows, `SELECT `+signalColumns+` FROM signals WHERE `+where, args...); err != nil {
+	if err := q.Select(&rows, `SELECT `+columns+` FROM signals WHERE `+where, args...); err != nil {
 		return nil, fmt.Errorf("read signals: %w", err)
 	}
 	list := make([]wait.Kept, len(rows))
