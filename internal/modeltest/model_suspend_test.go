@@ -149,7 +149,7 @@ func (c condition) holds(got []*signal) bool {
 func (c condition) effect(got []*signal, s *signal) (string, bool) {
 	more := append(slices.Clone(got), s)
 	counts := slices.ContainsFunc(c.leaves(), func(leaf condition) bool { return leaf.has(more) > leaf.has(got) })
-	any := func(is func(leaf condition) bool) bool { return slices.ContainsFunc(c.leaves(), is) }
+	one := func(is func(leaf condition) bool) bool { return slices.ContainsFunc(c.leaves(), is) }
 	switch {
 	case c.form == "operator", c.form == "timeout":
 		return "no_op", false
@@ -157,9 +157,9 @@ func (c condition) effect(got []*signal, s *signal) (string, bool) {
 		return "resume_condition_satisfied", counts
 	case counts, c.form == "single":
 		return "appended_to_waitpoint", counts
-	case any(func(leaf condition) bool { return leaf.takes(s) }):
+	case one(func(leaf condition) bool { return leaf.takes(s) }):
 		return "appended_to_waitpoint_duplicate", false
-	case any(func(leaf condition) bool { return leaf.hears(s) }):
+	case one(func(leaf condition) bool { return leaf.hears(s) }):
 		return "signal_ignored_matcher_failed", false
 	}
 	return "signal_ignored_not_in_condition", false
@@ -256,6 +256,12 @@ func (m *model) suspend(e *execution, f fence, r suspendRequest) answer {
 			m.reach("suspend: already satisfied")
 			e.suspension = s
 			s.closed, s.closing = m.now, "already_satisfied"
+			if s.keep.points {
+				m.reach("suspend: already satisfied, and kept")
+				m.returned(e, s)
+				e.change("execution.resumed signal")
+				return m.suspended(e, r, "already_satisfied")
+			}
 			p.state, p.suspension, p.end, p.closing = "closed", s, m.now, "resumed"
 			e.change("waitpoint.closed resumed")
 			return m.suspended(e, r, "already_satisfied")
@@ -385,7 +391,8 @@ func (m *model) points(e *execution) answer {
 	all := slices.Clone(e.waitpoints)
 	slices.SortFunc(all, func(x, y *waitpoint) int { return bytes.Compare(x.id[:], y.id[:]) })
 	for _, p := range all {
-		if p.state == "closed" {
+		ended := e.vector.attempt == "pending_retry_attempt" || e.vector.attempt == "pending_replay_attempt"
+		if p.state == "closed" || p.state == "pending" && (p.index != e.current || ended) {
 			continue
 		}
 		item := m.pointFacts(p)
@@ -509,10 +516,15 @@ func (m *model) closeSuspension(e *execution, closing string) {
 		}
 	}
 	if keeps {
-		for _, x := range e.signals {
-			if x.to == s && (x.counts && s.keep.matched || !x.counts && s.keep.others) {
-				x.open = true
-			}
+		m.returned(e, s)
+	}
+}
+
+// returned keeps the signals of a suspension for the next one.
+func (m *model) returned(e *execution, s *suspension) {
+	for _, x := range e.signals {
+		if x.to == s && (x.counts && s.keep.matched || !x.counts && s.keep.others) {
+			x.open = true
 		}
 	}
 }

@@ -30,6 +30,9 @@ func (m *model) passOne(e *execution) bool {
 		m.reach("due: grace")
 		m.cancelled(e, "")
 		m.fence(e)
+	case e.phase == "suspended" && due(e.suspension.timeout) && due(e.deadline) && e.suspension.timeout < e.deadline && e.suspension.behavior != "escalate":
+		m.reach("due: suspension, and then deadline")
+		m.suspensionTimesOut(e)
 	case due(e.deadline):
 		m.reach("due: deadline")
 		why := &failure{"execution_deadline", "timeout"}

@@ -208,6 +208,60 @@ func suspend(w *world, e *execution, p proof) {
 	w.reports(w.model.suspend(e, p.fence, r), e, "suspend", p, r.members(now))
 }
 
+// suspendOnKept suspends on a waitpoint at which signals are kept.
+func suspendOnKept(w *world) {
+	e := w.where(func(e *execution) bool { return keptAt(w, e) != nil })
+	if e == nil || keptAt(w, e) == nil || e.owner == nil {
+		return
+	}
+	r := w.suspendRequest(e)
+	r.fresh, r.pending = nil, keptAt(w, e)
+	r.cond = w.conditionOn([]string{r.pending.key}, 0)
+	if w.sometimes("any signal", 50) {
+		r.cond = condition{form: "single", keys: []string{r.pending.key}}
+	}
+	now, p := w.now, proof{fence: fence{owner: e.owner}, form: "handle"}
+	w.reports(w.model.suspend(e, p.fence, r), e, "suspend", p, r.members(now))
+}
+
+// suspendTooLate suspends on a waitpoint at the moment in which it expires, or beside it.
+func suspendTooLate(w *world) {
+	e := w.where(func(e *execution) bool { return brief(w, e) != nil })
+	if e == nil || brief(w, e) == nil {
+		return
+	}
+	r := w.suspendRequest(e)
+	r.fresh, r.pending = nil, brief(w, e)
+	r.cond = w.conditionOn([]string{r.pending.key}, 0)
+	w.move(max(0, r.pending.expires-w.now+draw[int64](w, "beside", 0, -1, 1)))
+	now, p := w.now, proof{fence: fence{owner: e.owner}, form: "handle"}
+	w.did[w.kind]++
+	w.reports(w.model.suspend(e, p.fence, r), e, "suspend", p, r.members(now))
+}
+
+// brief returns a pending waitpoint that expires before the lease of whoever holds its execution.
+func brief(w *world, e *execution) *waitpoint {
+	for _, p := range e.waitpoints {
+		if w.held(e) && p.state == "pending" && p.index == e.current && p.expires+1 < e.expires {
+			return p
+		}
+	}
+	return nil
+}
+
+// keptAt returns a pending waitpoint of what somebody holds at which a signal is kept.
+func keptAt(w *world, e *execution) *waitpoint {
+	if !w.held(e) {
+		return nil
+	}
+	for _, s := range e.signals {
+		if s.open && s.at.state == "pending" && s.at.index == e.current {
+			return s.at
+		}
+	}
+	return nil
+}
+
 func (w *world) suspendAgain(e *execution, p proof) { suspend(w, e, p) }
 
 // signalTo draws a signal.
@@ -296,6 +350,8 @@ func suspending() []kind {
 			point, ttl := w.newPoint(draw(w, "key", "k1", "k2")), draw[int64](w, "expires", 60000, 60000, 500)
 			w.reports(w.prepare(e, p.fence, point, ttl), e, "waitpoints", p, map[string]any{"waitpoint_id": point.id, "waitpoint_key": point.key, "expires_in_ms": ttl})
 		}),
+		{"suspend on what is kept", 4, some(func(w *world, e *execution) bool { return keptAt(w, e) != nil }), suspendOnKept},
+		{"suspend too late", 2, some(func(w *world, e *execution) bool { return brief(w, e) != nil }), suspendTooLate},
 		{"signal", 16, somePoint, signalling},
 		{"approve", 2, someSuspended, approving},
 		{"close waitpoint", 1, somePoint, func(w *world) {

@@ -16,6 +16,7 @@ type Approval struct {
 	Title          string          `json:"title"`
 	Prompt         string          `json:"prompt,omitempty"`
 	RequestedBy    string          `json:"requested_by"` // who asks
+	MadeBy         string          `json:"made_by"`      // the actor who has sent it
 	Payload        json.RawMessage `json:"payload,omitempty"`
 	Form           json.RawMessage `json:"form,omitempty"` // a JSON Schema of what to fill in
 	MinApprovals   int             `json:"min_approvals"`  // by distinct people
@@ -37,9 +38,14 @@ const (
 // Identified says whether it matters who decides, so that somebody who only has the link must say who they are.
 func (a *Approval) Identified() bool { return a != nil && (a.MinApprovals > 1 || !a.AllowRequester) }
 
-// Allow refuses, with CodeSelfApproval, a decision by whoever asks, where another person has to decide.
+// Allow refuses, with CodeSelfApproval, a decision by whoever asks, where another person has to decide: by who is named, also
+// without the kind of actor before the name, and by who has sent the request.
 func (a *Approval) Allow(who string) error {
-	if a == nil || a.AllowRequester || who != a.RequestedBy {
+	if a == nil || a.AllowRequester {
+		return nil
+	}
+	_, name, _ := strings.Cut(who, ":")
+	if who != a.RequestedBy && who != a.MadeBy && name != a.RequestedBy {
 		return nil
 	}
 	return fault.New(fault.CodeSelfApproval, "%s asks for this approval: another person has to decide.", a.RequestedBy).With("requested_by", a.RequestedBy)

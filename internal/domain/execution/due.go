@@ -54,6 +54,11 @@ func (e Execution) Pass(now time.Time) (Change, bool) {
 		c.Execution.Lease.Epoch++
 		return c, true
 	case due(e.DeadlineAt):
+		if s := e.Suspension; s.Open() && due(s.TimeoutAt) && s.TimeoutAt.Before(e.DeadlineAt) {
+			if c, escalated := e.TimeOut(now); !escalated {
+				return c, true
+			}
+		}
 		failure := &Failure{Reason: reasonDeadline, Category: CategoryTimeout}
 		c := Change{Execution: e}
 		c.end(StageEndedFailure, ClosedExpired, failure, now)

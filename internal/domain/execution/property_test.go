@@ -487,7 +487,7 @@ func (m *machine) wake(t *rapid.T) {
 		}
 	case "timeout":
 		delay = 0
-		c, escalated = m.e.TimeOut("engine", m.now)
+		c, escalated = m.e.TimeOut(m.now)
 	}
 	if document(t, m.e) != before {
 		t.Fatal("it changed its receiver")

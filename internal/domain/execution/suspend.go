@@ -94,6 +94,9 @@ type ResumePolicy struct {
 	KeepOthers     bool  `json:"keep_others,omitempty"`     // so do those that did not count
 }
 
+// engine is who does what time brings.
+const engine = "engine"
+
 // How a suspension ends.
 const (
 	closedResumed   = "resumed"
@@ -142,12 +145,17 @@ func (e Execution) Suspend(f Fence, s Suspension, now time.Time) (Change, error)
 	return c, err
 }
 
-// Satisfied keeps s as e's last suspension although e goes on with the lease it has: what s waits for had come before.
+// Satisfied keeps s as e's last suspension although e goes on with the lease it has: what s waits for had come before. Its
+// waitpoint is closed, unless its policy keeps it.
 func (e Execution) Satisfied(s Suspension, closer string, now time.Time) Change {
 	s.AttemptIndex, s.Since, s.ClosedAt, s.CloseReason, s.Closer = e.AttemptIndex, now, now, closedSatisfied, closer
 	e.Suspension = &s
 	e.Revision++
 	c := Change{Execution: e}
+	if s.Policy.KeepWaitpoints {
+		c.tellResumed("signal")
+		return c
+	}
 	for _, w := range s.Waitpoints {
 		c.emit(event.WaitpointClosed, waitpointClosed{w.ID, w.Key, closedResumed})
 	}
@@ -204,9 +212,9 @@ func (e *Execution) closeSuspension(reason string, now time.Time) {
 }
 
 // TimeOut makes of e what was asked for when the time of its suspension is over. escalated says that it goes on waiting, for an
-// operator. A deadline of e that has passed no later ends it instead: the two are looked at in any order. reference:
-// executions.md 2.18.
-func (e Execution) TimeOut(actor string, now time.Time) (c Change, escalated bool) {
+// operator. A deadline of e that has passed no later ends it instead: the two are looked at in any order, here and by Pass.
+// reference: executions.md 2.18.
+func (e Execution) TimeOut(now time.Time) (c Change, escalated bool) {
 	if !e.DeadlineAt.IsZero() && !e.DeadlineAt.After(e.Suspension.TimeoutAt) {
 		if c, over := e.Pass(now); over {
 			return c, false
@@ -226,7 +234,7 @@ func (e Execution) TimeOut(actor string, now time.Time) (c Change, escalated boo
 	case OnTimeoutCancel:
 		c.Execution.closeSuspension(closing, now)
 		c.end(StageEndedCancelled, ClosedSuspensionTimeout, failure, now)
-		c.Execution.Cancellation = &Cancellation{Reason: failure.Reason, Actor: actor, RequestedAt: now}
+		c.Execution.Cancellation = &Cancellation{Reason: failure.Reason, Actor: engine, RequestedAt: now}
 		c.finish(OutcomeCancelled, failure, reasonOf[OutcomeCancelled], now)
 	case OnTimeoutExpire:
 		c.Execution.closeSuspension(closing, now)

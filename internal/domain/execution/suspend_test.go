@@ -58,7 +58,7 @@ func TestSuspend_Transitions(t *testing.T) {
 		return func(e execution.Execution) (execution.Change, error) { return e.Wake(signal, delay, after(40)), nil }
 	}
 	timeOut := func(e execution.Execution) (execution.Change, error) {
-		c, escalated := e.TimeOut("engine", after(80))
+		c, escalated := e.TimeOut(after(80))
 		if escalated != (e.Suspension.Behavior == execution.OnTimeoutEscalate) {
 			return c, fmt.Errorf("escalated: %v", escalated)
 		}
@@ -233,7 +233,7 @@ func TestSuspend_Transitions(t *testing.T) {
 	late := &execution.Failure{Reason: "execution_deadline", Category: "timeout"}
 	rows = append(rows, transition{
 		name: "its deadline has passed before its timeout", do: func(e execution.Execution) (execution.Change, error) {
-			c, _ := e.TimeOut("engine", after(90))
+			c, _ := e.TimeOut(after(90))
 			return c, nil
 		},
 		from: func(tb testing.TB) execution.Execution {

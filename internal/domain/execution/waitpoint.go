@@ -104,6 +104,14 @@ func (w *Waitpoint) Takes(e *Execution, now time.Time) (deliver bool, err error)
 	return false, e.refuse(fault.CodeTargetNotSignalable, "Waitpoint %s belongs to what execution %s no longer does: nobody will wait there.", w.ID, e.ID)
 }
 
+// OpenAttempt returns the index of the attempt that e is making, NoAttempt between two of them.
+func (e *Execution) OpenAttempt() int {
+	if e.Lifecycle == Terminal || e.attemptEnded() {
+		return NoAttempt
+	}
+	return e.AttemptIndex
+}
+
 // attemptEnded says whether e goes on with another attempt.
 func (e *Execution) attemptEnded() bool {
 	return e.Attempt == AttemptPendingRetry || e.Attempt == AttemptPendingReplay

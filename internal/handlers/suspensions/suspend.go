@@ -103,7 +103,7 @@ func approvalOf(ctx context.Context, a *oapi.Approval, pointer string) (*executi
 	if a == nil {
 		return nil, nil
 	}
-	out := &execution.Approval{Title: a.Title, Prompt: ask.Or(a.Prompt, ""), RequestedBy: ask.Or(a.RequestedBy, call.From(ctx).Actor), Payload: a.Payload, Form: a.Form,
+	out := &execution.Approval{Title: a.Title, Prompt: ask.Or(a.Prompt, ""), RequestedBy: ask.Or(a.RequestedBy, call.From(ctx).Actor), MadeBy: call.From(ctx).Actor, Payload: a.Payload, Form: a.Form,
 		MinApprovals: int(ask.Or(a.MinApprovals, 1)), AllowRequester: ask.Or(a.AllowRequester, true)}
 	if len(a.Form) == 0 || string(a.Form) == "null" {
 		out.Form = nil

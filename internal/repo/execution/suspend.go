@@ -245,12 +245,10 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 	if _, satisfied := of.DecideBy(now); satisfied {
 		out.Outcome = execution.SuspendSatisfied
 		c := e.Satisfied(req.Suspension, counted[len(counted)-1], now)
-		w := &out.Waitpoints[0].Waitpoint
-		w.State, w.SuspensionID, w.ClosedAt, w.CloseReason = execution.WaitpointClosed, req.ID, now, "resumed"
-		if err := moveWaitpoint(tx, w); err != nil {
+		out.Execution = c.Execution
+		if err := r.satisfied(tx, &out.Waitpoints[0].Waitpoint, c.Execution.Suspension); err != nil {
 			return err
 		}
-		out.Execution = c.Execution
 		return r.save(tx, &e, c, nil)
 	}
 	c, err := e.Suspend(f, req.Suspension, now)
@@ -271,6 +269,26 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 		return err
 	}
 	return r.save(tx, &e, c, nil)
+}
+
+// satisfied closes the waitpoint at which enough was kept, or leaves it pending if the policy keeps it.
+func (r *Repo) satisfied(tx *store.Tx, w *execution.Waitpoint, s *execution.Suspension) error {
+	if s.Policy.KeepWaitpoints {
+		return r.returnSignals(tx, s)
+	}
+	w.State, w.SuspensionID, w.ClosedAt, w.CloseReason = execution.WaitpointClosed, s.ID, s.ClosedAt, "resumed"
+	return moveWaitpoint(tx, w)
+}
+
+// returnSignals keeps for the next suspension what the policy of this one does not use up.
+func (r *Repo) returnSignals(tx *store.Tx, s *execution.Suspension) (err error) {
+	if s.Policy.KeepMatched {
+		err = r.waits.Return(tx, s.ID, true)
+	}
+	if err == nil && s.Policy.KeepOthers {
+		err = r.waits.Return(tx, s.ID, false)
+	}
+	return err
 }
 
 // activate makes a waitpoint one that somebody waits at.
@@ -298,13 +316,7 @@ func (r *Repo) endSuspension(tx *store.Tx, e *execution.Execution) error {
 			return fmt.Errorf("keep the waitpoints of execution %s: %w", e.ID, err)
 		}
 		tx.Alarm(WaitpointLoop, expires)
-		if s.Policy.KeepMatched {
-			err = r.waits.Return(tx, s.ID, true)
-		}
-		if err == nil && s.Policy.KeepOthers {
-			err = r.waits.Return(tx, s.ID, false)
-		}
-		return err
+		return r.returnSignals(tx, s)
 	}
 	_, err := tx.Exec(`UPDATE waitpoints SET state = 'closed', closed_at = ?, close_reason = ? WHERE execution_id = ? AND suspension_id = ? AND state = 'active'`,
 		store.Millis(s.ClosedAt), s.CloseReason, store.ID(e.ID), store.ID(s.ID))
@@ -339,7 +351,7 @@ func (r *Repo) Decided(tx *store.Tx, w wait.Wait, o wait.Outcome) error {
 	if !e.Suspension.Open() || e.Suspension.ID != w.ID || o.By != wait.ByTimeout {
 		return fmt.Errorf("execution %s does not wait for %s, decided by %s", e.ID, w.ID, o.By)
 	}
-	c, escalated := e.TimeOut(tx.Call.Actor, tx.Now())
+	c, escalated := e.TimeOut(tx.Now())
 	if escalated {
 		w.Deadline, w.Asks = time.Time{}, true
 		if err := r.waits.Insert(tx, &w); err != nil {

@@ -183,7 +183,7 @@ func (r *Repo) CreateWaitpoint(ctx context.Context, f execution.Fence, w executi
 		if err := json.Unmarshal(kept, &old); err != nil {
 			return execution.Minted{}, store.Corrupt("idempotency key", "", err)
 		}
-		return r.WaitpointToken(ctx, old.Execution, old.Waitpoint)
+		return r.token(ctx, old.Execution, old.Waitpoint, func(*execution.Execution, *execution.Waitpoint) error { return nil })
 	}))
 }
 
@@ -201,18 +201,29 @@ func (r *Repo) mint(tx *store.Tx, w execution.Waitpoint) (execution.Minted, erro
 	return execution.Minted{Waitpoint: w, Token: token}, nil
 }
 
-// WaitpointToken returns a waitpoint with its token. It returns CodeNotFound, also for a closed one: its token opens nothing.
+// WaitpointToken returns a waitpoint with its token. It returns CodeNotFound, also for one that takes no signals any more: its
+// token opens nothing.
 func (r *Repo) WaitpointToken(ctx context.Context, id, waitpointID uuid.UUID) (out execution.Minted, err error) {
+	return r.token(ctx, id, waitpointID, func(e *execution.Execution, w *execution.Waitpoint) error {
+		if _, err := w.Takes(e, r.store.Now()); err != nil {
+			return fault.New(fault.CodeNotFound, "Waitpoint %s takes no signals any more: it has no token.", waitpointID).With("resource", "waitpoint")
+		}
+		return nil
+	})
+}
+
+func (r *Repo) token(ctx context.Context, id, waitpointID uuid.UUID, check func(e *execution.Execution, w *execution.Waitpoint) error) (out execution.Minted, err error) {
 	err = r.store.Read(ctx, func(q *store.Queries) error {
-		if _, err := find(q, call.From(ctx).Namespace, id, ""); err != nil {
+		e, err := find(q, call.From(ctx).Namespace, id, "")
+		if err != nil {
 			return err
 		}
 		w, err := findWaitpoint(q, id, waitpointID)
 		if err != nil {
 			return err
 		}
-		if w.State == execution.WaitpointClosed {
-			return fault.New(fault.CodeNotFound, "Waitpoint %s was closed: it has no token any more.", waitpointID).With("resource", "waitpoint")
+		if err := check(&e, &w); err != nil {
+			return err
 		}
 		ring, err := r.keys.Ring(q)
 		if err != nil {
@@ -225,14 +236,14 @@ func (r *Repo) WaitpointToken(ctx context.Context, id, waitpointID uuid.UUID) (o
 	return out, err
 }
 
-// Waitpoints lists the open waitpoints of an execution, by their ids; one that has ended has none. It returns CodeNotFound.
+// Waitpoints lists the waitpoints of an execution that take signals, by their ids; one that has ended has none. It returns CodeNotFound.
 func (r *Repo) Waitpoints(ctx context.Context, id uuid.UUID, after page.Cursor, limit int) (out page.Page[execution.ListedWaitpoint], err error) {
 	err = r.store.Read(ctx, func(q *store.Queries) error {
 		e, err := find(q, call.From(ctx).Namespace, id, "")
 		if err != nil || e.Lifecycle == execution.Terminal {
 			return err
 		}
-		where, args := `execution_id = ? AND state <> 'closed'`, []any{store.ID(id)}
+		where, args := `execution_id = ? AND (state = 'active' OR state = 'pending' AND attempt_index = ?)`, []any{store.ID(id), e.OpenAttempt()}
 		if !after.IsZero() {
 			where += ` AND id > ?`
 			args = append(args, store.ID(after.ID))
