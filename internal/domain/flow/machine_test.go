@@ -15,6 +15,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/jsontest"
 )
 
 // verb draws one call of any verb.
@@ -24,7 +25,7 @@ func verb(t *rapid.T, at time.Time) func(flow.Flow) (flow.Change, error) {
 		if rapid.Bool().Draw(t, "no document") {
 			return nil
 		}
-		return text(t, values(2).Draw(t, "document"))
+		return jsontest.Text(t, jsontest.Values(2, "a", "b", "resume_event").Draw(t, "document"))
 	}
 	word := rapid.SampledFrom([]string{"", "x", "y"})
 	spec := wait.Spec{
@@ -89,7 +90,7 @@ func TestFlow_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := start
 		c, err := flow.New(flow.Create{
-			ID: id, Namespace: "default", Goal: "g", State: text(t, values(2).Draw(t, "state")), Tags: map[string]string{"a.b": "c"},
+			ID: id, Namespace: "default", Goal: "g", State: jsontest.Text(t, jsontest.Values(2, "a", "b", "resume_event").Draw(t, "state")), Tags: map[string]string{"a.b": "c"},
 			Start: rapid.Bool().Draw(t, "start"), AutoFinish: rapid.Bool().Draw(t, "auto finish"),
 		}, flow.By{Actor: "token:ci", At: at})
 		if err != nil {
@@ -121,7 +122,7 @@ func TestFlow_Properties(t *testing.T) {
 			if f.CancelRequested && (!next.CancelRequested || next.Status != f.Status && next.Status != flow.Cancelled && next.Status != flow.Failed) {
 				t.Fatalf("the intent to cancel does not stick: %s, %v", next.Status, next.CancelRequested)
 			}
-			if changed := next.History.Since(f.Revision); slices.Contains(changed, "state") == reflect.DeepEqual(value(t, f.State), value(t, next.State)) {
+			if changed := next.History.Since(f.Revision); slices.Contains(changed, "state") == reflect.DeepEqual(jsontest.Value(t, f.State), jsontest.Value(t, next.State)) {
 				if string(f.State) == string(next.State) || !slices.Contains(changed, "state") {
 					t.Fatalf("of %s and %s the history says %v", f.State, next.State, changed)
 				}
@@ -156,14 +157,14 @@ func check(t *rapid.T, f *flow.Flow, log []event.Event) {
 	}
 	stored := make([]event.Event, len(log))
 	for i, e := range log {
-		e.Data = text(t, e.Data)
+		e.Data = jsontest.Text(t, e.Data)
 		stored[i] = e
 	}
 	if folded, err = flow.Fold(stored); err != nil {
 		t.Fatal(err)
 	}
 	// encoding/json may spell the same document in another way
-	if diff := cmp.Diff(*f, folded, cmpopts.EquateEmpty(), cmp.Transformer("document", func(doc json.RawMessage) any { return value(t, doc) })); diff != "" {
+	if diff := cmp.Diff(*f, folded, cmpopts.EquateEmpty(), cmp.Transformer("document", func(doc json.RawMessage) any { return jsontest.Value(t, doc) })); diff != "" {
 		t.Fatalf("the stored events folded differ from the flow (-flow +folded):\n%s", diff)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowapi/flowapi/internal/domain/merge"
+	"github.com/flowapi/flowapi/internal/jsontest"
 )
 
 // TestShallow holds the golden vectors of the shallow merge. reference: runs-and-taskflows.md G-MG, B6.
@@ -75,56 +76,25 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// values draws a JSON value that nests a little.
-func values(depth int) *rapid.Generator[any] {
-	leaf := rapid.OneOf(
-		rapid.Just[any](nil), rapid.Map(rapid.IntRange(-3, 3), func(i int) any { return json.Number(fmt.Sprint(i)) }),
-		rapid.Map(rapid.SampledFrom([]string{"", "x", "<>&", "ü", "\\"}), func(s string) any { return s }), rapid.Map(rapid.Bool(), func(b bool) any { return b }),
-	)
-	if depth == 0 {
-		return leaf
-	}
-	return rapid.OneOf(leaf, rapid.Map(rapid.SliceOfN(values(depth-1), 0, 3), func(l []any) any { return l }), rapid.Map(objects(depth-1), func(m map[string]any) any { return m }))
-}
-
-func objects(depth int) *rapid.Generator[map[string]any] {
-	return rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c", "d e", "resume_event"}), values(depth), 0, 4)
-}
-
-func text(t *rapid.T, v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func value(tb interface{ Fatalf(string, ...any) }, doc json.RawMessage) any {
-	d := json.NewDecoder(bytes.NewReader(doc))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		tb.Fatalf("%s: %v", doc, err)
-	}
-	return v
-}
+// names are the members of the objects drawn.
+var names = []string{"a", "b", "c", "d e", "resume_event"}
 
 // TestShallow_Laws: reference: runs-and-taskflows.md D5 42.
 func TestShallow_Laws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s, a, b := objects(2).Draw(t, "state"), objects(2).Draw(t, "a"), objects(2).Draw(t, "b")
-		state, pa, pb := text(t, s), text(t, a), text(t, b)
-		if got := merge.Shallow(state, json.RawMessage(`{}`)); !reflect.DeepEqual(value(t, got), value(t, state)) {
+		s, a, b := jsontest.Objects(2, names...).Draw(t, "state"), jsontest.Objects(2, names...).Draw(t, "a"), jsontest.Objects(2, names...).Draw(t, "b")
+		state, pa, pb := jsontest.Text(t, s), jsontest.Text(t, a), jsontest.Text(t, b)
+		if got := merge.Shallow(state, json.RawMessage(`{}`)); !reflect.DeepEqual(jsontest.Value(t, got), jsontest.Value(t, state)) {
 			t.Fatalf("an empty patch makes %s of %s", got, state)
 		}
 		left, right := merge.Shallow(merge.Shallow(state, pa), pb), merge.Shallow(state, merge.Shallow(pa, pb))
-		if !reflect.DeepEqual(value(t, left), value(t, right)) {
+		if !reflect.DeepEqual(jsontest.Value(t, left), jsontest.Value(t, right)) {
 			t.Fatalf("merging is not associative: %s, %s", left, right)
 		}
 		want := maps.Clone(s)
 		maps.Copy(want, a)
-		if got := merge.Shallow(state, pa); !reflect.DeepEqual(value(t, got), value(t, text(t, want))) {
+		if got := merge.Shallow(state, pa); !reflect.DeepEqual(jsontest.Value(t, got), jsontest.Value(t, jsontest.Text(t, want))) {
 			t.Fatalf("Shallow(%s, %s) = %s", state, pa, got)
 		}
 	})
@@ -153,9 +123,9 @@ func mergePatch(target, patch any) any {
 func TestPatch_IsTheRFC(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		target, patch := text(t, values(3).Draw(t, "target")), text(t, values(3).Draw(t, "patch"))
+		target, patch := jsontest.Text(t, jsontest.Values(3, names...).Draw(t, "target")), jsontest.Text(t, jsontest.Values(3, names...).Draw(t, "patch"))
 		got := merge.Patch(target, patch)
-		if want := mergePatch(value(t, target), value(t, patch)); !reflect.DeepEqual(value(t, got), want) {
+		if want := mergePatch(jsontest.Value(t, target), jsontest.Value(t, patch)); !reflect.DeepEqual(jsontest.Value(t, got), want) {
 			t.Fatalf("Patch(%s, %s) = %s, want %v", target, patch, got, want)
 		}
 		if again := merge.Patch(got, patch); !bytes.Equal(again, got) {
