@@ -34,7 +34,7 @@ func TestReadme_tour(t *testing.T) {
 		}
 		for _, want := range []string{
 			`greet with {"name":"Ada"}, attempt 0`, `{"greeting":"Hello Ada"}`, `"code":"revision_mismatch"`, `"matched":[{"flow_id":`,
-			`"kind":"flow_wait"`, `"status":"finished"`, "event: flow.finished", "Idempotent-Replay: true",
+			`"kind":"flow_wait"`, `"effect":"resume_condition_satisfied"`, `"source_identity":"Ada"`, "all checks are green", `"status":"finished"`, "event: flow.finished", "Idempotent-Replay: true",
 		} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("the tour does not show %s", want)
