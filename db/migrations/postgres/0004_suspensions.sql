@@ -65,7 +65,7 @@ DROP TABLE external_events;
 CREATE UNIQUE INDEX signals_event_idx ON signals (namespace, event_id) WHERE topic IS NOT NULL;
 CREATE INDEX signals_open_idx ON signals (namespace, topic, correlation_id, received_at, id) WHERE open = 1 AND topic IS NOT NULL;
 CREATE INDEX signals_expires_idx ON signals (expires_at) WHERE expires_at IS NOT NULL;
-CREATE UNIQUE INDEX signals_signal_idx ON signals (execution_id, event_id) WHERE waitpoint_id IS NOT NULL;
+CREATE UNIQUE INDEX signals_signal_idx ON signals (execution_id, event_id);
 CREATE UNIQUE INDEX signals_key_idx ON signals (waitpoint_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX signals_suspension_idx ON signals (suspension_id, id) WHERE suspension_id IS NOT NULL;
 CREATE INDEX signals_kept_idx ON signals (waitpoint_id, id) WHERE open = 1 AND waitpoint_id IS NOT NULL;

@@ -238,7 +238,7 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 	}
 	of, counted := of.DeliverAll(early)
 	if len(kept) > 0 {
-		if err := r.waits.Give(tx, kept[0].WaitpointID, req.ID, counted); err != nil {
+		if err := r.waits.Give(tx, e.ID, kept[0].WaitpointID, req.ID, counted); err != nil {
 			return err
 		}
 	}

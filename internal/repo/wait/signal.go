@@ -92,16 +92,16 @@ func (*Repo) KeptAt(q *store.Queries, waitpoint uuid.UUID) ([]wait.Kept, error) 
 	return signalsOf(q, strings.Replace(signalColumns, "payload", "NULL AS payload", 1), `waitpoint_id = ? AND open = 1 ORDER BY id`, store.ID(waitpoint))
 }
 
-// Give marks what is kept at a waitpoint as given to a wait; counted are the ids of those that count.
-func (*Repo) Give(tx *store.Tx, waitpoint, suspension uuid.UUID, counted []string) error {
+// Give marks what is kept at a waitpoint of an execution as given to a wait; counted are the ids of those that count.
+func (*Repo) Give(tx *store.Tx, execution, waitpoint, suspension uuid.UUID, counted []string) error {
 	if _, err := tx.Exec(`UPDATE signals SET open = 0, counts = 0, suspension_id = ? WHERE waitpoint_id = ? AND open = 1`, store.ID(suspension), store.ID(waitpoint)); err != nil {
 		return fmt.Errorf("consume the signals at waitpoint %s: %w", waitpoint, err)
 	}
 	for len(counted) > 0 {
 		n := min(len(counted), 256)
 		in, size := store.In(n)
-		args := append([]any{store.ID(waitpoint)}, store.InArgs(counted[:n], size)...)
-		if _, err := tx.Exec(`UPDATE signals SET counts = 1 WHERE waitpoint_id = ? AND event_id IN `+in, args...); err != nil {
+		args := append([]any{store.ID(execution)}, store.InArgs(counted[:n], size)...)
+		if _, err := tx.Exec(`UPDATE signals SET counts = 1 WHERE execution_id = ? AND event_id IN `+in, args...); err != nil {
 			return fmt.Errorf("consume the signals at waitpoint %s: %w", waitpoint, err)
 		}
 		counted = counted[n:]
