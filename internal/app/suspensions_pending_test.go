@@ -146,7 +146,7 @@ func TestPendingWaitpoints(t *testing.T) {
 			x.stands(e.ID, atSuspended)
 			x.toldSince(e.ID, n, "lease.revoked", "execution.suspended")
 			list := x.waitpoints(e.ID)
-			if len(list) != 1 || list[0].State != "active" || *list[0].SuspensionID != s.SuspensionID || !list[0].ExpiresAt.Equal(*x.get(e.ID).Suspension.TimeoutAt) || *list[0].SignalCount != 3 {
+			if len(list) != 1 || list[0].State != "active" || *list[0].SuspensionID != s.SuspensionID || !list[0].ExpiresAt.Equal(*x.get(e.ID).Suspension.TimeoutAt) || list[0].SignalCount != 3 {
 				x.t.Errorf("%+v", list)
 			}
 			x.observes(e.ID, []string{"one"}, []string{"one", "other", "one"})
@@ -267,7 +267,7 @@ func TestPendingWaitpoints(t *testing.T) {
 			x.signalled(e.ID, w, "")
 			n := len(x.events(e.ID))
 			answer := x.report(c, "waitpoints/"+w.WaitpointID.String()+"/close", `"reason":"wrong address"`).Want(http.StatusOK)
-			if got := answerAs[oapi.Waitpoint](answer); got.State != "closed" || *got.CloseReason != "wrong address" || *got.SignalCount != 1 {
+			if got := answerAs[oapi.Waitpoint](answer); got.State != "closed" || *got.CloseReason != "wrong address" || got.SignalCount != 1 {
 				x.t.Errorf("%s", answer.Body)
 			}
 			events := x.toldSince(e.ID, n, "waitpoint.closed")

@@ -39,9 +39,9 @@ func TestWaitpoints(t *testing.T) {
 			for i, names := range [][]string{{"x"}, nil, {"y", "z"}} {
 				kid, digest, _ := strings.Cut(points[i].Token, ":")
 				w := oapi.Waitpoint{WaitpointID: points[i].WaitpointID, WaitpointKey: string("abc"[i]), ExecutionID: e.ID, SuspensionID: &suspension.SuspensionID, State: "active", RequiredSignalNames: names,
-					TokenKid: &kid, TokenFingerprint: new(digest[:16]), SignalCount: new(int64(0)), CreatedAt: suspension.Since, ActivatedAt: &suspension.Since, ExpiresAt: suspension.TimeoutAt}
+					TokenKid: &kid, TokenFingerprint: new(digest[:16]), SignalCount: 0, CreatedAt: suspension.Since, ActivatedAt: &suspension.Since, ExpiresAt: suspension.TimeoutAt}
 				if i == 0 {
-					w.SignalCount = new(int64(1))
+					w.SignalCount = 1
 				}
 				if i == 2 {
 					w.Approval = &oapi.Approval{Title: "Deploy", Prompt: new("Really?"), Payload: oapi.Document(`{"n":1}`), MinApprovals: new(int32(2)), AllowRequester: new(false), RequestedBy: new("ci")}

@@ -94,7 +94,7 @@ func (h *Handlers) CloseWaitpoint(ctx context.Context, req oapi.CloseWaitpointRe
 func body(w *execution.Waitpoint) oapi.Waitpoint {
 	out := oapi.Waitpoint{
 		WaitpointID: w.ID, WaitpointKey: w.Key, ExecutionID: w.ExecutionID, AttemptIndex: int32(w.AttemptIndex), SuspensionID: wire.IDOrNull(w.SuspensionID),
-		State: oapi.WaitpointState(w.State), SignalCount: new(int64(w.Signals)), CreatedAt: wire.Time(w.CreatedAt), ActivatedAt: wire.TimeOrNull(w.ActivatedAt),
+		State: oapi.WaitpointState(w.State), RequiredSignalNames: []string{}, SignalCount: int64(w.Signals), CreatedAt: wire.Time(w.CreatedAt), ActivatedAt: wire.TimeOrNull(w.ActivatedAt),
 		ExpiresAt: wire.TimeOrNull(w.ExpiresAt), ClosedAt: wire.TimeOrNull(w.ClosedAt), CloseReason: wire.TextOrNull(w.CloseReason),
 	}
 	if a := w.Approval; a != nil {
