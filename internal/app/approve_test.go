@@ -359,7 +359,7 @@ func (x *executionTest) pageTwoPeople() {
 		x.visit(http.MethodPost, w.ApproveURL, formBody("decision", "approved"), "Authorization: Bearer "+refused.token)
 	}
 	// Whoever has the link, or the waitpoint's token, cannot be two people.
-	x.signal(id, w, `"signal_name":"approved","source_type":"operator","source_identity":"token:ada"`).Problem(fault.CodeForbidden)
+	x.signal(id, w, `"signal_name":"approved","source_type":"person","source_identity":"token:ada"`).Problem(fault.CodeForbidden)
 	x.signal(id, w, `"signal_name":"rejected"`).Problem(fault.CodeForbidden)
 	if diff := cmp.Diff(before, x.traces(id)); diff != "" {
 		x.t.Fatalf("(-before +after):\n%s", diff)
@@ -445,15 +445,21 @@ func (x *executionTest) pageOfPending() {
 }
 
 func (x *executionTest) pageAgain() {
+	const keeping = `"resume_policy":{"close_waitpoint_on_resume":false}`
 	x.create("")
-	w := x.suspend(x.claim(lasting), approvalAt("")+`,"resume_policy":{"close_waitpoint_on_resume":false}`).Waitpoints[0]
+	w := x.suspend(x.claim(lasting), approvalAt("")+","+keeping).Waitpoints[0]
 	x.decides(w.ApproveURL, "decision", "approved", "name", "Ada", "reason", "the first")
 	c := x.claim(lasting)
-	x.suspend(c, `"reason_code":"waiting_for_approval","waitpoints":[{"use_pending":"`+w.WaitpointID.String()+`"}]`)
+	x.suspend(c, `"reason_code":"waiting_for_approval","waitpoints":[{"use_pending":"`+w.WaitpointID.String()+`"}],`+keeping)
 	x.stands(c.Execution.ID, atAsking)
 	x.opens(w.ApproveURL, "Waiting for a decision", "the first")
 	x.sees(x.decides(w.ApproveURL, "decision", "approved", "name", "Ada", "reason", "the second"), http.StatusOK, "Approved by Ada", "the second", "the first")
 	x.stands(c.Execution.ID, atReleased)
+	// The same once more is the same decision, and not one about what will be asked next.
+	x.decides(w.ApproveURL, "decision", "approved", "name", "Ada", "reason", "the second")
+	c = x.claim(lasting)
+	x.suspend(c, `"reason_code":"waiting_for_approval","waitpoints":[{"use_pending":"`+w.WaitpointID.String()+`"}],`+keeping)
+	x.stands(c.Execution.ID, atAsking)
 }
 
 func (x *executionTest) pageIsSecret() {
@@ -593,6 +599,12 @@ func (x *executionTest) pageForPrograms() {
 	if diff := cmp.Diff(before, x.traces(id)); diff != "" {
 		x.t.Fatalf("(-before +after):\n%s", diff)
 	}
+	_, bare := x.asks("")
+	for body, pointer := range map[string]string{`{"decision":"approved","name":"Ada","form":{"x":1}}`: "/form", `{"decision":"approved","name":"\u200b "}`: "/name", `{"decision":"approved","name":"a\u0000"}`: "/name"} {
+		if p := x.visit(http.MethodPost, bare.ApproveURL, body, "Content-Type: application/json", "Accept: */*"); p.Status != http.StatusUnprocessableEntity || !strings.Contains(p.Body, `"pointer":"`+pointer+`"`) {
+			x.t.Errorf("%s = %d %s", body, p.Status, p.Body)
+		}
+	}
 	const good = `{"decision":"approved","name":"Ada","reason":"r","form":{"zone":"b","sure":true}}`
 	first, second := answerOf[oapi.SignalReceipt](x, post(good)), answerOf[oapi.SignalReceipt](x, post(good, "Accept: application/json"))
 	if first.Outcome != "accepted" || first.Effect != "resume_condition_satisfied" || second.Outcome != "duplicate" || second.SignalID != first.SignalID {
@@ -630,7 +642,7 @@ func (x *executionTest) pageRefuses() {
 		status     int
 		code       string
 	}{
-		{byAda + "&reason=" + strings.Repeat("x", 64<<10), "application/x-www-form-urlencoded", http.StatusRequestEntityTooLarge, "payload_too_large"},
+		{byAda + "&reason=" + strings.Repeat("x", 256<<10), "application/x-www-form-urlencoded", http.StatusRequestEntityTooLarge, "payload_too_large"},
 		{byAda + "&reason=" + strings.Repeat("x", 16385), "application/x-www-form-urlencoded", http.StatusUnprocessableEntity, "validation_failed"},
 		{"%zz", "application/x-www-form-urlencoded", http.StatusBadRequest, "invalid_parameter"},
 		{"x", "multipart/form-data; boundary=x", http.StatusUnsupportedMediaType, "unsupported_media_type"},

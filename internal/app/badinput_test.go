@@ -645,8 +645,8 @@ func (w *badWorld) ofSuspensions(execution string) []badCase {
 	suspend("a key of half a megabyte", waitOn(onSignal(strings.Repeat("x", 1<<19), wildcard), "a"), fault.CodeInvalidCondition, "/resume_condition/Single/waitpoint_key")
 	suspend("a member of half a megabyte", waitOn(`{"Single":{"waitpoint_key":"a","matcher":"Wildcard","`+strings.Repeat("x", 1<<19)+`":1}}`, "a"), fault.CodeInvalidCondition, "/resume_condition/Single")
 	suspend("a condition of thirty levels", waitOn(nested(30, operatorOnly), "a"), fault.CodeInvalidCondition, "/resume_condition"+strings.Repeat("/Composite/members/0", 4)+"/Composite")
-	suspend("a count that is not whole", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1.5`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite")
-	suspend("a count beyond all integers", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1e30`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite")
+	suspend("a count that is not whole", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1.5`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite/n")
+	suspend("a count beyond all integers", waitOn(strings.Replace(countOf(1, "Signals", "", "a"), `"n":1`, `"n":1e30`, 1), "a"), fault.CodeInvalidCondition, "/resume_condition/Composite/n")
 	suspend("a pending waitpoint that is not there", waitAt(operatorOnly, `{"use_pending":"`+w.params["flow_id"]+`"}`), fault.CodeNotFound, "/waitpoints/0/use_pending")
 	suspend("a form that is none", waitAt("", `{"waitpoint_key":"a","approval":{"title":"x","form":{"type":"string"}}}`), fault.CodeValidationFailed, "/waitpoints/0/approval/form/type")
 	for name, body := range map[string]string{"a handle that is none": `{"handle":"x"}`, "a handle of another execution": `{"handle":"` + w.other.Handle + `"}`} {

@@ -280,6 +280,18 @@ func TestPendingWaitpoints(t *testing.T) {
 			}
 			x.refused(fault.CodeInvalidToken, func() *apitest.Response { return x.signal(e.ID, forged, "") }, e.ID)
 		}},
+		{"what comes after the signal that is enough does not count", func(x *executionTest) {
+			e := x.create("")
+			c := x.claim(lasting)
+			w := x.prepared(c, "")
+			for _, name := range []string{"first", "second", "third"} {
+				x.signalled(e.ID, w, `"signal_name":"`+name+`"`)
+			}
+			if s := x.suspend(c, waitAt(everyOf(countOf(1, "Signals", "", "go"), onSignal("go", wildcard)), usePending(w))); s.Outcome != "already_satisfied" {
+				x.t.Errorf("%+v", s)
+			}
+			x.observes(e.ID, []string{"first"}, []string{"first", "second", "third"})
+		}},
 		{"many early signals, in the order in which they came", func(x *executionTest) {
 			e := x.create("")
 			c := x.claim(lasting)

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -279,6 +280,33 @@ func TestSignals(t *testing.T) {
 			x.claim(lasting)
 			x.observes(e.ID, nil, nil)
 			x.refused(fault.CodeNotFound, func() *apitest.Response { return x.Get(operatorPath(uuid.New(), "signals")) })
+		}},
+		{"a page of large signals, or of large questions, ends after a mebibyte", func(x *executionTest) {
+			e, _, points := x.waitsFor(countOf(100, "Signals", "", "a"), "a")
+			payload := `"payload":"` + strings.Repeat("x", 250_000) + `"`
+			for range 6 {
+				x.receipt(e.ID, points[0], payload)
+			}
+			if sizes := x.paged(operatorPath(e.ID, "signals?limit=100"), func(answer *apitest.Response) int { return answer.Len("items") }); fmt.Sprint(sizes) != "[4 2]" {
+				x.t.Errorf("%v", sizes)
+			}
+			e = x.create("")
+			c := x.claim(lasting)
+			for i := range 20 {
+				x.prepared(c, fmt.Sprintf(`"waitpoint_key":"w%d","approval":{"title":"Deploy","payload":"%s"}`, i, strings.Repeat("x", 65_000)))
+			}
+			if sizes := x.paged(operatorPath(e.ID, "waitpoints?limit=100"), func(answer *apitest.Response) int { return answer.Len("items") }); fmt.Sprint(sizes) != "[16 4]" {
+				x.t.Errorf("%v", sizes)
+			}
+		}},
+		{"nobody signals in the name of decisions", func(x *executionTest) {
+			e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
+			for _, source := range []string{"operator", "approval_link"} {
+				answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.signal(e.ID, points[0], from(source, "ada")) }, e.ID)
+				if !bytes.Contains(answer.Body, []byte(`"/source_type"`)) {
+					x.t.Errorf("%s", answer.Body)
+				}
+			}
 		}},
 		{"signals by pages, in the order in which they came", func(x *executionTest) {
 			e, _, points := x.waitsFor(countOf(100, "Signals", "", "a", "b"), "a", "b")

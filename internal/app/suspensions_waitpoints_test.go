@@ -31,7 +31,7 @@ func TestWaitpoints(t *testing.T) {
 		}},
 		{"every field, and never a token (6.7/104)", func(x *executionTest) {
 			e, _, points := x.suspends("", waitAt(everyOf(onSignal("a", byName("x")), onSignal("b", wildcard), onSignal("c", byName("y")), onSignal("c", byName("z")), onSignal("c", byName("y"))),
-				`{"waitpoint_key":"a"}`, `{"waitpoint_key":"b"}`, `{"waitpoint_key":"c","approval":{"title":"Deploy","prompt":"Really?","payload":{"n":1},"min_approvals":2,"allow_requester":false,"requested_by":"ci"}}`)+`,"timeout_ms":60000`)
+				`{"waitpoint_key":"a"}`, `{"waitpoint_key":"b"}`, `{"waitpoint_key":"c","approval":{"title":"Deploy","prompt":"Really?","payload":{"n":1},"allow_requester":false,"requested_by":"ci"}}`)+`,"timeout_ms":60000`)
 			x.signalled(e.ID, points[0], `"signal_name":"x"`)
 			answer := x.Get(operatorPath(e.ID, "waitpoints")).Want(http.StatusOK)
 			suspension := x.get(e.ID).Suspension
@@ -44,7 +44,7 @@ func TestWaitpoints(t *testing.T) {
 					w.SignalCount = 1
 				}
 				if i == 2 {
-					w.Approval = &oapi.Approval{Title: "Deploy", Prompt: new("Really?"), Payload: oapi.Document(`{"n":1}`), MinApprovals: new(int32(2)), AllowRequester: new(false), RequestedBy: new("ci")}
+					w.Approval = &oapi.Approval{Title: "Deploy", Prompt: new("Really?"), Payload: oapi.Document(`{"n":1}`), MinApprovals: new(int32(1)), AllowRequester: new(false), RequestedBy: new("ci")}
 				}
 				want = append(want, w)
 			}
@@ -324,6 +324,20 @@ func TestApprovals(t *testing.T) {
 				x.t.Errorf("%s", answer.Body)
 			}
 		}},
+		{"the same decision about what is asked next is another one (6.7/105)", func(x *executionTest) {
+			e, _, points := x.suspends("", asking("")+`,"resume_policy":{"close_waitpoint_on_resume":false}`)
+			w := points[0]
+			for range 2 {
+				x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
+				again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.decide(e.ID, w.WaitpointID, "") }, e.ID)
+				if again.Str("outcome") != "duplicate" {
+					x.t.Errorf("%s", again.Body)
+				}
+				if s := x.suspend(x.claim(lasting), waitAt("", usePending(w))+`,"resume_policy":{"close_waitpoint_on_resume":false}`); s.Outcome != "suspended" {
+					x.t.Errorf("%+v", s)
+				}
+			}
+		}},
 		{"two different people have to approve, one rejection ends it", func(x *executionTest) {
 			ann, _ := x.as("operator", "ann-"+x.lane)
 			bob, _ := x.as("operator", "bob-"+x.lane)
@@ -376,6 +390,9 @@ func TestApprovals(t *testing.T) {
 				x.t.Errorf("%+v", s)
 			}
 			w = x.prepared(c, `"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4","min_approvals":2}`)
+			x.ruled(fault.CodeInvalidCondition, "min_approvals_with_condition", "/resume_condition", func() *apitest.Response {
+				return x.report(c, "suspend", waitAt(onSignal("deploy", wildcard), usePending(w)))
+			}, e.ID)
 			x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
 			if s := x.suspend(c, waitAt("", usePending(w))); s.Outcome != "suspended" {
 				x.t.Errorf("%+v", s)
@@ -443,6 +460,20 @@ func TestApprovals(t *testing.T) {
 			y.decide(e.ID, points[1].WaitpointID, "").Want(http.StatusOK)
 			if y.inInbox(e.ID) != nil {
 				x.t.Error("it is there still")
+			}
+		}},
+		{"the inbox shows the first question that nobody has answered, and how it begins", func(x *executionTest) {
+			long := strings.Repeat("Is it so? ", 1600)
+			ask := func(key, prompt string) string {
+				return `{"waitpoint_key":"` + key + `","approval":{"title":"Deploy ` + key + `","prompt":"` + prompt + `"}}`
+			}
+			e, _, points := x.suspends("", waitAt(everyOf(onSignal("b", byName("approved")), onSignal("a", byName("approved"))), ask("a", long), ask("b", "Green.")))
+			for i, want := range []string{"Deploy a " + long[:1000], "Deploy b Green."} {
+				item := x.inInbox(e.ID)
+				if item == nil || *item.WaitpointID != points[i].WaitpointID || item.Title+" "+*item.Prompt != want {
+					x.t.Errorf("%+v", item)
+				}
+				x.decide(e.ID, points[i].WaitpointID, "").Want(http.StatusOK)
 			}
 		}},
 		{"the inbox: a waitpoint that is closed is not where to answer", func(x *executionTest) {

@@ -17,6 +17,10 @@ import (
 // defaultBodyLimit is the largest body, in bytes, of an operation without x-body-limit.
 const defaultBodyLimit = 64 << 10
 
+// decisionBodyLimit is that of the page behind an approval's link, and of decideApproval: a reason as long as it may be, as a form
+// writes it, is longer than its characters.
+const decisionBodyLimit = 256 << 10
+
 // operation is what the contract says about one operation, computed once.
 type operation struct {
 	id           string

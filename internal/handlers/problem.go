@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -125,11 +126,18 @@ func contentTypeOf(body []byte) string {
 	return "text/plain; charset=utf-8"
 }
 
-// redact returns path without the secret that it may carry: the link to an approval is its token.
+// secret is what the token of a waitpoint ends with.
+var secret = regexp.MustCompile(`\.[0-9a-fA-F]{64}`)
+
+// redact returns path without the secret that it may carry: the link to an approval is its token, also where a client has mistaken
+// what is around it.
 func redact(path string) string {
 	const page = "/approve/"
-	if i := strings.Index(strings.ToLower(path), page); i >= 0 && i+len(page) <= len(path) { // also where a client has mistaken what is before it
+	if i := strings.Index(strings.ToLower(path), page); i >= 0 && i+len(page) <= len(path) {
 		return path[:i] + page + "…"
+	}
+	if strings.IndexByte(path, '.') >= 0 {
+		path = secret.ReplaceAllLiteralString(path, ".…")
 	}
 	return path
 }

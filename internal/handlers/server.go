@@ -66,7 +66,7 @@ func newHandler(cfg Config, mount mounter) (http.Handler, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	show, decide := &operation{id: "showApproval", limit: defaultBodyLimit}, &operation{id: "decideByLink", limit: defaultBodyLimit}
+	show, decide := &operation{id: "showApproval", limit: defaultBodyLimit}, &operation{id: "decideByLink", limit: decisionBodyLimit}
 	o, err := newObserver(cfg.Log, cfg.Now, cfg.Registry, append(slices.Collect(maps.Values(operations)), show, decide))
 	if err != nil {
 		return nil, fmt.Errorf("handlers: metrics: %w", err)

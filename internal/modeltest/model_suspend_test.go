@@ -244,8 +244,11 @@ func (m *model) suspend(e *execution, f fence, r suspendRequest) answer {
 		}
 		for _, x := range e.signals {
 			if x.at == p && x.open {
+				x.open, x.to, x.counts = false, s, false
+				if r.cond.holds(s.got) {
+					continue // that was enough
+				}
 				_, x.counts = s.condition.effect(s.got, x)
-				x.open, x.to = false, s
 				s.got = append(s.got, x)
 				if x.counts {
 					s.last = x.name

@@ -331,9 +331,21 @@ func approving(w *world) {
 		s.key = "approval:" + decision + ":" + suffix
 		body["idempotency_suffix"] = suffix
 	}
+	s.key += "@" + lastOf(p)
 	w.ask(w.deliver(p.e, p, s, true, true, nil), w.sometimes("keyed", 10), func(*side) request {
 		return request{method: http.MethodPost, path: path(p.e, "approvals"), body: body}
 	})
+}
+
+// lastOf names the suspension that a waitpoint belongs to, or was kept by.
+func lastOf(p *waitpoint) string {
+	switch last := p.e.suspension; {
+	case p.state != "pending" && p.suspension != nil:
+		return p.suspension.name
+	case last != nil && slices.Contains(last.points, p):
+		return last.name
+	}
+	return ""
 }
 
 func suspending() []kind {

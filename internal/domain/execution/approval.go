@@ -2,6 +2,7 @@ package execution
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 
 // Approval is what a person is asked at a waitpoint. It is shown as it is, and never run.
 type Approval struct {
-	Title          string          `json:"title"`
-	Prompt         string          `json:"prompt,omitempty"`
+	Title          string          `json:"-"` // beside it, as what lists show
+	Prompt         string          `json:"-"`
 	RequestedBy    string          `json:"requested_by"` // who asks
 	MadeBy         string          `json:"made_by"`      // the actor who has sent it
 	Payload        json.RawMessage `json:"payload,omitempty"`
@@ -23,8 +24,20 @@ type Approval struct {
 	AllowRequester bool            `json:"allow_requester"`
 }
 
-// MaxApprovals bounds how many people may be asked for.
-const MaxApprovals = 20
+// Limits of approvals.
+const (
+	MaxApprovals = 20       // people who may be asked for
+	MaxApproval  = 64 << 10 // bytes of all that is shown together
+)
+
+// Check refuses, with CodePayloadTooLarge, what is too large to be shown. pointer is where it stands in the request.
+func (a *Approval) Check(pointer string) error {
+	if n := len(a.Title) + len(a.Prompt) + len(a.Payload) + len(a.Form); n > MaxApproval {
+		return fault.Invalid(fault.CodePayloadTooLarge, pointer, "An approval has at most %d bytes of title, prompt, payload and form; this one has %d.", MaxApproval, n).
+			With("limit", MaxApproval)
+	}
+	return nil
+}
 
 // Decision is what a person decides; the signal that tells it has its name.
 type Decision string
@@ -80,7 +93,28 @@ func (a *Approval) Condition(key string) wait.Condition {
 type Asking struct {
 	FlowID     uuid.UUID
 	Reason     SuspendReason
-	Waitpoints []Waitpoint // the open ones, those with an approval first
+	Waitpoints []AskedAt // the open ones, those with an approval first
+}
+
+// AskedAt is what is asked at one waitpoint, in short.
+type AskedAt struct {
+	ID     uuid.UUID
+	Key    string
+	Title  string // "" without an approval
+	Prompt string // the beginning
+}
+
+// First is the waitpoint to answer first: one that listens for something that has not come, with an approval if there is one.
+func (a *Asking) First(lacking []string) *AskedAt {
+	for i := range a.Waitpoints {
+		if slices.Contains(lacking, a.Waitpoints[i].Key) {
+			return &a.Waitpoints[i]
+		}
+	}
+	if len(a.Waitpoints) == 0 {
+		return nil
+	}
+	return &a.Waitpoints[0]
 }
 
 // Asked is what somebody sees who comes with the token of a waitpoint.
@@ -187,11 +221,12 @@ func (a *Asked) Ended() AskedEnding {
 	switch {
 	case a.Deciding() != nil:
 		return AskedDecided
-	case w.CloseReason == NeverCommitted, strings.HasPrefix(w.CloseReason, timedOut), strings.HasPrefix(w.CloseReason, closedExpired),
-		w.State == WaitpointPending && !w.ExpiresAt.IsZero() && !w.ExpiresAt.After(a.At):
+	case strings.HasPrefix(w.CloseReason, timedOut), strings.HasPrefix(w.CloseReason, closedExpired):
 		return AskedExpired
 	case a.Execution.Lifecycle == Terminal && (w.State != WaitpointClosed || !w.ClosedAt.Before(a.Execution.CompletedAt)):
 		return AskedOver
+	case w.CloseReason == NeverCommitted, w.State == WaitpointPending && !w.ExpiresAt.IsZero() && !w.ExpiresAt.After(a.At):
+		return AskedExpired
 	}
 	return AskedClosed
 }

@@ -14,9 +14,9 @@ import (
 // SuspendRequest is what a worker suspends its execution on.
 type SuspendRequest struct {
 	Suspension
-	Timeout        time.Duration // from now, when there is no TimeoutAt
-	Condition      wait.Condition
-	Bindings       []Binding // the first is the primary one
+	Timeout        time.Duration  // from now, when there is no TimeoutAt
+	Condition      wait.Condition // the zero one for that of the approval
+	Bindings       []Binding      // the first is the primary one
 	IdempotencyKey string
 }
 
@@ -32,8 +32,8 @@ const (
 	timeoutHorizon = 365 * 24 * time.Hour
 )
 
-// Check refuses what can be refused without a look at the store: CodeInvalidCondition with the rule that is broken, and
-// CodeTimerOutOfRange. reference: executions.md 2.15.
+// Check refuses what can be refused without a look at the store: CodeInvalidCondition with the rule that is broken, CodeTimerOutOfRange,
+// and what Fit says of waitpoints that are all new. reference: executions.md 2.15.
 func (r *SuspendRequest) Check(now time.Time) error {
 	keys := []string{}
 	for i, b := range r.Bindings {
@@ -53,13 +53,36 @@ func (r *SuspendRequest) Check(now time.Time) error {
 		return fault.Invalid(fault.CodeTimerOutOfRange, "/timeout_at", "The timeout must not be in the past, nor more than a year ahead.").With("rule", "timeout_at_in_past")
 	}
 	if r.Bindings[0].Pending != uuid.Nil {
-		return nil // its key is not known yet
+		return nil // it is not known yet
 	}
-	return r.CheckKeys(keys)
+	points := make([]Waitpoint, len(r.Bindings))
+	for i := range r.Bindings {
+		points[i] = r.Bindings[i].Fresh
+	}
+	return r.Fit(points)
 }
 
-// CheckKeys refuses, with CodeInvalidCondition, waitpoints and a condition that do not fit: each must name the other.
-func (r *SuspendRequest) CheckKeys(keys []string) error {
+// Fit fills in what a lone waitpoint with an approval waits for, unless more is said, and refuses waitpoints and a condition that do
+// not fit, for each must name the other: CodeInvalidCondition, and CodeValidationFailed when nothing says what is waited for.
+func (r *SuspendRequest) Fit(points []Waitpoint) error {
+	if r.Condition.Kind == "" {
+		if len(points) != 1 || points[0].Approval == nil {
+			return fault.Invalid(fault.CodeValidationFailed, "/resume_condition", "Say what is waited for: only a lone waitpoint with an approval has a condition of its own.")
+		}
+		r.Condition = points[0].Approval.Condition(points[0].Key)
+		return nil
+	}
+	keys := make([]string, len(points))
+	for i, p := range points {
+		if keys[i] = p.Key; p.Approval != nil && p.Approval.MinApprovals > 1 {
+			return rule("min_approvals_with_condition", "/resume_condition", "Waitpoint %s asks for %d approvals, which is a condition of its own: say one or the other.",
+				fault.Readable(p.Key), p.Approval.MinApprovals)
+		}
+	}
+	return r.checkKeys(keys)
+}
+
+func (r *SuspendRequest) checkKeys(keys []string) error {
 	named := r.Condition.Listens()
 	if r.Condition.Kind == wait.SignalOn && named[0] != keys[0] && !slices.Contains(keys, named[0]) {
 		return rule("waitpoint_key_mismatch", "/resume_condition/Single/waitpoint_key", "The condition listens to %s, and the waitpoint is %s.", fault.Readable(named[0]), fault.Readable(keys[0]))

@@ -14,12 +14,19 @@ import (
 // DefaultRecognised is how long a signal is recognised by its idempotency key.
 const DefaultRecognised = 24 * time.Hour
 
+// The sources of decisions, which no other signal has.
+const (
+	SourceOperator = "operator"
+	SourceLink     = "approval_link" // somebody who has only the link
+)
+
 // SignalRequest is a signal as it is sent.
 type SignalRequest struct {
 	wait.Kept
 	Token      string // opens the waitpoint
 	Trusted    bool   // who sends it needs no token
 	Identified bool   // by an API token: the source is whose that is
+	Decides    bool   // its idempotency key is recognised as long as the waitpoint is not suspended on again
 	// Fits refuses a signal that the approval at the waitpoint, nil for none, does not take; nil for a signal of any form. It may run
 	// more than once.
 	Fits        func(*Approval) error

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -85,6 +86,15 @@ func (w *Waitpoint) Usable(e *Execution, now time.Time) error {
 		return fault.New(fault.CodePendingExpired, "Waitpoint %s expired at %s.", w.ID, stamp(w.ExpiresAt)).With("expires_at", stamp(w.ExpiresAt))
 	}
 	return nil
+}
+
+// LastOf returns the suspension that w belongs to, or belonged to before it was kept for the next one; uuid.Nil for none.
+func (w *Waitpoint) LastOf(e *Execution) uuid.UUID {
+	s := e.Suspension
+	if w.SuspensionID != uuid.Nil || s == nil || !slices.Contains(s.Waitpoints, Bound{w.ID, w.Key}) {
+		return w.SuspensionID
+	}
+	return s.ID
 }
 
 // Takes says whether a signal to w is delivered (to whoever waits there), or kept. It returns CodeTargetNotSignalable and

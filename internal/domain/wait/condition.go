@@ -132,12 +132,7 @@ func (c Condition) takes(s *Signal) (as string, ok bool) {
 // Progress returns how far the condition is with these signals. Their order does not matter, and neither do those that are
 // there twice.
 func (c Condition) Progress(received []Signal) Progress {
-	t := c.tally(received)
-	p := make(Progress, len(t))
-	for i := range t {
-		p[i] = t[i].has
-	}
-	return p
+	return c.tally(received).progress()
 }
 
 // tally counts signals, leaf by leaf. A leaf may need a thousand, and there may be many that do: each signal is looked at once.
@@ -160,6 +155,14 @@ func (c Condition) tally(received []Signal) tally {
 		t.add(&received[i])
 	}
 	return t
+}
+
+func (t tally) progress() Progress {
+	p := make(Progress, len(t))
+	for i := range t {
+		p[i] = t[i].has
+	}
+	return p
 }
 
 // add says whether a signal counts: whether some leaf needs it and has none like it.

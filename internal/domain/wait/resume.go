@@ -8,6 +8,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -15,7 +17,7 @@ import (
 const (
 	MaxResumeDepth = 4    // composites in one another
 	MaxResumeParts = 64   // leaves of the whole condition
-	MaxCount       = 1000 // signals that a count may need
+	MaxCount       = 1000 // signals that the counts of a condition may need together
 	MaxWaitpoints  = 32   // waitpoints of one suspension, or of one count
 )
 
@@ -28,7 +30,7 @@ func ParseResume(raw []byte, pointer string) (Condition, error) {
 	return p.condition(raw, pointer, 1)
 }
 
-type resumeParser struct{ leaves int }
+type resumeParser struct{ leaves, needs int }
 
 // wrong refuses a condition by the name of a rule.
 func wrong(rule, pointer, format string, args ...any) error {
@@ -64,28 +66,22 @@ func (p *resumeParser) leaf(c Condition, pointer string) (Condition, error) {
 	return c, nil
 }
 
-// strict reads an object that has no other members than those of into.
+// strict reads an object that has no other members than those of into, spelled as they are.
 func strict(raw []byte, into any, pointer string) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
 	if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
 		return wrong("malformed", pointer, "This must be an object.")
 	}
-	if err := d.Decode(into); err != nil {
-		if e, ok := errors.AsType[*fault.Error](err); ok {
-			return e
-		}
-		return wrong("malformed", pointer, "This part of the condition has another form: %s.", clean(err))
+	err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true))
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// clean says what encoding/json found, without its Go types.
-func clean(err error) string {
-	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s cannot be a %s", fault.Readable(t.Field), t.Value)
+	if e, ok := errors.AsType[*jsonv2.SemanticError](err); ok && len(e.JSONPointer) <= MaxName {
+		pointer += string(e.JSONPointer)
 	}
-	return "it has a member that is not known, or one that cannot be read"
+	if errors.Is(err, jsonv2.ErrUnknownName) {
+		return wrong("malformed", pointer, "This part of the condition has no such member.")
+	}
+	return wrong("malformed", pointer, "This part of the condition has another form.")
 }
 
 func (p *resumeParser) single(raw []byte, pointer string) (Condition, error) {
@@ -176,8 +172,8 @@ func (p *resumeParser) count(b resumeBody, pointer string) (Condition, error) {
 	switch {
 	case b.N == nil || *b.N < 1:
 		return Condition{}, wrong("count_n_zero", pointer+"/n", "n is at least 1.")
-	case *b.N > MaxCount:
-		return Condition{}, wrong("count_n_too_large", pointer+"/n", "n is at most %d.", MaxCount)
+	case *b.N > MaxCount-p.needs:
+		return Condition{}, wrong("count_n_too_large", pointer+"/n", "The counts of a condition need at most %d signals together.", MaxCount)
 	case c.Distinct == "":
 		return Condition{}, wrong("unknown_count_kind", pointer+"/count_kind", "count_kind is DistinctWaitpoints, DistinctSignals or DistinctSources.")
 	case len(b.Keys) == 0:
@@ -196,6 +192,7 @@ func (p *resumeParser) count(b resumeBody, pointer string) (Condition, error) {
 		}
 	}
 	c.N = *b.N
+	p.needs += c.N
 	if b.Matcher != nil && !bytes.Equal(b.Matcher, []byte("null")) {
 		var err error
 		if c.Name, err = matcher(b.Matcher, pointer+"/matcher"); err != nil {
@@ -206,9 +203,20 @@ func (p *resumeParser) count(b resumeBody, pointer string) (Condition, error) {
 }
 
 // Listens returns the keys of the waitpoints that the condition names, each once, in the order in which they are written.
-func (c Condition) Listens() []string {
+func (c Condition) Listens() []string { return c.listens(func(int, Condition) bool { return true }) }
+
+// Lacks returns those of the waitpoints that w listens to at which something has not come yet.
+func (w *Wait) Lacks() []string {
+	has := w.Progress()
+	return w.Condition.listens(func(i int, leaf Condition) bool { return has[i] < leaf.needs() })
+}
+
+func (c Condition) listens(counts func(i int, leaf Condition) bool) []string {
 	var keys []string
-	c.each(func(_ int, leaf Condition) {
+	c.each(func(i int, leaf Condition) {
+		if !counts(i, leaf) {
+			return
+		}
 		for _, key := range leaf.Waitpoints {
 			if !slices.Contains(keys, key) {
 				keys = append(keys, key)

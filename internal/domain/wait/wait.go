@@ -166,29 +166,37 @@ func (w *Wait) DueAt() time.Time {
 // Deliver gives w a signal. It returns w with it, and whether it counts: whether some leaf needs it and has none like it. If
 // not, nothing has changed.
 func (w Wait) Deliver(s Signal) (Wait, bool) {
-	w, counted := w.DeliverAll([]Signal{s})
-	return w, len(counted) > 0
+	if t := w.Condition.tally(w.Received); !t.add(&s) {
+		return w, false
+	}
+	w.Received = append(slices.Clip(w.Received), s)
+	return w, true
 }
 
-// DeliverAll gives w signals one after the other. It returns w with them, and the ids of those that count.
-func (w Wait) DeliverAll(signals []Signal) (_ Wait, counted []string) {
+// DeliverAll gives w signals one after the other, until its condition holds: what comes after the signal that decides does not
+// count. It returns w with them, and the ids of those that count.
+func (w Wait) DeliverAll(signals []Signal, now time.Time) (_ Wait, counted []string) {
 	t := w.Condition.tally(w.Received)
 	w.Received = slices.Clip(w.Received)
 	for i := range signals {
-		if t.add(&signals[i]) {
-			w.Received, counted = append(w.Received, signals[i]), append(counted, signals[i].ID)
+		if !t.add(&signals[i]) {
+			continue
+		}
+		w.Received, counted = append(w.Received, signals[i]), append(counted, signals[i].ID)
+		if w.Condition.Satisfied(t.progress(), now) {
+			break
 		}
 	}
 	return w, counted
 }
 
-// Effect returns what a signal on a waitpoint does that does not satisfy w.
+// Effect returns what a signal on a waitpoint does that does not count for w.
 func (w *Wait) Effect(s Signal) Effect {
-	if w.Condition.Kind == Never || w.Condition.Kind == Manual {
+	switch w.Condition.Kind {
+	case Never, Manual:
 		return Ignored
-	}
-	if _, counts := w.Deliver(s); counts || w.Condition.Kind == SignalOn {
-		return Appended // a lone signal of another name is kept beside, too
+	case SignalOn:
+		return Appended // one of another name is kept beside, too
 	}
 	effect := NotInCondition
 	w.Condition.each(func(_ int, leaf Condition) {

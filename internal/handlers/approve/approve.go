@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
@@ -38,9 +39,6 @@ type Page struct{ Executions Executions }
 
 // identify returns whose API token bearer is: with "", who may call without one. It returns CodeUnauthenticated.
 type identify = func(bearer string) (call.Call, error)
-
-// sourceLink is the source of a decision by somebody who has only the link, and named in events as who has caused it.
-const sourceLink = "approval_link"
 
 // The limits of what is filled in, in characters. They are those of POST …/approvals and of signals.
 const (
@@ -203,7 +201,7 @@ func (v *visit) check(ctx context.Context, in *input) (call.Call, *wrong, error)
 		bad.add("reason", "This has at most 16384 characters, and none that cannot be stored.")
 	}
 	c := call.From(ctx)
-	c.Namespace, c.Actor = v.asked.Execution.Namespace, sourceLink
+	c.Namespace, c.Actor = v.asked.Execution.Namespace, execution.SourceLink
 	switch {
 	case v.identified():
 		by, err := v.decider(in.bearer)
@@ -215,7 +213,7 @@ func (v *visit) check(ctx context.Context, in *input) (call.Call, *wrong, error)
 		default:
 			return c, nil, err
 		}
-	case in.Name == "":
+	case !strings.ContainsFunc(in.Name, visible):
 		bad.add("name", "Say who you are.")
 	case strings.ContainsFunc(in.Name, control) || utf8.RuneCountInString(in.Name) > maxName:
 		bad.add("name", "A name is one line of at most 256 characters.")
@@ -241,6 +239,9 @@ func (v *visit) decider(bearer string) (call.Call, error) {
 
 // fill makes a document of what was filled in. What was sent as a document is checked with the decision itself.
 func (v *visit) fill(in *input, bad *wrong) {
+	if in.document && in.Form != nil && len(v.form.Fields) == 0 {
+		bad.add("form", "Nothing is asked to be filled in.")
+	}
 	if in.document || len(v.form.Fields) == 0 {
 		return
 	}
@@ -261,12 +262,12 @@ func (v *visit) fill(in *input, bad *wrong) {
 // same: pressing a button twice decides once.
 func (v *visit) signal(in *input, c *call.Call) execution.SignalRequest {
 	w := &v.asked.Waitpoint
-	d := suspensions.Decision{Execution: w.ExecutionID, Waitpoint: w.ID, Decision: execution.Decision(in.Decision), By: in.Name, Source: sourceLink, Reason: in.Reason,
+	d := suspensions.Decision{Execution: w.ExecutionID, Waitpoint: w.ID, Decision: execution.Decision(in.Decision), By: in.Name, Source: execution.SourceLink, Reason: in.Reason,
 		Form: in.Form}
 	if v.identified() {
 		d.By, d.Source = c.Actor, ""
 	}
-	d.Suffix = "page:" + w.SuspensionID.String() + ":" + d.By
+	d.Suffix = "page:" + d.By
 	out := d.Signal()
 	out.Token, out.Identified = v.token.Reveal(), v.identified()
 	return out
@@ -274,5 +275,7 @@ func (v *visit) signal(in *input, c *call.Call) execution.SignalRequest {
 
 // plain says whether a text can be stored.
 func plain(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+func visible(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) }
 
 func control(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }

@@ -261,11 +261,11 @@ func decidedOf(k *wait.Kept) decided {
 func who(k *wait.Kept) (name, how string) {
 	name = cmp.Or(k.SourceIdentity, "somebody")
 	switch {
-	case k.SourceType == sourceLink:
+	case k.SourceType == execution.SourceLink:
 		return name, "as they call themselves"
-	case k.SourceType == "operator" && name == "local":
+	case k.SourceType == execution.SourceOperator && name == "local":
 		return "somebody on the server’s own machine", ""
-	case k.SourceType == "operator":
+	case k.SourceType == execution.SourceOperator:
 		if token, ok := strings.CutPrefix(name, "token:"); ok {
 			return token, "access token"
 		}

@@ -1,6 +1,7 @@
 package suspensions
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -54,14 +55,11 @@ func inboxItem(w *wait.Wait, asking map[uuid.UUID]execution.Asking) oapi.InboxIt
 	a := asking[w.ExecutionID]
 	item.Kind, item.ExecutionID, item.FlowID, item.Actions = oapi.InboxKindWaitpoint, &w.ExecutionID, wire.IDOrNull(a.FlowID), []string{"approvals", "resume"}
 	item.Reason = wire.TextOrNull(string(a.Reason))
-	for _, asked := range a.Waitpoints {
-		item.Waitpoints = append(item.Waitpoints, oapi.BoundWaitpoint{WaitpointID: asked.ID, WaitpointKey: asked.Key})
-		if item.WaitpointID == nil {
-			item.WaitpointID = &asked.ID
-		}
-		if item.Prompt == nil && asked.Approval != nil {
-			item.Prompt = wire.TextOrNull(asked.Approval.Prompt)
-		}
+	for _, at := range a.Waitpoints {
+		item.Waitpoints = append(item.Waitpoints, oapi.BoundWaitpoint{WaitpointID: at.ID, WaitpointKey: at.Key})
+	}
+	if first := a.First(w.Lacks()); first != nil {
+		item.WaitpointID, item.Title, item.Prompt = &first.ID, cmp.Or(first.Title, item.Title), wire.TextOrNull(first.Prompt)
 	}
 	return item
 }

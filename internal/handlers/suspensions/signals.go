@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/form"
@@ -23,6 +24,9 @@ import (
 // DeliverSignal handles POST /v1/executions/{execution_id}/signals.
 func (h *Handlers) DeliverSignal(ctx context.Context, req oapi.DeliverSignalRequestObject) (oapi.DeliverSignalResponseObject, error) {
 	b := req.Body
+	if source := ask.Or(b.SourceType, ""); source == execution.SourceOperator || source == execution.SourceLink {
+		return nil, fault.Invalid(fault.CodeValidationFailed, "/source_type", "%s is the source of decisions at …/approvals and behind links; say another one.", source)
+	}
 	in := execution.SignalRequest{
 		Kept: wait.Kept{
 			Signal: wait.Signal{CorrelationID: ask.Or(b.CorrelationID, ""), Payload: wait.Compact(b.Payload), Name: b.SignalName, SourceType: ask.Or(b.SourceType, "external"),
@@ -82,9 +86,9 @@ func (d Decision) Signal() execution.SignalRequest {
 		payload = nil // a form that was read as JSON can be written
 	}
 	return execution.SignalRequest{
-		Kept: wait.Kept{Signal: wait.Signal{Payload: payload, Name: string(d.Decision), SourceType: cmp.Or(d.Source, "operator"), SourceIdentity: d.By}, ExecutionID: d.Execution,
+		Kept: wait.Kept{Signal: wait.Signal{Payload: payload, Name: string(d.Decision), SourceType: cmp.Or(d.Source, execution.SourceOperator), SourceIdentity: d.By}, ExecutionID: d.Execution,
 			WaitpointID: d.Waitpoint, Category: "approval", IdempotencyKey: "approval:" + string(d.Decision) + ":" + d.Suffix},
-		Recognised: execution.DefaultRecognised, Fits: d.fits,
+		Recognised: execution.DefaultRecognised, Fits: d.fits, Decides: true,
 	}
 }
 

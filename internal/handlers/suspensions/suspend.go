@@ -2,7 +2,6 @@ package suspensions
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -65,8 +64,11 @@ func suspension(ctx context.Context, b *oapi.SuspendExecution) (execution.Suspen
 		}
 		in.Bindings = append(in.Bindings, bound)
 	}
+	if b.ResumeCondition == nil {
+		return in, nil
+	}
 	var err error
-	in.Condition, err = condition(b.ResumeCondition, in.Bindings)
+	in.Condition, err = wait.ParseResume(b.ResumeCondition, "/resume_condition")
 	return in, err
 }
 
@@ -83,21 +85,6 @@ func binding(ctx context.Context, w *oapi.WaitpointBinding, pointer string) (exe
 	return execution.Binding{Fresh: execution.Waitpoint{ID: ask.Or(w.WaitpointID, uuid.Nil), Key: *w.WaitpointKey, Approval: approval}}, err
 }
 
-// condition returns what a suspension waits for. Only a lone waitpoint with an approval has a condition of its own; that of one
-// that was made before is known to the store.
-func condition(doc json.RawMessage, bindings []execution.Binding) (wait.Condition, error) {
-	if doc != nil {
-		return wait.ParseResume(doc, "/resume_condition")
-	}
-	switch first := bindings[0]; {
-	case len(bindings) == 1 && first.Fresh.Approval != nil:
-		return first.Fresh.Approval.Condition(first.Fresh.Key), nil
-	case len(bindings) == 1 && first.Pending != uuid.Nil:
-		return wait.Condition{}, nil
-	}
-	return wait.Condition{}, fault.Invalid(fault.CodeValidationFailed, "/resume_condition", "Say what is waited for: only a lone waitpoint with an approval has a condition of its own.")
-}
-
 // approvalOf returns what a person is asked. Who asks is the caller, if nobody is named.
 func approvalOf(ctx context.Context, a *oapi.Approval, pointer string) (*execution.Approval, error) {
 	if a == nil {
@@ -105,6 +92,9 @@ func approvalOf(ctx context.Context, a *oapi.Approval, pointer string) (*executi
 	}
 	out := &execution.Approval{Title: a.Title, Prompt: ask.Or(a.Prompt, ""), RequestedBy: ask.Or(a.RequestedBy, call.From(ctx).Actor), MadeBy: call.From(ctx).Actor, Payload: a.Payload, Form: a.Form,
 		MinApprovals: int(ask.Or(a.MinApprovals, 1)), AllowRequester: ask.Or(a.AllowRequester, true)}
+	if err := out.Check(pointer); err != nil {
+		return nil, err
+	}
 	if len(a.Form) == 0 || string(a.Form) == "null" {
 		out.Form = nil
 		return out, nil

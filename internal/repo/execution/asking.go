@@ -39,19 +39,22 @@ func (r *Repo) Asking(ctx context.Context, executions []uuid.UUID) (map[uuid.UUI
 			}
 			asking[uuid.UUID(e.ID)] = execution.Asking{FlowID: uuid.UUID(e.FlowID), Reason: s.Reason}
 		}
-		var rows []waitpointRow
-		err := q.Select(&rows, `SELECT `+waitpointColumns+` FROM waitpoints WHERE execution_id IN `+in+` AND state = 'active' ORDER BY (approval IS NULL), id`, store.InArgs(ids, size)...)
+		var points []struct {
+			ID          store.ID   `db:"id"`
+			ExecutionID store.ID   `db:"execution_id"`
+			Key         string     `db:"waitpoint_key"`
+			Title       store.Text `db:"title"`
+			Prompt      store.Text `db:"prompt"`
+		}
+		err := q.Select(&points, `SELECT id, execution_id, waitpoint_key, title, substr(prompt, 1, 1000) AS prompt FROM waitpoints
+			WHERE execution_id IN `+in+` AND state = 'active' ORDER BY (title IS NULL), id`, store.InArgs(ids, size)...)
 		if err != nil {
 			return fmt.Errorf("read active waitpoints: %w", err)
 		}
-		for i := range rows {
-			w, err := rows[i].waitpoint()
-			if err != nil {
-				return err
-			}
-			if a, ok := asking[w.ExecutionID]; ok {
-				a.Waitpoints = append(a.Waitpoints, w)
-				asking[w.ExecutionID] = a
+		for _, p := range points {
+			if a, ok := asking[uuid.UUID(p.ExecutionID)]; ok {
+				a.Waitpoints = append(a.Waitpoints, execution.AskedAt{ID: uuid.UUID(p.ID), Key: p.Key, Title: string(p.Title), Prompt: string(p.Prompt)})
+				asking[uuid.UUID(p.ExecutionID)] = a
 			}
 		}
 		return nil

@@ -37,6 +37,9 @@ func (r *Repo) Signal(ctx context.Context, in execution.SignalRequest) (executio
 		if k.ID == "" {
 			k.ID = store.NewID().String()
 		}
+		if in.Decides { // the same decision about something else is another one
+			k.IdempotencyKey += "@" + w.LastOf(&e).String()
+		}
 		if out.Signal, out.Duplicate, err = r.waits.Known(tx, &k); err != nil || out.Duplicate {
 			return err
 		}

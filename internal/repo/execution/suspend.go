@@ -196,13 +196,7 @@ func (r *Repo) suspendOnPending(tx *store.Tx, e execution.Execution, f execution
 	if err := w.Usable(&e, tx.Now()); err != nil {
 		return err
 	}
-	if req.Condition.Kind == "" {
-		if w.Approval == nil {
-			return fault.Invalid(fault.CodeValidationFailed, "/resume_condition", "Say what is waited for: only a waitpoint with an approval has a condition of its own.")
-		}
-		req.Condition = w.Approval.Condition(w.Key)
-	}
-	if err := req.CheckKeys([]string{w.Key}); err != nil {
+	if err := req.Fit([]execution.Waitpoint{w}); err != nil {
 		return err
 	}
 	ring, err := r.keys.Ring(&tx.Queries)
@@ -236,7 +230,7 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 	for i := range kept {
 		early[i] = kept[i].Signal
 	}
-	of, counted := of.DeliverAll(early)
+	of, counted := of.DeliverAll(early, now)
 	if len(kept) > 0 {
 		if err := r.waits.Give(tx, e.ID, kept[0].WaitpointID, req.ID, counted); err != nil {
 			return err
@@ -261,7 +255,7 @@ func (r *Repo) open(tx *store.Tx, e execution.Execution, f execution.Fence, req 
 		return r.save(tx, &e, c, nil)
 	}
 	for i := range out.Waitpoints {
-		if err := activate(tx, &out.Waitpoints[i].Waitpoint, &req.Suspension, len(kept) > 0 || req.Bindings[0].Pending != uuid.Nil); err != nil {
+		if err := activate(tx, &out.Waitpoints[i].Waitpoint, &req.Suspension, req.Bindings[0].Pending != uuid.Nil); err != nil {
 			return err
 		}
 	}
@@ -349,7 +343,7 @@ func (r *Repo) Decided(tx *store.Tx, w wait.Wait, o wait.Outcome) error {
 		return err
 	}
 	if !e.Suspension.Open() || e.Suspension.ID != w.ID || o.By != wait.ByTimeout {
-		return fmt.Errorf("execution %s does not wait for %s, decided by %s", e.ID, w.ID, o.By)
+		return store.Corrupt("execution", e.ID, fmt.Errorf("it does not wait for %s, decided by %s", w.ID, o.By))
 	}
 	c, escalated := e.TimeOut(tx.Now())
 	if escalated {

@@ -29,6 +29,8 @@ type waitpointRow struct {
 	Kid          string       `db:"kid"`
 	State        string       `db:"state"`
 	Approval     store.JSON   `db:"approval"`
+	Title        store.Text   `db:"title"` // of the approval
+	Prompt       store.Text   `db:"prompt"`
 	CreatedAt    store.Millis `db:"created_at"`
 	ActivatedAt  store.Millis `db:"activated_at"`
 	ExpiresAt    store.Millis `db:"expires_at"`
@@ -37,7 +39,7 @@ type waitpointRow struct {
 	Signals      int          `db:"signal_count"`
 }
 
-const waitpointColumns = "id, execution_id, attempt_index, suspension_id, waitpoint_key, kid, state, approval, created_at, activated_at, expires_at, closed_at, close_reason, signal_count"
+const waitpointColumns = "id, execution_id, attempt_index, suspension_id, waitpoint_key, kid, state, approval, title, prompt, created_at, activated_at, expires_at, closed_at, close_reason, signal_count"
 
 func (r *waitpointRow) waitpoint() (execution.Waitpoint, error) {
 	w := execution.Waitpoint{ID: uuid.UUID(r.ID), ExecutionID: uuid.UUID(r.ExecutionID), AttemptIndex: r.AttemptIndex, SuspensionID: uuid.UUID(r.SuspensionID), Key: r.Key,
@@ -47,6 +49,7 @@ func (r *waitpointRow) waitpoint() (execution.Waitpoint, error) {
 		if err := json.Unmarshal(r.Approval, &w.Approval); err != nil {
 			return w, store.Corrupt("waitpoint", w.ID, err)
 		}
+		w.Approval.Title, w.Approval.Prompt = string(r.Title), string(r.Prompt)
 	}
 	return w, nil
 }
@@ -54,14 +57,16 @@ func (r *waitpointRow) waitpoint() (execution.Waitpoint, error) {
 // insertWaitpoint stores a new waitpoint. It returns CodeAlreadyExists when its id is taken.
 func insertWaitpoint(tx *store.Tx, w *execution.Waitpoint) error {
 	var approval store.JSON
+	var title, prompt store.Text
 	if w.Approval != nil {
+		title, prompt = store.Text(w.Approval.Title), store.Text(w.Approval.Prompt)
 		var err error
 		if approval, err = json.Marshal(w.Approval); err != nil {
 			return fmt.Errorf("waitpoint %s: %w", w.ID, err)
 		}
 	}
-	n, err := tx.Exec(`INSERT INTO waitpoints (`+waitpointColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		store.ID(w.ID), store.ID(w.ExecutionID), w.AttemptIndex, store.ID(w.SuspensionID), w.Key, w.Kid, string(w.State), approval, store.Millis(w.CreatedAt),
+	n, err := tx.Exec(`INSERT INTO waitpoints (`+waitpointColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		store.ID(w.ID), store.ID(w.ExecutionID), w.AttemptIndex, store.ID(w.SuspensionID), w.Key, w.Kid, string(w.State), approval, title, prompt, store.Millis(w.CreatedAt),
 		store.Millis(w.ActivatedAt), store.Millis(w.ExpiresAt), store.Millis(w.ClosedAt), store.Text(w.CloseReason), w.Signals)
 	switch {
 	case err != nil:
@@ -248,6 +253,9 @@ func (r *Repo) Waitpoints(ctx context.Context, id uuid.UUID, after page.Cursor, 
 			where += ` AND id > ?`
 			args = append(args, store.ID(after.ID))
 		}
+		if limit, err = store.Fit(q, limit, "approval", `waitpoints WHERE `+where+` ORDER BY id`, args...); err != nil {
+			return fmt.Errorf("list the waitpoints of %s: %w", id, err)
+		}
 		var rows []waitpointRow
 		if err := q.Select(&rows, `SELECT `+waitpointColumns+` FROM waitpoints WHERE `+where+` ORDER BY id LIMIT ?`, append(args, limit+1)...); err != nil {
 			return fmt.Errorf("list the waitpoints of %s: %w", id, err)
@@ -324,8 +332,7 @@ func closeWaitpoint(tx *store.Tx, e *execution.Execution, w execution.Waitpoint,
 func (r *Repo) ExpireWaitpoints(ctx context.Context, limit int) (int, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
 		var rows []waitpointRow
-		err := tx.Select(&rows, `SELECT `+waitpointColumns+` FROM waitpoints WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
-			store.Millis(tx.Queries.Now()), limit)
+		err := tx.Select(&rows, `SELECT id, execution_id FROM waitpoints WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
 		if err != nil {
 			return fmt.Errorf("read waitpoints that have expired: %w", err)
 		}
@@ -348,7 +355,12 @@ func (r *Repo) expireWaitpoint(tx *store.Tx, id, executionID uuid.UUID) (bool, e
 		return false, err
 	}
 	tx.Later()
-	w, err := findWaitpoint(&tx.Queries, executionID, id)
+	var found waitpointRow
+	if err := tx.Get(&found, `SELECT `+waitpointColumns+` FROM waitpoints WHERE id = ?`, store.ID(id)); err != nil {
+		return false, fmt.Errorf("read waitpoint %s: %w", id, err)
+	}
+	found.Approval = nil // one that cannot be read expires, too
+	w, err := found.waitpoint()
 	if err != nil || w.State != execution.WaitpointPending || w.ExpiresAt.After(tx.Now()) {
 		return false, err
 	}

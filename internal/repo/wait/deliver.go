@@ -164,10 +164,11 @@ func (r *Repo) Take(tx *store.Tx, id uuid.UUID, s wait.Signal) (t Taken, err err
 	if t.Wait, _, t.Open, err = find(&tx.Queries, id); !t.Open || err != nil {
 		return t, err
 	}
-	t.Effect = t.Wait.Effect(s)
 	if t.Wait, t.Counts = t.Wait.Deliver(s); !t.Counts {
+		t.Effect = t.Wait.Effect(s)
 		return t, nil
 	}
+	t.Effect = wait.Appended
 	if t.Outcome, t.Decided = t.Wait.DecideBy(tx.Now()); t.Decided {
 		t.Effect = wait.Satisfied
 		_, err = r.Close(tx, id)

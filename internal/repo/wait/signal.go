@@ -132,6 +132,10 @@ func (*Repo) Signals(q *store.Queries, suspension uuid.UUID, all bool, after pag
 		where += ` AND id > ?`
 		args = append(args, store.ID(after.ID))
 	}
+	limit, err := store.Fit(q, limit, "payload", `signals WHERE `+where+` ORDER BY id`, args...)
+	if err != nil {
+		return page.Page[wait.Kept]{}, fmt.Errorf("list the signals of suspension %s: %w", suspension, err)
+	}
 	var rows []signalRow
 	if err := q.Select(&rows, `SELECT `+signalColumns+` FROM signals WHERE `+where+` ORDER BY id LIMIT ?`, append(args, limit+1)...); err != nil {
 		return page.Page[wait.Kept]{}, fmt.Errorf("list the signals of suspension %s: %w", suspension, err)

@@ -1,9 +1,12 @@
 package wait
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +23,14 @@ type due struct {
 	Namespace string   `db:"namespace"`
 	FlowID    store.ID `db:"flow_id"`
 	Execution store.ID `db:"execution_id"`
+}
+
+// owners says which kind of owner is locked first.
+func (d *due) owners() int {
+	if d.FlowID == (store.ID{}) {
+		return 1
+	}
+	return 0
 }
 
 // swept is what a sweep has done.
@@ -55,25 +66,28 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 	return done.acted, errors.Join(done.corrupt...)
 }
 
-// holdDue locks the owners of due waits that nobody else holds, all of them before the time is asked for. What is due is found
-// by this machine's clock, and judged by the database's.
+// holdDue locks the owners of due waits that nobody else holds, all of them before the time is asked for: flows and then executions,
+// each by their ids. What is due is found by this machine's clock, and judged by the database's.
 func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
 	var list []due
 	err := tx.Select(&list, `SELECT id, namespace, flow_id, execution_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
 	if err != nil {
 		return nil, fmt.Errorf("read due waits: %w", err)
 	}
-	held := list[:0]
-	for _, d := range list {
+	order := slices.Clone(list)
+	slices.SortFunc(order, func(a, b due) int {
+		return cmp.Or(cmp.Compare(a.owners(), b.owners()), bytes.Compare(a.FlowID[:], b.FlowID[:]), bytes.Compare(a.Execution[:], b.Execution[:]))
+	})
+	mine := map[store.ID]bool{}
+	for _, d := range order {
 		owner, id := r.owner(uuid.UUID(d.FlowID), uuid.UUID(d.Execution))
-		mine, err := owner.Hold(tx, d.Namespace, id, true)
+		held, err := owner.Hold(tx, d.Namespace, id, true)
 		if err = out.shelve(tx, d.ID, err); err != nil {
 			return nil, err
 		}
-		if mine {
-			held = append(held, d)
-		}
+		mine[d.ID] = held
 	}
+	held := slices.DeleteFunc(list, func(d due) bool { return !mine[d.ID] })
 	return held, nil
 }
 
