@@ -40,10 +40,12 @@ func TestLive_stream(t *testing.T) {
 		}
 
 		streams := map[string]*apitest.Stream{"live": live, "red": red, "leases": leases}
+		quiet := map[string]bool{}
 		for filter, shows := range liveFilters(tagged, plain, other) {
 			want := slices.DeleteFunc(slices.Clone(all), func(e liveEvent) bool { return !shows(e) })
 			streams[filter] = s.Stream("/v1/events/stream?after=0&" + filter)
 			liveExpect(t, streams[filter], filter, want)
+			quiet[filter] = len(want) == 0 // it may not have looked at anything before the end
 			if len(want) < 2 {
 				continue
 			}
@@ -57,7 +59,11 @@ func TestLive_stream(t *testing.T) {
 		}
 		s.App.Drain()
 		for name, stream := range streams {
-			liveBye(t, stream, name, began, newest)
+			least := began
+			if quiet[name] {
+				least = 0
+			}
+			liveBye(t, stream, name, least, newest)
 			if got, ok := stream.Try(livePrompt); ok {
 				t.Errorf("%s: %+v comes after the end", name, got)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/flowapi/flowapi/internal/apitest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
 // TestPendingWaitpoints: waitpoints that are made before anybody waits there. executions.md 2.14, 2.15 (UsePending).
@@ -70,6 +71,19 @@ func TestPendingWaitpoints(t *testing.T) {
 			if list := x.waitpoints(e.ID); len(list) != 1 || list[0].WaitpointID != w.WaitpointID {
 				x.t.Errorf("%+v", list)
 			}
+		}},
+		{"a waitpoint whose approval cannot be read is closed in time, too", func(x *executionTest) {
+			e := x.create("")
+			w := x.prepared(x.claim(lasting), `"expires_in_ms":1000,"approval":{"title":"Deploy"}`)
+			err := store.Do(x.t.Context(), x.server.App.Store(), func(tx *store.Tx) error {
+				return tx.ExecOne(`UPDATE waitpoints SET approval = '[' WHERE id = ?`, rowID(w.WaitpointID))
+			})
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			n := len(x.events(e.ID))
+			x.advance(time.Second)
+			x.toldSince(e.ID, n, "waitpoint.closed")
 		}},
 		{"what nobody suspends on in time is closed (4, pending waitpoint expiry)", func(x *executionTest) {
 			e := x.create("")

@@ -172,11 +172,15 @@ func TestRedact(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.operate = func(w http.ResponseWriter, r *http.Request) { problems{log: logOf(s)}.write(w, r, errors.New("x")) }
-	w := s.send("GET", "/approve/wp.k1.deadbeef", "", "Authorization: ")
-	if p := problem(t, w, fault.CodeInternal); p.Instance != "/approve/…" {
-		t.Errorf("instance = %q", p.Instance)
+	digest := strings.Repeat("deadbeef", 8)
+	for path, shown := range map[string]string{
+		"/approve/wp.k1.deadbeef": "/approve/…", "/v1/approve/wp.k1." + digest: "/v1/approve/…", "/v1/things/wp.k1." + digest + "/x": "/v1/things/wp.k1.…/x", "/" + strings.ToUpper("wp.k1."+digest): "/WP.K1.…",
+	} {
+		if p := decode[problemDocument](t, s.send("GET", path, "", "Authorization: ")); p.Instance != shown {
+			t.Errorf("%s is shown as %q", path, p.Instance)
+		}
 	}
-	if strings.Contains(s.log.String(), "deadbeef") || !strings.Contains(s.log.String(), `"path":"/approve/…"`) {
+	if strings.Contains(strings.ToLower(s.log.String()), "deadbeef") || !strings.Contains(s.log.String(), `"path":"/approve/…"`) {
 		t.Errorf("log:\n%s", s.log)
 	}
 }
