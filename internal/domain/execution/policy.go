@@ -131,9 +131,9 @@ func (p Policy) StreamLength() (frames int64, exactly bool) {
 	return or(p.Stream.RetentionMaxlen, defaultMaxlen), p.Stream.RetentionMaxlen != nil
 }
 
-// StreamRetention is how long the frames of an attempt are kept after its stream has closed.
+// StreamRetention is how long the frames of an attempt are kept after its stream has closed: a year at most.
 func (p Policy) StreamRetention() time.Duration {
-	return time.Duration(or(p.Stream.RetentionTTLMS, defaultRetention.Milliseconds())) * time.Millisecond
+	return time.Duration(min(or(p.Stream.RetentionTTLMS, defaultRetention.Milliseconds()), longest)) * time.Millisecond
 }
 
 // Dedup is how long a create with the same idempotency_key is recognised; not at all for zero.

@@ -171,3 +171,18 @@ func TestParsePolicy_Refusals(t *testing.T) {
 		refused(t, err, fault.CodeValidationFailed, pointer)
 	}
 }
+
+// A policy of before the contract had a bound is still one.
+func TestPolicy_StreamRetention(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	for doc, want := range map[string]time.Duration{
+		`{}`: 30 * 24 * time.Hour, `{"stream_policy":{"retention_ttl_ms":0}}`: 0, `{"stream_policy":{"retention_ttl_ms":31536000000}}`: year,
+		`{"stream_policy":{"retention_ttl_ms":31536000000000}}`: year,
+	} {
+		p, err := execution.ParsePolicy([]byte(doc), "")
+		if got := p.StreamRetention(); err != nil || got != want {
+			t.Errorf("%s: %s, %v", doc, got, err)
+		}
+	}
+}

@@ -192,10 +192,10 @@ func (w Wait) DeliverAll(signals []Signal, now time.Time) (_ Wait, counted []str
 
 // Effect returns what a signal on a waitpoint does that does not count for w.
 func (w *Wait) Effect(s Signal) Effect {
-	switch w.Condition.Kind {
-	case Never, Manual:
+	if w.Condition.Kind == Never || w.Condition.Kind == Manual {
 		return Ignored
-	case SignalOn:
+	}
+	if w.Condition.Kind == SignalOn {
 		return Appended // one of another name is kept beside, too
 	}
 	effect := NotInCondition

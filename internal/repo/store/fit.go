@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // fitBytes is how much of what is large about its rows a page has.
 const fitBytes = 1 << 20
 
@@ -7,7 +9,7 @@ const fitBytes = 1 << 20
 // least. from is the query after its FROM, without a LIMIT.
 func Fit(q *Queries, limit int, column, from string, args ...any) (int, error) {
 	var sizes []int
-	if err := q.Select(&sizes, `SELECT coalesce(octet_length(`+column+`), 0) FROM `+from+` LIMIT ?`, append(args[:len(args):len(args)], limit)...); err != nil {
+	if err := q.Select(&sizes, `SELECT coalesce(octet_length(`+column+`), 0) FROM `+from+` LIMIT ?`, append(slices.Clip(args), limit)...); err != nil {
 		return 0, err
 	}
 	total := 0
