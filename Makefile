@@ -3,8 +3,10 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-# The race detector needs a C compiler. Without one `make test` says so and tests without it; `make test/race` insists.
-RACE := $(shell command -v $(firstword $(shell go env CC)) >/dev/null 2>&1 && echo -race)
+# The race detector needs a C compiler. Without one `make test` says so and tests without it; `make test/race` insists. It leaves
+# out SQLite, which was made from C and is a third of the time: its memory is its own.
+RACE_FLAGS := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
+RACE := $(shell command -v $(firstword $(shell go env CC)) >/dev/null 2>&1 && echo '$(RACE_FLAGS)')
 
 .DEFAULT_GOAL := help
 
@@ -29,7 +31,7 @@ test: ## Run all tests on both databases, with the race detector
 
 .PHONY: test/race
 test/race: ## Hunt for races: all tests twice, in random order, none from the cache
-	go test -race -timeout 30m -count 2 -shuffle on $(TESTFLAGS) ./...
+	go test $(RACE_FLAGS) -timeout 30m -count 2 -shuffle on $(TESTFLAGS) ./...
 
 .PHONY: test/postgres
 test/postgres: ## Run the PostgreSQL half of the tests alone
