@@ -2,8 +2,9 @@
 package merge
 
 import (
-	"bytes"
 	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Shallow replaces the members of an object by those of another: nested objects are replaced whole, and null is stored. If
@@ -15,8 +16,9 @@ func Shallow(state, patch json.RawMessage) json.RawMessage {
 	if !ok || !isObject {
 		return patch
 	}
-	for _, m := range from.members {
-		to.set(m.name, m.value)
+	for i := range from.members {
+		m := &from.members[i]
+		to.set(m, m.value.raw)
 	}
 	return to.text()
 }
@@ -27,11 +29,9 @@ func Set(doc json.RawMessage, name string, value json.RawMessage) json.RawMessag
 	if !ok {
 		return doc
 	}
-	if value == nil {
-		o.set(name, nil)
-	} else {
-		o.set(name, &node{raw: value})
-	}
+	m := member{name: name}
+	m.text, _ = jsontext.AppendQuote(nil, name)
+	o.set(&m, value)
 	return o.text()
 }
 
@@ -58,9 +58,9 @@ func (d *Document) Patch(patch json.RawMessage, stored func(json.RawMessage) jso
 func (d *Document) Text() json.RawMessage { return d.root.text() }
 
 func compact(doc json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	if len(doc) == 0 || json.Compact(&b, doc) != nil {
+	out, err := jsontext.AppendFormat(make([]byte, 0, len(doc)), doc, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
+	if err != nil {
 		return doc
 	}
-	return b.Bytes()
+	return out
 }

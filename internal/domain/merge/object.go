@@ -3,13 +3,17 @@ package merge
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // node is a value of a document. It is looked into only when something inside it changes.
 type node struct {
-	raw    json.RawMessage // its text, as long as object is nil
+	raw    json.RawMessage // its text, as long as object is nil; neither for a member that has been removed
 	object *object
 }
+
+func (n *node) gone() bool { return n.raw == nil && n.object == nil }
 
 func (n *node) merge(patch json.RawMessage, stored func(json.RawMessage) json.RawMessage) {
 	changes, ok := parseObject(patch)
@@ -23,17 +27,13 @@ func (n *node) merge(patch json.RawMessage, stored func(json.RawMessage) json.Ra
 	if n.object == nil {
 		n.object, _ = parseObject(n.raw)
 	}
-	for _, m := range changes.members {
+	for i := range changes.members {
+		m := &changes.members[i]
 		if string(m.value.raw) == "null" {
-			n.object.set(m.name, nil)
+			n.object.set(m, nil)
 			continue
 		}
-		inner := n.object.get(m.name)
-		if inner == nil {
-			inner = &node{}
-			n.object.set(m.name, inner)
-		}
-		inner.merge(m.value.raw, stored)
+		n.object.at(m).merge(m.value.raw, stored)
 	}
 }
 
@@ -50,52 +50,78 @@ type object struct {
 	index   map[string]int
 }
 
-// member is one of them; without a value it has been removed.
+// member is one of them.
 type member struct {
 	name  string
-	value *node
+	text  []byte // the name as it is written
+	value node
 }
 
 // parseObject returns the members of a compact document, and whether it is an object at all; if not, they are those of {}.
 func parseObject(doc json.RawMessage) (*object, bool) {
-	o := &object{index: map[string]int{}}
-	d := json.NewDecoder(bytes.NewReader(doc))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return o, false
+	d := jsontext.NewDecoder(bytes.NewBuffer(doc), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if d.PeekKind() != '{' {
+		return &object{index: map[string]int{}}, false
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return &object{index: map[string]int{}}, false
+	members := bytes.Count(doc, []byte(`":`)) // or less: some are deeper
+	o := &object{members: make([]member, 0, members), index: make(map[string]int, members)}
+	names := string(doc)
+	_, err := d.ReadToken()
+	for err == nil && d.PeekKind() != '}' {
+		var m member
+		var from, to int
+		if from, to, err = next(d); err != nil {
+			break
 		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return &object{index: map[string]int{}}, false
+		if m.name, m.text = names[from+1:to-1], doc[from:to]; bytes.IndexByte(m.text, '\\') >= 0 {
+			m.rename(doc[from:to])
 		}
-		o.set(name.(string), &node{raw: value}) //nolint:forcetypeassert // the decoder sees to it that names are strings
+		if from, to, err = next(d); err != nil {
+			break
+		}
+		o.set(&m, doc[from:to])
+	}
+	if err == nil {
+		_, err = d.ReadToken()
+	}
+	if err != nil {
+		return &object{index: map[string]int{}}, false
 	}
 	return o, true
 }
 
-func (o *object) get(name string) *node {
-	if i, ok := o.index[name]; ok {
-		return o.members[i].value
-	}
-	return nil
+// next returns where the next value of a document lies.
+func next(d *jsontext.Decoder) (from, to int, err error) {
+	v, err := d.ReadValue()
+	to = int(d.InputOffset())
+	return to - len(v), to, err
 }
 
-// set gives a member a value; nil removes it.
-func (o *object) set(name string, value *node) {
-	i, ok := o.index[name]
-	switch {
-	case ok && value == nil:
-		delete(o.index, name)
-		o.members[i].value = nil
-	case ok:
-		o.members[i].value = value
-	case value != nil:
-		o.index[name] = len(o.members)
-		o.members = append(o.members, member{name, value})
+// rename gives a member a name that is written with escapes, and writes it without those that it does not need.
+func (m *member) rename(text []byte) {
+	plain, _ := jsontext.AppendUnquote(nil, text) // what is not valid in it becomes U+FFFD
+	m.name = string(plain)
+	m.text, _ = jsontext.AppendQuote(nil, m.name)
+}
+
+// at returns the value of the member that is called as m; it is made if there is none.
+func (o *object) at(m *member) *node {
+	i, ok := o.index[m.name]
+	if !ok {
+		i = len(o.members)
+		o.index[m.name] = i
+		o.members = append(o.members, member{name: m.name, text: m.text})
+	}
+	return &o.members[i].value
+}
+
+// set gives the member that is called as m a value; nil removes it.
+func (o *object) set(m *member, value json.RawMessage) {
+	if value != nil {
+		*o.at(m) = node{raw: value}
+	} else if i, ok := o.index[m.name]; ok {
+		delete(o.index, m.name)
+		o.members[i].value = node{}
 	}
 }
 
@@ -106,20 +132,18 @@ func (o *object) text() json.RawMessage {
 }
 
 func (o *object) write(b *bytes.Buffer) {
-	names := json.NewEncoder(b)
-	names.SetEscapeHTML(false)
 	b.WriteByte('{')
 	first := true
-	for _, m := range o.members {
-		if m.value == nil {
+	for i := range o.members {
+		m := &o.members[i]
+		if m.value.gone() {
 			continue
 		}
 		if !first {
 			b.WriteByte(',')
 		}
 		first = false
-		_ = names.Encode(m.name) // a string, into memory
-		b.Truncate(b.Len() - 1)  // the line feed that Encode adds
+		b.Write(m.text)
 		b.WriteByte(':')
 		if m.value.object != nil {
 			m.value.object.write(b)

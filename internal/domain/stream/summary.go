@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/merge"
 )
@@ -91,7 +93,7 @@ func (s *Summary) Apply(frames []Frame, now time.Time, place func(i int) int) er
 
 // stored returns a value of a patch as it is kept: nulls stand where their sentinels stood.
 func stored(value json.RawMessage) json.RawMessage {
-	if !bytes.Contains(value, []byte(null)) {
+	if !bytes.Contains(value, []byte(null)) && bytes.IndexByte(value, '\\') < 0 {
 		return value
 	}
 	out := make(json.RawMessage, 0, len(value))
@@ -103,12 +105,21 @@ func stored(value json.RawMessage) json.RawMessage {
 		end := 1 + quote(value[1:])
 		text := value[:end]
 		value = value[end:]
-		if string(text) == null && (len(value) == 0 || value[0] != ':') { // a colon follows the name of a member
+		if isNull(text) && (len(value) == 0 || value[0] != ':') { // a colon follows the name of a member
 			text = []byte("null")
 		}
 		out = append(out, text...)
 	}
 	return out
+}
+
+// isNull says whether a string is the sentinel, however it is written.
+func isNull(text []byte) bool {
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text) == null
+	}
+	plain, err := jsontext.AppendUnquote(nil, text)
+	return err == nil && string(plain) == null[1:len(null)-1]
 }
 
 // quote returns how long the rest of a string is, its closing quote included.

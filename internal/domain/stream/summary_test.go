@@ -37,6 +37,7 @@ func TestSummary_Apply(t *testing.T) {
 		{[]string{`{"a":["__ff_null__",{"b":"__ff_null__","__ff_null__":"x"}, "__ff_null__ "]}`}, `{"a":[null,{"b":null,"__ff_null__":"x"},"__ff_null__ "]}`},
 		{[]string{`{"__ff_null__":"__ff_null__"}`}, `{"__ff_null__":null}`},
 		{[]string{`{"a":["\\\"__ff_null__\""]}`}, `{"a":["\\\"__ff_null__\""]}`},
+		{[]string{`{"a":"\u005f_ff_null__","b":["_\u005Fff_null__","\u005f_ff_null_\n"]}`}, `{"a":null,"b":[null,"\u005f_ff_null_\n"]}`},
 		{[]string{`{"a":[null]}`}, `{"a":[null]}`},
 		{[]string{` { "n" : 12345678901234567890.10 } `}, `{"n":12345678901234567890.10}`},
 		{[]string{`{}`}, `{}`},
