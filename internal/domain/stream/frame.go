@@ -6,6 +6,7 @@ package stream
 import (
 	"encoding/base64"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
@@ -65,8 +66,8 @@ func Decode(payload string, encoding Encoding, i int) ([]byte, error) {
 	bytes := []byte(payload)
 	if encoding == Base64 {
 		var err error
-		if bytes, err = base64.StdEncoding.Strict().DecodeString(payload); err != nil {
-			return nil, fault.Invalid(fault.CodeValidationFailed, pointer(i), "The payload is not base64 (RFC 4648, section 4, with padding).")
+		if bytes, err = base64.StdEncoding.Strict().DecodeString(payload); err != nil || strings.ContainsAny(payload, "\r\n") {
+			return nil, fault.Invalid(fault.CodeValidationFailed, pointer(i), "The payload is not base64 (RFC 4648, section 4, with padding, without line breaks).")
 		}
 	}
 	if len(bytes) > MaxPayload {
@@ -99,14 +100,17 @@ type Range struct {
 // Page is a part of a stream, in order, and how the stream stands after it.
 type Page struct {
 	Head
-	Frames []Frame
-	More   bool // there are further frames in the range that was asked for
+	Frames  []Frame
+	More    bool // there are further frames in the range that was asked for
+	Through ID   // nothing more of the range will ever come at or before this place
 }
 
 // Head is how the stream of an attempt stands.
 type Head struct {
-	AttemptIndex int // execution.NoAttempt before the first
-	Last         ID  // of the last frame, Start before the first
+	AttemptIndex int   // execution.NoAttempt before the first
+	Count        int64 // frames that the stream has ever had
+	Last         ID    // of the last frame, Start before the first
+	Trimmed      ID    // the last durable frame that is not kept any more, Start before that
 	ClosedAt     time.Time
 	ClosedReason execution.CloseReason
 	State        execution.Public // of the execution
@@ -115,6 +119,12 @@ type Head struct {
 
 // Closed says whether nothing will be appended any more.
 func (h *Head) Closed() bool { return !h.ClosedAt.IsZero() }
+
+// Closing returns the place at which followers are told that the stream is closed: whoever has come to it has heard of it.
+func (h *Head) Closing() ID { return h.Last + 1 }
+
+// Ending returns the place at which followers of the current attempt are told that the execution has ended.
+func (h *Head) Ending() ID { return h.Last + 2 }
 
 // Appended is one frame of an append's answer: Duplicate when its key was there already, with the id of then.
 type Appended struct {

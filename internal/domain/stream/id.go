@@ -20,11 +20,12 @@ const (
 	End   ID = math.MaxInt64
 )
 
-// seqBits leaves room for a million frames in a millisecond; more than that go into the next one. The rest lasts until 2248.
-const seqBits = 20
+// SeqBits are the bits of an id that number it within its millisecond, with room for a million frames; more than that go into the
+// next one. The rest lasts until 2248.
+const SeqBits = 20
 
 // next returns the id of a frame that is appended at now after the frame last. The clock may go backwards, ids do not.
-func next(last ID, now time.Time) ID { return max(ID(now.UnixMilli()<<seqBits), last+1) }
+func next(last ID, now time.Time) ID { return max(ID(now.UnixMilli()<<SeqBits), last+1) }
 
 // Next returns the first place after id.
 func (id ID) Next() ID {
@@ -35,10 +36,10 @@ func (id ID) Next() ID {
 }
 
 // At returns when the frame was appended.
-func (id ID) At() time.Time { return time.UnixMilli(int64(id) >> seqBits).UTC() }
+func (id ID) At() time.Time { return time.UnixMilli(int64(id) >> SeqBits).UTC() }
 
 func (id ID) String() string {
-	return strconv.FormatInt(int64(id)>>seqBits, 10) + "-" + strconv.FormatInt(int64(id)&(1<<seqBits-1), 10)
+	return strconv.FormatInt(int64(id)>>SeqBits, 10) + "-" + strconv.FormatInt(int64(id)&(1<<SeqBits-1), 10)
 }
 
 // ParseID reads a concrete place: <ms>-<seq>, or <ms> for its first one. It returns CodeInvalidCursor.
@@ -49,10 +50,10 @@ func ParseID(text string) (ID, error) {
 	if !ok || two && !fits {
 		return 0, fault.Invalid(fault.CodeInvalidCursor, "", "%q is no place in a stream. Give the id of a frame, such as 1763718600000-0.", fault.Readable(text))
 	}
-	if at >= math.MaxInt64>>seqBits || n >= math.MaxInt64>>seqBits {
+	if at >= math.MaxInt64>>SeqBits || n > math.MaxInt64-at<<SeqBits {
 		return End, nil
 	}
-	return ID(at<<seqBits + n), nil
+	return ID(at<<SeqBits + n), nil
 }
 
 // ParseBound is ParseID of a bound, which may also be start or end.

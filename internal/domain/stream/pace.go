@@ -18,10 +18,13 @@ const (
 // of the generic cell rate algorithm.
 type Pace time.Time
 
-// admit returns the pace after n more frames at now. It returns CodeRateLimited when they come too fast.
+// admit returns the pace after n more frames at now. It returns CodeRateLimited when they come too fast. A pace that is further
+// ahead than a burst is from a clock that was: these frames are then the last ones of a burst.
 func (p Pace) admit(n int, now time.Time) (Pace, error) {
 	arrival := time.Time(p)
-	if arrival.Before(now) {
+	if arrival.After(now.Add(Burst * perFrame)) {
+		arrival = now.Add(time.Duration(Burst-n) * perFrame)
+	} else if arrival.Before(now) {
 		arrival = now
 	}
 	arrival = arrival.Add(time.Duration(n) * perFrame)

@@ -11,6 +11,8 @@ type Stream struct {
 	Rate   Rate  // of those
 	Pace   Pace
 	TrimAt time.Time // when frames are to go that nobody appends behind, zero for never
+
+	Trimmed ID // the last durable frame that is not kept any more, Start before that
 }
 
 // trimStep is how many durable frames too many there may be where the policy names no length: they go together.
@@ -23,6 +25,7 @@ func (s *Stream) Append(frames []Frame, now time.Time) error {
 		return err
 	}
 	s.Pace = pace
+	live, newest := 0, Live{}
 	for i := range frames {
 		f := &frames[i]
 		f.ID = next(s.Last, now)
@@ -33,11 +36,14 @@ func (s *Stream) Append(frames []Frame, now time.Time) error {
 			continue
 		}
 		f.Live = f.Live.normal()
-		s.Live++
-		s.Rate = s.Rate.frame(f.Live, now)
-		if due := now.Add(f.Live.lifetime()); s.TrimAt.IsZero() || due.Before(s.TrimAt) {
+		live, newest = live+1, f.Live
+		if due := now.Add(max(minRest, f.Live.lifetime())); s.TrimAt.IsZero() || due.Before(s.TrimAt) {
 			s.TrimAt = due
 		}
+	}
+	if live > 0 {
+		s.Live += int64(live)
+		s.Rate = s.Rate.after(live, newest, now)
 	}
 	return nil
 }

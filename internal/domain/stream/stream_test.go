@@ -3,6 +3,7 @@ package stream_test
 import (
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestParseID(t *testing.T) {
 			t.Errorf("ParseID(%q) = %s, %v, want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"99999999999999999999", "99999999999999999999-5", "5-99999999999999999999", "8796093022207"} {
+	for _, text := range []string{"99999999999999999999", "99999999999999999999-5", "5-99999999999999999999", "8796093022207", "8796093022206-8796093022206", "5-9223372036854775807"} {
 		if got, err := stream.ParseID(text); err != nil || got != stream.End || got.Next() != stream.End {
 			t.Errorf("ParseID(%q) = %s, %v, want the end", text, got, err)
 		}
@@ -90,6 +91,15 @@ func TestStream_Append_Rate(t *testing.T) {
 	if err := s.Append(make([]stream.Frame, 500), start.Add(100*time.Millisecond)); err != nil {
 		t.Error(err)
 	}
+	back := start.Add(-time.Hour)
+	for i, want := range []fault.Code{"", fault.CodeRateLimited} { // one append goes through, as the end of a burst
+		if err := s.Append(make([]stream.Frame, 1000), back); fault.CodeOf(err) != want {
+			t.Errorf("append %d after the clock went back: %v", i, err)
+		}
+	}
+	if err := s.Append(make([]stream.Frame, 500), back.Add(100*time.Millisecond)); err != nil {
+		t.Errorf("later: %v", err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var s stream.Stream
 		now, begun := start, start
@@ -109,7 +119,7 @@ func TestStream_Append_Rate(t *testing.T) {
 // live is a best-effort frame.
 func live(l stream.Live) stream.Frame { return stream.Frame{Mode: stream.BestEffort, Live: l} }
 
-// TestStream_BestEffort is the formula of 4.2, frame by frame: K = clamp(ceil(rate · ttl · 2)).
+// TestStream_BestEffort is the formula of 4.2, append by append: K = clamp(ceil(rate · ttl · 2)).
 func TestStream_BestEffort(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -127,20 +137,21 @@ func TestStream_BestEffort(t *testing.T) {
 				}
 				durable++
 			}
-			if err := s.Append([]stream.Frame{live(l)}, now); err != nil {
+			n := rapid.SampledFrom([]int{1, 1, 2, 100}).Draw(t, "frames")
+			if err := s.Append(slices.Repeat([]stream.Frame{live(l)}, n), now); err != nil {
 				t.Fatal(err)
 			}
 			if i == 0 {
 				rate = float64(l.Floor) / (2 * l.TTL.Seconds())
 			} else {
-				rate = l.Alpha*1000/math.Max(1, float64(now.Sub(last).Milliseconds())) + (1-l.Alpha)*rate
+				rate = l.Alpha*float64(n)*1000/math.Max(1, float64(now.Sub(last).Milliseconds())) + (1-l.Alpha)*rate
 			}
 			last = now
 			k := int64(math.Min(math.Max(math.Ceil(rate*l.TTL.Seconds()*2), float64(l.Floor)), float64(ceiling)))
 			if s.Rate.Maxlen != k {
 				t.Fatalf("frame %d: K is %d, want %d", i, s.Rate.Maxlen, k)
 			}
-			retained++
+			retained += int64(n)
 			kept, gone := s.Trim(10_000, false)
 			if want := max(0, retained-k); gone != want || kept != 0 {
 				t.Fatalf("%d best-effort frames of %d are too many, want %d; and %d durable ones", gone, retained, want, kept)
@@ -151,6 +162,38 @@ func TestStream_BestEffort(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A stream of ten frames every second has a rate of ten a second, however they are sent.
+func TestStream_BestEffort_Batches(t *testing.T) {
+	t.Parallel()
+	for _, each := range []int{1, 5, 10, 100} {
+		var s stream.Stream
+		for i := range 100 {
+			now := start.Add(time.Duration(i*each) * 100 * time.Millisecond)
+			if err := s.Append(slices.Repeat([]stream.Frame{live(stream.Live{TTL: time.Second})}, each), now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.Rate.Hertz < 9.9 || s.Rate.Hertz > 10.1 {
+			t.Errorf("%d at a time: %g a second", each, s.Rate.Hertz)
+		}
+	}
+}
+
+// TestTrimAgain: what is too old goes many at a time, and not much later than it is.
+func TestTrimAgain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ next, shortest, want time.Duration }{
+		{-time.Second, 2 * time.Millisecond, time.Second},
+		{time.Millisecond, 2 * time.Second, time.Second},
+		{time.Millisecond, 160 * time.Second, 10 * time.Second},
+		{time.Minute, 160 * time.Second, time.Minute},
+	} {
+		if got := stream.TrimAgain(start.Add(tt.next), start, tt.shortest).Sub(start); got != tt.want {
+			t.Errorf("TrimAgain(%s, %s) is %s later, want %s", tt.next, tt.shortest, got, tt.want)
+		}
+	}
 }
 
 func TestStream_BestEffort_Examples(t *testing.T) {
@@ -231,6 +274,8 @@ func TestDecode(t *testing.T) {
 		"bytes as large as may":  {strings.Repeat("AAAA", stream.MaxPayload/3) + "AA==", stream.Base64, ""},
 		"more bytes":             {strings.Repeat("AAAA", stream.MaxPayload/3+1), stream.Base64, fault.CodePayloadTooLarge},
 		"no padding":             {"YQ", stream.Base64, fault.CodeValidationFailed},
+		"a line break":           {"AP8=\n", stream.Base64, fault.CodeValidationFailed},
+		"a carriage return":      {"AP\r8=", stream.Base64, fault.CodeValidationFailed},
 		"bits that mean nothing": {"YR==", stream.Base64, fault.CodeValidationFailed},
 	} {
 		got, err := stream.Decode(tt.payload, tt.encoding, 3)
