@@ -72,8 +72,8 @@ func frameIDs(frames []oapi.Frame) []string {
 
 // streamRows are the sizes of the tables of streams.
 type streamRows struct {
-	Frames, Summaries int
-	Stands            string // of all attempts
+	Frames, Summaries, Dropped int
+	Stands                     string // of all attempts
 }
 
 func (x *executionTest) streamRows() streamRows {
@@ -93,6 +93,9 @@ func (x *executionTest) streamRows() streamRows {
 			return err
 		}
 		if err := q.Get(&n.Summaries, "SELECT count(*) FROM summaries"); err != nil {
+			return err
+		}
+		if err := q.Get(&n.Dropped, "SELECT count(*) FROM dropped_streams"); err != nil {
 			return err
 		}
 		return q.Select(&stands, "SELECT frame_count, last_frame_id, kept_frames, live_frames, frame_pace_us, trim_at, closed_at FROM attempts ORDER BY execution_id, attempt_index")

@@ -12,9 +12,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
+	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/repo/store"
+	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
+	"github.com/flowapi/flowapi/internal/storetest"
 )
 
 // streamEnd is what stream.closed tells, with the type of its cause.
@@ -352,10 +356,67 @@ func TestStreams_Keeping(t *testing.T) {
 			before := x.streamRows()
 			x.Post("/v1/flows/"+flow.ID.String()+"/finish", nil).Want(http.StatusOK)
 			x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
+			x.advance(0)
 			after := x.streamRows()
 			if after.Frames != before.Frames-1 || after.Summaries != before.Summaries-1 {
 				x.t.Errorf("%d frames and %d summaries, before %d and %d", after.Frames, after.Summaries, before.Frames, before.Summaries)
 			}
 		}},
+	})
+}
+
+// The frames of what is deleted are not part of its transaction: they go later, some at a time, and nobody sees them meanwhile.
+func TestStreams_dropped(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		x := executionsOn(t, apptest.Still(t, url, &store.Clock{}), "dropped")
+		flow := flowsOn(t, x.server, "default").running("")
+		c, silent := x.held(`"flow_id":"`+flow.ID.String()+`"`), x.held(`"flow_id":"`+flow.ID.String()+`"`)
+		other := x.held("")
+		id := c.Execution.ID
+		x.append(c, lines(0, 700)...)
+		x.append(c, `"payload":"live","mode":"best_effort"`, `"payload":"{}","mode":"summary"`)
+		x.append(other, `"payload":"stays"`)
+		x.report(c, "complete", "").Want(http.StatusOK)
+		x.report(silent, "complete", "").Want(http.StatusOK)
+		x.Post("/v1/flows/"+flow.ID.String()+"/finish", nil).Want(http.StatusOK)
+		x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
+		if rows := x.streamRows(); rows.Frames != 703 || rows.Summaries != 0 || rows.Dropped != 1 {
+			t.Errorf("the deletion has left %+v", rows)
+		}
+		x.Get(streamPath(id, 0, "")).Problem(fault.CodeNotFound)
+		again := `{"lane":"dropped","id":"` + id.String() + `"}`
+		x.Post("/v1/executions", again).Problem(fault.CodeAlreadyExists)
+		x.in("other").Post("/v1/executions", again).Problem(fault.CodeAlreadyExists)
+		if some, err := streamrepo.New(x.server.App.Store()).Trim(t.Context(), 250); err != nil || some != 250 || x.streamRows().Frames != 453 {
+			t.Errorf("a step deleted %d, %v", some, err)
+		}
+		x.server.Settle()
+		if rows := x.streamRows(); rows.Frames != 1 || rows.Dropped != 0 {
+			t.Errorf("in the end there are %+v", rows)
+		}
+		x.Post("/v1/executions", again).Want(http.StatusCreated)
+		if got := x.stream(x.claim("").Execution.ID, 0, ""); len(got.Frames) != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A clock that was ahead does not hold an attempt up once it has gone back, and ids go on where they were.
+func TestStreams_clockGoesBack(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		x := executionsOn(t, apptest.Still(t, url, store.StillClock(time.Now())), "back")
+		c := x.held("")
+		before := x.append(c, lines(0, 100)...).Frames[99].ID
+		x.server.Clock.Advance(-time.Hour)
+		for range 2 {
+			got := x.append(c, lines(100, 5)...).Frames
+			if "0/"+got[0].ID != after(t, "0/"+before, 1) {
+				t.Errorf("%s comes after %s", got[0].ID, before)
+			}
+			before = got[4].ID
+			x.server.Clock.Advance(time.Millisecond)
+		}
 	})
 }

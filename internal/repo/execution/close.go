@@ -14,6 +14,26 @@ import (
 // StreamKey is what those wait for in the hub who follow the streams of an execution: frames, and the ends of attempts.
 func StreamKey(id uuid.UUID) string { return "stream " + id.String() }
 
+// StreamLoop is the name of the sweep over streams of which something is to go.
+const StreamLoop = "streams"
+
+// dropStreams leaves the frames of a flow's members to the sweep.
+func dropStreams(tx *store.Tx, flowID uuid.UUID) error {
+	n, err := tx.Exec(`INSERT INTO dropped_streams (execution_id, attempt_index, dropped_at) SELECT a.execution_id, a.attempt_index, CAST(? AS BIGINT) FROM attempts a
+		JOIN executions e ON e.id = a.execution_id WHERE e.flow_id = ? AND (a.kept_frames > 0 OR a.live_frames > 0)`, store.Millis(tx.Now()), store.ID(flowID))
+	if n > 0 {
+		tx.Alarm(StreamLoop, tx.Now())
+	}
+	return err
+}
+
+// dropping says whether an execution that is deleted has left frames behind, which one with the same id would take for its own.
+func dropping(tx *store.Tx, id uuid.UUID) (bool, error) {
+	var n int
+	err := tx.Get(&n, `SELECT count(*) FROM dropped_streams WHERE execution_id = ?`, store.ID(id))
+	return n > 0, err
+}
+
 // closing is a stream that was closed and has frames.
 type closing struct {
 	Index  int                   `json:"attempt_index"`

@@ -91,10 +91,14 @@ func existing(tx *store.Tx, in execution.Create, now time.Time) (execution.Execu
 		return execution.Execution{}, false, nil
 	}
 	e, err := find(&tx.Queries, in.Namespace, in.ID, "")
-	if fault.CodeOf(err) == fault.CodeNotFound {
-		return execution.Execution{}, false, nil
+	if fault.CodeOf(err) != fault.CodeNotFound {
+		return e, err == nil, err
 	}
-	return e, err == nil, err
+	dropped, err := dropping(tx, in.ID)
+	if dropped {
+		err = fault.New(fault.CodeAlreadyExists, "The id %s was that of an execution that is being deleted. Choose another one.", in.ID)
+	}
+	return execution.Execution{}, false, err
 }
 
 // insert makes the execution in its flow, if it has one.

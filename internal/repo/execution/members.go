@@ -45,8 +45,12 @@ func (r *Repo) UnpauseMembers(tx *store.Tx, flowID uuid.UUID) error {
 	return err
 }
 
-// DeleteMembers deletes the members of a flow with all that they own, and returns how many there were.
+// DeleteMembers deletes the members of a flow with all that they own, and returns how many there were. Their frames, which may be
+// any number, go later.
 func (r *Repo) DeleteMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {
+	if err := dropStreams(tx, flowID); err != nil {
+		return 0, fmt.Errorf("drop their streams: %w", err)
+	}
 	n, err := tx.Exec(`DELETE FROM executions WHERE flow_id = ?`, store.ID(flowID))
 	return int(n), err
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/stream"
+	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
 // Loop is the name of the sweep over streams of which something is to go.
-const Loop = "streams"
+const Loop = executionrepo.StreamLoop
 
 // Repo is the store of streams.
 type Repo struct{ store *store.Store }
@@ -52,20 +53,23 @@ type streamRow struct {
 	Maxlen int64        `db:"live_maxlen"`
 	PaceUS int64        `db:"frame_pace_us"`
 	TrimAt store.Millis `db:"trim_at"`
+
+	Trimmed int64 `db:"trimmed_through"`
 }
 
-const streamColumns = "frame_count, last_frame_id, kept_frames, live_frames, live_hertz, live_at, live_maxlen, frame_pace_us, trim_at"
+const streamColumns = "frame_count, last_frame_id, kept_frames, live_frames, live_hertz, live_at, live_maxlen, frame_pace_us, trim_at, trimmed_through"
 
 func (r *streamRow) stream() stream.Stream {
 	return stream.Stream{Count: r.Count, Last: stream.ID(r.Last), Kept: r.Kept, Live: r.Live,
-		Rate: stream.Rate{Hertz: r.Hertz, At: time.Time(r.LiveAt), Maxlen: r.Maxlen}, Pace: stream.Pace(time.UnixMicro(r.PaceUS)), TrimAt: time.Time(r.TrimAt)}
+		Rate: stream.Rate{Hertz: r.Hertz, At: time.Time(r.LiveAt), Maxlen: r.Maxlen}, Pace: stream.Pace(time.UnixMicro(r.PaceUS)), TrimAt: time.Time(r.TrimAt),
+		Trimmed: stream.ID(r.Trimmed)}
 }
 
 // saveStream writes how a stream stands.
 func saveStream(tx *store.Tx, id store.ID, attempt int, s *stream.Stream) error {
 	err := tx.ExecOne(`UPDATE attempts SET frame_count = ?, last_frame_id = ?, kept_frames = ?, live_frames = ?, live_hertz = ?, live_at = ?, live_maxlen = ?,
-		frame_pace_us = ?, trim_at = ? WHERE execution_id = ? AND attempt_index = ?`,
-		s.Count, int64(s.Last), s.Kept, s.Live, s.Rate.Hertz, store.Millis(s.Rate.At), s.Rate.Maxlen, time.Time(s.Pace).UnixMicro(), store.Millis(s.TrimAt), id, attempt)
+		frame_pace_us = ?, trim_at = ?, trimmed_through = ? WHERE execution_id = ? AND attempt_index = ?`,
+		s.Count, int64(s.Last), s.Kept, s.Live, s.Rate.Hertz, store.Millis(s.Rate.At), s.Rate.Maxlen, time.Time(s.Pace).UnixMicro(), store.Millis(s.TrimAt), int64(s.Trimmed), id, attempt)
 	if err == nil {
 		tx.Alarm(Loop, s.TrimAt)
 	}
@@ -78,12 +82,14 @@ type headRow struct {
 	Lifecycle string       `db:"lifecycle_phase"`
 	State     string       `db:"public_state"`
 	Index     *int         `db:"attempt_index"`
+	Count     *int64       `db:"frame_count"`
 	Last      *int64       `db:"last_frame_id"`
+	Trimmed   *int64       `db:"trimmed_through"`
 	ClosedAt  store.Millis `db:"closed_at"`
 	Reason    store.Text   `db:"closed_reason"`
 }
 
-const selectHead = `SELECT e.namespace, e.lifecycle_phase, e.public_state, a.attempt_index, a.last_frame_id, a.closed_at, a.closed_reason
+const selectHead = `SELECT e.namespace, e.lifecycle_phase, e.public_state, a.attempt_index, a.frame_count, a.last_frame_id, a.trimmed_through, a.closed_at, a.closed_reason
 	FROM executions e LEFT JOIN attempts a ON a.execution_id = e.id AND a.attempt_index = `
 
 // head reads how the stream of an attempt stands. It returns CodeNotFound for an unknown execution or attempt; the current
@@ -107,7 +113,7 @@ func head(q *store.Queries, namespace string, id uuid.UUID, attempt int) (stream
 	h := stream.Head{AttemptIndex: execution.NoAttempt, State: execution.Public(row.State), Ended: execution.Lifecycle(row.Lifecycle) == execution.Terminal,
 		ClosedAt: time.Time(row.ClosedAt), ClosedReason: execution.CloseReason(row.Reason)}
 	if row.Index != nil {
-		h.AttemptIndex, h.Last = *row.Index, stream.ID(*row.Last)
+		h.AttemptIndex, h.Count, h.Last, h.Trimmed = *row.Index, *row.Count, stream.ID(*row.Last), stream.ID(*row.Trimmed)
 	}
 	return h, nil
 }
