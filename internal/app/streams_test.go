@@ -270,7 +270,7 @@ func TestStreams_Read(t *testing.T) {
 			id := c.Execution.ID
 			live := `"payload":"live","mode":"best_effort"`
 			got := x.append(c, live, live, `"payload":"a"`, live, `"payload":"b"`, `"payload":"c"`)
-			if tail := x.stream(id, "current", "/tail?block_ms=30000"); len(tail.Frames) != 6 || *tail.NextCursor != got.Frames[5].ID {
+			if tail := x.stream(id, "current", "/tail?block_ms=30000"); len(tail.Frames) != 6 || *tail.NextCursor != "0/"+got.Frames[5].ID {
 				x.t.Errorf("%+v", tail)
 			}
 			if tail := x.stream(id, 0, "/tail?after="+got.Frames[3].ID); payloads(tail.Frames) != "b c" {
@@ -279,10 +279,20 @@ func TestStreams_Read(t *testing.T) {
 			if tail := x.stream(id, 0, "/tail?limit=2&visibility=exclude_best_effort"); payloads(tail.Frames) != "a b" {
 				x.t.Errorf("the filter comes before the limit: %s", payloads(tail.Frames))
 			}
+			if tail := x.stream(id, 0, "/tail?limit=2&visibility=exclude_best_effort"); *tail.NextCursor != got.Frames[4].ID {
+				x.t.Errorf("with more to come it goes on at %s", *tail.NextCursor)
+			}
+			hidden := x.append(c, live, live)
+			if tail := x.stream(id, 0, "/tail?visibility=exclude_best_effort&after="+got.Frames[5].ID); len(tail.Frames) != 0 || *tail.NextCursor != hidden.Frames[1].ID {
+				x.t.Errorf("it goes on behind what it hides: %+v", tail)
+			}
+			if tail := x.stream(id, 0, "/tail?visibility=exclude_best_effort"); payloads(tail.Frames) != "a b c" || *tail.NextCursor != hidden.Frames[1].ID {
+				x.t.Errorf("it goes on behind what it hides: %+v", tail)
+			}
 			if tail := x.stream(id, 0, "/tail?limit=2"); payloads(tail.Frames) != "live live" {
 				x.t.Errorf("%s", payloads(tail.Frames))
 			}
-			if tail := x.stream(id, 0, "/tail?after="+got.Frames[5].ID); len(tail.Frames) != 0 || tail.ClosedAt != nil || *tail.NextCursor != got.Frames[5].ID {
+			if tail := x.stream(id, 0, "/tail?after=0/"+hidden.Frames[1].ID); len(tail.Frames) != 0 || tail.ClosedAt != nil || *tail.NextCursor != hidden.Frames[1].ID {
 				x.t.Errorf("a peek: %+v", tail)
 			}
 			for _, limit := range []string{"0", "1001", "-1"} {
@@ -290,6 +300,73 @@ func TestStreams_Read(t *testing.T) {
 				x.Get(streamPath(id, 0, "?limit="+limit)).Problem(fault.CodeValidationFailed)
 			}
 			x.Get(streamPath(id, 0, "/tail?block_ms=30001")).Problem(fault.CodeValidationFailed)
+		}},
+		{"a tail of current drains one attempt before the next, and ends with the execution", func(x *executionTest) {
+			e := x.create(retryPolicy(1))
+			id, next := e.ID, ""
+			tail := func(more, payload string, attempt int32, cursor string) {
+				x.t.Helper()
+				got := x.stream(id, "current", "/tail?after="+next+more)
+				if payloads(got.Frames) != payload || *got.NextCursor != cursor || got.AttemptIndex == nil || *got.AttemptIndex != attempt {
+					x.t.Errorf("after %s: %+v, want %q and %s", next, got, payload, cursor)
+				}
+				next = *got.NextCursor
+			}
+			if got := x.stream(id, "current", "/tail"); *got.NextCursor != "0/0-0" || got.AttemptIndex != nil {
+				x.t.Errorf("before the first claim: %+v", got)
+			}
+			next = "0/0-0"
+			first := x.claim("")
+			a := x.append(first, lines(0, 3)...).Frames
+			tail("&limit=2&block_ms=30000", "0 1", 0, "0/"+a[1].ID)
+			x.report(first, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
+			x.advance(retryDelay)
+			second := x.claim("")
+			b := x.append(second, lines(3, 1)...).Frames
+			closed := after(x.t, "0/"+a[2].ID, 1)
+			tail("&block_ms=30000", "2", 0, closed)
+			tail("&block_ms=30000", "3", 1, "1/"+b[0].ID)
+			next = closed
+			tail("", "3", 1, "1/"+b[0].ID)
+			waiting := live{x.server}.ask(x.t, http.MethodGet, streamPath(id, "current", "/tail?block_ms=30000&after="+next), "")
+			x.tailing(1)
+			x.report(second, "complete", "").Want(http.StatusOK)
+			end := after(x.t, next, 1)
+			if answer := liveWithin(x.t, waiting, livePrompt); !strings.Contains(string(answer.body), end) || !strings.Contains(string(answer.body), "attempt_success") {
+				x.t.Errorf("%s, want %s", answer.body, end)
+			}
+			next = end
+			tail("&block_ms=30000", "", 1, end)
+			next = "7/5-0" // of no attempt: the beginning of the current one
+			tail("&block_ms=30000", "3", 1, end)
+			x.Get(streamPath(id, 0, "/tail?after=1/0-0")).Problem(fault.CodeInvalidCursor)
+		}},
+		{"a tail that has heard of the end of an attempt waits for the next one", func(x *executionTest) {
+			c := x.held(retryPolicy(1))
+			id := c.Execution.ID
+			x.report(c, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
+			told := x.stream(id, "current", "/tail?block_ms=30000")
+			if told.ClosedAt == nil || *told.NextCursor != "0/0-1" {
+				x.t.Fatalf("%+v", told)
+			}
+			waiting := live{x.server}.ask(x.t, http.MethodGet, streamPath(id, "current", "/tail?block_ms=30000&after="+*told.NextCursor), "")
+			x.tailing(1)
+			x.advance(retryDelay)
+			x.append(x.claim(""), `"payload":"next"`)
+			if answer := liveWithin(x.t, waiting, livePrompt); !strings.Contains(string(answer.body), `"payload":"next"`) || !strings.Contains(string(answer.body), `"next_cursor":"1/`) {
+				x.t.Errorf("%s", answer.body)
+			}
+		}},
+		{"a tail of what ended without any attempt does not wait", func(x *executionTest) {
+			e := x.create("")
+			waiting := live{x.server}.ask(x.t, http.MethodGet, streamPath(e.ID, "current", "/tail?block_ms=30000"), "")
+			x.tailing(1)
+			x.Post("/v1/executions/"+e.ID.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
+			for _, w := range []<-chan liveAnswer{waiting, live{x.server}.ask(x.t, http.MethodGet, streamPath(e.ID, "current", "/tail?block_ms=30000"), "")} {
+				if answer := liveWithin(x.t, w, livePrompt); answer.status != http.StatusOK || !strings.Contains(string(answer.body), `"next_cursor":"0/0-0"`) {
+					x.t.Errorf("%d %s", answer.status, answer.body)
+				}
+			}
 		}},
 		{"tail waits, and is woken by a frame or by the end (10.5)", func(x *executionTest) {
 			c := x.held("")

@@ -45,12 +45,15 @@ func receipt(r stream.Receipt) oapi.AppendedFrames {
 }
 
 func body(page *stream.Page) oapi.Stream {
-	out := oapi.Stream{Frames: make([]oapi.Frame, len(page.Frames)), ClosedAt: wire.TimeOrNull(page.ClosedAt)}
+	out := oapi.Stream{Frames: make([]oapi.Frame, len(page.Frames)), FrameCount: page.Count, ClosedAt: wire.TimeOrNull(page.ClosedAt)}
 	if page.AttemptIndex != execution.NoAttempt {
 		out.AttemptIndex = new(int32(page.AttemptIndex))
 	}
 	if page.Closed() {
 		out.ClosedReason = new(oapi.CloseReason(page.ClosedReason))
+	}
+	if page.Trimmed > stream.Start {
+		out.TrimmedThrough = new(page.Trimmed.String())
 	}
 	for i := range page.Frames {
 		out.Frames[i] = frame(&page.Frames[i])

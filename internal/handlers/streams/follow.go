@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -21,7 +20,7 @@ type follower struct {
 	streams *Handlers
 	id      uuid.UUID
 	attempt int   // to begin with, execution.NoAttempt before the first
-	after   int64 // the last frame that the client has seen of it
+	after   int64 // the last place that the client has seen of it
 	current bool  // further attempts are followed, too
 }
 
@@ -32,31 +31,32 @@ func (h *Handlers) follow(ctx context.Context, id uuid.UUID, attempt int, seen *
 		return nil, err
 	}
 	f := follower{ctx: ctx, streams: h, id: id, attempt: head.AttemptIndex, current: attempt == stream.Current}
-	switch {
-	case seen != nil && f.over(&head, *seen):
-		return oapi.ReadStream204Response{}, nil
-	case seen != nil:
+	if seen == nil && p.After != nil {
+		place, err := afterOf(*p.After, attempt)
+		if err != nil {
+			return nil, err
+		}
+		if seen = &place; place.Attempt == stream.Current {
+			place.Attempt = head.AttemptIndex
+		}
+	}
+	if seen != nil {
+		if f.over(&head, *seen) {
+			return oapi.ReadStream204Response{}, nil
+		}
 		f.from(&head, *seen)
-	case p.After != nil && strings.Contains(*p.After, "/"):
-		place, err := placeOf(*p.After, attempt, fault.InQuery, "after")
-		if err != nil {
-			return nil, err
-		}
-		f.from(&head, place)
-	case p.After != nil:
-		after, err := stream.ParseID(*p.After)
-		if err != nil {
-			return nil, fault.MovedTo(err, fault.InQuery, "after")
-		}
-		f.after = int64(after)
+		return f, nil
+	}
+	from, err := bound(p.From, "from", stream.Start)
+	switch {
+	case err != nil:
+		return nil, err
+	case from == stream.End:
+		f.after = sse.FromNow
+	case from == stream.Start:
+		f.after = int64(head.Trimmed) // with the first that is kept
 	default:
-		from, err := bound(p.From, "from", stream.Start)
-		if err != nil {
-			return nil, err
-		}
-		if f.after = int64(max(from-1, stream.Start)); from == stream.End {
-			f.after = sse.FromNow
-		}
+		f.after = int64(from - 1)
 	}
 	return f, nil
 }
@@ -64,9 +64,10 @@ func (h *Handlers) follow(ctx context.Context, id uuid.UUID, attempt int, seen *
 // over says whether somebody who has seen everything up to a place has nothing more to expect.
 func (f *follower) over(head *stream.Head, seen stream.Place) bool {
 	if f.current {
-		return head.Ended && (head.AttemptIndex == execution.NoAttempt || head.AttemptIndex <= seen.Attempt && head.Last <= seen.ID)
+		last := max(head.AttemptIndex, 0) // before the first attempt it is its beginning
+		return head.Ended && (last < seen.Attempt || last == seen.Attempt && head.Ending() <= seen.ID)
 	}
-	return head.Closed() && head.Last <= seen.ID
+	return head.Closed() && head.Closing() <= seen.ID
 }
 
 // from goes on after a place, if there is such an attempt.

@@ -44,7 +44,10 @@ func (s *frames) Read(ctx context.Context, after int64) (sse.Page, error) {
 	if err != nil {
 		return gone(after, err)
 	}
-	out := sse.Page{Messages: make([]sse.Message, len(found.Frames)), Through: max(after, int64(found.Last)), More: found.More}
+	if stream.ID(after) < found.Trimmed {
+		return sse.Page{ResetTo: int64(found.Trimmed.Next())}, nil
+	}
+	out := sse.Page{Messages: make([]sse.Message, len(found.Frames)), Through: int64(found.Through), More: found.More}
 	for i := range found.Frames {
 		f := &found.Frames[i]
 		rendered, err := render(s.attempt, f.ID, "frame", frameData{s.attempt, frame(f)})
@@ -53,11 +56,9 @@ func (s *frames) Read(ctx context.Context, after int64) (sse.Page, error) {
 		}
 		out.Messages[i] = sse.Message{ID: int64(f.ID), Frame: rendered}
 	}
-	if found.More {
-		out.Through = out.Messages[len(out.Messages)-1].ID
-	} else if found.Closed() {
-		out.Final = true
-		out.Farewell, err = render(s.attempt, stream.ID(out.Through), "closed", closedData{s.attempt, wire.Time(found.ClosedAt), found.ClosedReason})
+	if out.Final = found.Closed() && !found.More; out.Final && stream.ID(after) < found.Closing() {
+		out.Through = int64(found.Closing())
+		out.Farewell, err = render(s.attempt, found.Closing(), "closed", closedData{s.attempt, wire.Time(found.ClosedAt), found.ClosedReason})
 	}
 	return out, err
 }
@@ -88,7 +89,8 @@ func (s *nextAttempt) Read(ctx context.Context, after int64) (sse.Page, error) {
 	}
 	out := sse.Page{Through: after, Final: head.Ended || head.AttemptIndex > s.attempt}
 	if head.Ended && head.AttemptIndex <= s.attempt {
-		out.Farewell, err = render(s.attempt, stream.ID(after), "end", endData{head.State})
+		out.Through = max(after, int64(head.Ending()))
+		out.Farewell, err = render(s.attempt, head.Ending(), "end", endData{head.State})
 	}
 	return out, err
 }
@@ -99,7 +101,7 @@ func (s *nextAttempt) Newest(ctx context.Context) (int64, error) {
 		return 0, nil
 	}
 	head, err := s.streams.HeadOf(ctx, s.id, s.attempt)
-	return int64(head.Last), err
+	return int64(head.Closing()), err
 }
 
 // gone ends the log of an execution that was deleted meanwhile. Another error stays one.

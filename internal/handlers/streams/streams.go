@@ -24,7 +24,7 @@ import (
 type Streams interface {
 	Append(ctx context.Context, f execution.Fence, frames []stream.Frame) (stream.Receipt, error)
 	Read(ctx context.Context, id uuid.UUID, attempt int, part stream.Range) (stream.Page, error)
-	Tail(ctx context.Context, id uuid.UUID, attempt int, part stream.Range, wait time.Duration) (stream.Page, error)
+	Tail(ctx context.Context, id uuid.UUID, attempt int, onward bool, part stream.Range, wait time.Duration) (stream.Page, error)
 	Summary(ctx context.Context, id uuid.UUID, attempt int) (stream.Summary, error)
 	Head(ctx context.Context, id uuid.UUID, attempt int) (stream.Head, error)
 
@@ -129,12 +129,12 @@ func (h *Handlers) ReadStream(ctx context.Context, req oapi.ReadStreamRequestObj
 
 // TailStream handles GET /v1/executions/{execution_id}/attempts/{attempt}/stream/tail.
 func (h *Handlers) TailStream(ctx context.Context, req oapi.TailStreamRequestObject) (oapi.TailStreamResponseObject, error) {
-	p := req.Params
-	after := stream.Start
+	attempt, p := attemptOf(req.Attempt), req.Params
+	after := stream.Place{Attempt: attempt}
 	if p.After != nil {
 		var err error
-		if after, err = stream.ParseID(*p.After); err != nil {
-			return nil, fault.MovedTo(err, fault.InQuery, "after")
+		if after, err = afterOf(*p.After, attempt); err != nil {
+			return nil, err
 		}
 	}
 	wait, applied := ask.Wait(p.Prefer)
@@ -146,17 +146,26 @@ func (h *Handlers) TailStream(ctx context.Context, req oapi.TailStreamRequestObj
 		}
 		defer leave()
 	}
-	part := stream.Range{From: after.Next(), To: stream.End, Limit: ask.Or(p.Limit, 50), Lasting: ask.Or(p.Visibility, "all") != "all"}
-	page, err := h.Streams.Tail(ctx, req.ExecutionID, attemptOf(req.Attempt), part, wait)
+	part := stream.Range{From: after.ID.Next(), To: stream.End, Limit: ask.Or(p.Limit, 50), Lasting: ask.Or(p.Visibility, "all") != "all"}
+	page, err := h.Streams.Tail(ctx, req.ExecutionID, after.Attempt, attempt == stream.Current, part, wait)
 	if err != nil {
 		return nil, err
 	}
-	if n := len(page.Frames); n > 0 {
-		after = page.Frames[n-1].ID
-	}
 	out := body(&page)
-	out.NextCursor = new(after.String())
+	out.NextCursor = new(page.Through.String())
+	if attempt == stream.Current {
+		out.NextCursor = new(next(&page).String())
+	}
 	return oapi.TailStream200JSONResponse{Body: out, Headers: oapi.TailStream200ResponseHeaders{PreferenceApplied: applied}}, nil
+}
+
+// next returns where a tail of the current attempt goes on: who has come to the end of an attempt has heard of it.
+func next(page *stream.Page) stream.Place {
+	place := stream.Place{Attempt: max(page.AttemptIndex, 0), ID: page.Through}
+	if page.Closed() && !page.More {
+		place.ID = max(place.ID, page.Closing())
+	}
+	return place
 }
 
 // ReadSummary handles GET /v1/executions/{execution_id}/attempts/{attempt}/summary.
@@ -193,6 +202,15 @@ func lastSeen(header *string, attempt int) (*stream.Place, error) {
 	}
 	place, err := placeOf(strings.TrimSpace(*header), attempt, fault.InHeader, "Last-Event-ID")
 	return &place, err
+}
+
+// afterOf reads the place of a frame that has been seen, of the attempt that is asked for unless it names one.
+func afterOf(given string, attempt int) (stream.Place, error) {
+	if strings.Contains(given, "/") {
+		return placeOf(given, attempt, fault.InQuery, "after")
+	}
+	id, err := stream.ParseID(given)
+	return stream.Place{Attempt: attempt, ID: id}, fault.MovedTo(err, fault.InQuery, "after")
 }
 
 // placeOf reads a place in the stream of an attempt, or of any attempt where the current one is asked for.

@@ -16,8 +16,9 @@ import (
 const (
 	// pageBytes bounds the payloads of one page: it ends with the frame that reaches it.
 	pageBytes = 1 << 20
-	// rowsAtATime is how many frames are read before the bytes are counted.
-	rowsAtATime = 100
+	// fewRows are read first: of the largest frames they fill a page. Then it is by what those weighed, up to manyRows.
+	fewRows  = pageBytes / stream.MaxPayload
+	manyRows = 100
 	// lookAgain is how often a tail looks although nobody has told it to: a notification may be lost.
 	lookAgain = 5 * time.Second
 )
@@ -34,17 +35,58 @@ func (r *Repo) Follow(ctx context.Context, id uuid.UUID, attempt int, after stre
 
 func (r *Repo) read(ctx context.Context, namespace string, id uuid.UUID, attempt int, part stream.Range) (stream.Page, error) {
 	var page stream.Page
-	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
-		if page.Head, err = head(q, namespace, id, attempt); err != nil {
-			return err
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		h, err := head(q, namespace, id, attempt)
+		if err == nil {
+			page, err = pageOf(q, store.ID(id), h, part)
 		}
-		if page.Last < part.From {
-			return nil // which spares a follower who has seen everything the look
-		}
-		page.Frames, page.More, err = frames(q, store.ID(id), page.AttemptIndex, part)
 		return err
 	})
 	return page, err
+}
+
+// onward is Read of the current attempt, or of one before it that has something left. Of an attempt that there is not it is from
+// the beginning of the current one.
+func (r *Repo) onward(ctx context.Context, id uuid.UUID, attempt int, part stream.Range) (stream.Page, error) {
+	var page stream.Page
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		current, err := head(q, call.From(ctx).Namespace, id, stream.Current)
+		if err != nil {
+			return err
+		}
+		for ; attempt != stream.Current && attempt < current.AttemptIndex; attempt++ {
+			h, err := head(q, "", id, attempt)
+			if err != nil {
+				return err
+			}
+			if page, err = pageOf(q, store.ID(id), h, part); err != nil || len(page.Frames) > 0 {
+				return err
+			}
+			part.From = stream.Start
+		}
+		if attempt > current.AttemptIndex {
+			part.From = stream.Start
+		}
+		page, err = pageOf(q, store.ID(id), current, part)
+		return err
+	})
+	return page, err
+}
+
+// pageOf reads a page of a stream that stands like this.
+func pageOf(q *store.Queries, id store.ID, h stream.Head, part stream.Range) (stream.Page, error) {
+	page := stream.Page{Head: h, Through: max(part.From-1, stream.Start)}
+	if h.Last < part.From {
+		return page, nil // which spares who has seen everything the look
+	}
+	var err error
+	if page.Frames, page.More, err = frames(q, id, h.AttemptIndex, part); err != nil {
+		return page, err
+	}
+	if page.Through = min(h.Last, part.To); page.More {
+		page.Through = page.Frames[len(page.Frames)-1].ID
+	}
+	return page, nil
 }
 
 // Head returns how the stream of an attempt stands. It returns CodeNotFound.
@@ -73,9 +115,9 @@ func frames(q *store.Queries, id store.ID, attempt int, part stream.Range) (all 
 		query += " AND expires_at IS NULL"
 	}
 	query += " ORDER BY id LIMIT ?"
-	size := 0
-	for from := part.From; ; {
-		n := min(part.Limit+1-len(all), rowsAtATime)
+	from, size, room := part.From, 0, fewRows
+	for {
+		n, before := min(part.Limit+1-len(all), room), size
 		var rows []frameRow
 		if err := q.Select(&rows, query, id, attempt, int64(from), int64(part.To), n); err != nil {
 			return nil, false, fmt.Errorf("read frames: %w", err)
@@ -91,24 +133,28 @@ func frames(q *store.Queries, id store.ID, attempt int, part stream.Range) (all 
 			return all, false, nil
 		}
 		from = all[len(all)-1].ID + 1
+		room = min(manyRows, 1+max(0, pageBytes-size)*n/max(1, size-before))
 	}
 }
 
-// Tail returns what comes after a frame in the stream of an attempt, which may be [stream.Current]. While there is nothing and the
-// stream is open it waits, for wait at most, and holds no connection to the database meanwhile. It returns CodeNotFound.
-func (r *Repo) Tail(ctx context.Context, id uuid.UUID, attempt int, part stream.Range, wait time.Duration) (stream.Page, error) {
-	if wait <= 0 {
-		return r.Read(ctx, id, attempt, part)
-	}
+// Tail returns what comes after a frame in the stream of an attempt. While there is nothing and the stream is open it waits, for
+// wait at most, and holds no connection to the database meanwhile. With onward it is what comes after a frame of any attempt, or of
+// [stream.Current]: what is left of one comes before that of the next, and who has come to [stream.Head.Closing] waits for that,
+// until the execution has ended. It returns CodeNotFound.
+func (r *Repo) Tail(ctx context.Context, id uuid.UUID, attempt int, onward bool, part stream.Range, wait time.Duration) (stream.Page, error) {
 	waiter := r.store.Hub().Wait([]string{executionrepo.StreamKey(id)}, nil)
 	defer waiter.Stop()
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	poll := time.NewTicker(lookAgain)
 	defer poll.Stop()
+	look := r.Read
+	if onward {
+		look = r.onward
+	}
 	for { // armed before looking: whatever comes later wakes us
-		page, err := r.Read(ctx, id, attempt, part)
-		if err != nil || len(page.Frames) > 0 || page.Closed() {
+		page, err := look(ctx, id, attempt, part)
+		if err != nil || wait <= 0 || len(page.Frames) > 0 || page.Ended || page.Closed() && !(onward && part.From > page.Closing()) {
 			return page, err
 		}
 		select {
@@ -123,6 +169,10 @@ func (r *Repo) Tail(ctx context.Context, id uuid.UUID, attempt int, part stream.
 			return page, ctx.Err()
 		}
 		waiter.Rearm()
+		part.From = page.Through.Next()
+		if onward {
+			attempt = max(page.AttemptIndex, 0)
+		}
 	}
 }
 
