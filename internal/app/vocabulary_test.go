@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flowapi/flowapi/internal/apptest"
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -57,6 +58,13 @@ func TestVocabulary_streams(t *testing.T) {
 		enum = append(enum, fmt.Sprint(word))
 	}
 	sameWords(t, "the contract's CloseReason", reasons, enum)
+	for _, e := range event.Catalogue() { // a stream that was reclaimed has been closed before
+		if e.Type == event.StreamClosed {
+			list := regexp.MustCompile(`\((.*)\)`).FindStringSubmatch(e.Data)[1]
+			told := regexp.MustCompile(`\w+`).FindAllString(strings.Replace(list, "reserved:", "", 1), -1)
+			sameWords(t, "the catalogue's reasons of stream.closed", reasons, append(told, string(execution.ClosedReclaimed)))
+		}
+	}
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
 		x := executionsOn(t, s, "words")
 		c := x.held("")

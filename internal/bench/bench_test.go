@@ -77,6 +77,7 @@ func TestRun_dishonestServer(t *testing.T) {
 		{"gives out what is not due", &fake{early: true}, bench.PartTimers, "before it was due"},
 		{"loses an event", &fake{lose: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
 		{"swaps events", &fake{swap: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
+		{"starts again what is resumed", &fake{restart: true}, bench.PartSuspend, "a fresh claim of"},
 		{"loses a frame", &fake{lose: true}, bench.PartFrames, "2 of 3 subscribers heard them all, in order"},
 		{"swaps frames", &fake{swap: true}, bench.PartFrames, "2 of 3 subscribers heard them all, in order"},
 	}
@@ -121,11 +122,12 @@ func run(t *testing.T, server *fake, parts ...string) (bench.Report, error) {
 
 // fake is as much of flowapi as the bench sees, in memory, with the faults that it should see.
 type fake struct {
-	refuse, refuseItem, twice, forget, eager, early, lose, swap, lag bool
+	refuse, refuseItem, twice, forget, eager, early, lose, swap, lag, restart bool
 
 	mu      sync.Mutex
 	made    int
 	waiting map[string][]item // by lane
+	lanes   map[string]string // by execution
 	events  []string          // in order, the first has id 1
 	frames  []string
 	streams int
@@ -135,12 +137,13 @@ type object = map[string]any
 
 // item is an execution that can be claimed from a time on.
 type item struct {
-	id  string
-	due time.Time
+	id      string
+	due     time.Time
+	resumed bool
 }
 
 func (f *fake) handler() http.Handler {
-	f.waiting = make(map[string][]item)
+	f.waiting, f.lanes = make(map[string][]item), make(map[string]string)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/flows", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusCreated, object{"id": "unstarted"}) })
 	mux.HandleFunc("POST /v1/executions", f.create)
@@ -148,6 +151,10 @@ func (f *fake) handler() http.Handler {
 	mux.HandleFunc("POST /v1/claims", f.claim)
 	mux.HandleFunc("POST /v1/executions/{id}/complete", f.complete)
 	mux.HandleFunc("POST /v1/completions", f.completions)
+	mux.HandleFunc("POST /v1/executions/{id}/suspend", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, object{"waitpoints": []object{{"waitpoint_id": "w", "token": "t"}}})
+	})
+	mux.HandleFunc("POST /v1/executions/{id}/signals", f.signal)
 	mux.HandleFunc("GET /v1/events", f.list)
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {
 		f.stream(w, r, &f.events, func(event string) string {
@@ -177,12 +184,13 @@ func (f *fake) add(c creation) object {
 	defer f.mu.Unlock()
 	f.made++
 	id := strconv.Itoa(f.made)
+	f.lanes[id] = c.Lane
 	due := time.Now().Truncate(time.Millisecond).Add(time.Duration(c.Delay) * time.Millisecond)
 	switch {
 	case f.eager:
 		f.waiting[c.Lane] = append(f.waiting[c.Lane], item{id: id})
 	case len(c.Capabilities) == 0 && c.FlowID == "":
-		f.waiting[c.Lane] = append(f.waiting[c.Lane], item{id, f.effect(due)})
+		f.waiting[c.Lane] = append(f.waiting[c.Lane], item{id: id, due: f.effect(due)})
 	}
 	event := fmt.Sprintf(`{"id":%d,"type":"execution.created","at":%q}`, len(f.events)+1, time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	f.events = append(f.events, event)
@@ -250,9 +258,13 @@ func (f *fake) take(lane string, limit int, ttl time.Duration) (claims []object)
 			left = append(left, it)
 			continue
 		}
-		claims = append(claims, object{"execution": object{"id": it.id, "public_state": "active"}, "handle": "h" + it.id, "lease_expires_at": expires})
+		kind := "fresh"
+		if it.resumed {
+			kind = "resumed"
+		}
+		claims = append(claims, object{"kind": kind, "execution": object{"id": it.id, "public_state": "active"}, "handle": "h" + it.id, "lease_expires_at": expires})
 		if ttl < time.Minute {
-			left = append(left, item{it.id, f.effect(expires)})
+			left = append(left, item{id: it.id, due: f.effect(expires)})
 		}
 	}
 	if !f.twice || f.made%2 == 1 {
@@ -271,6 +283,15 @@ func (f *fake) ended(id string) object {
 
 func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, f.ended(r.PathValue("id")))
+}
+
+// signal wakes an execution.
+func (f *fake) signal(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := r.PathValue("id")
+	f.waiting[f.lanes[id]] = append(f.waiting[f.lanes[id]], item{id: id, resumed: !f.restart})
+	answer(w, http.StatusOK, object{"effect": "resume_condition_satisfied"})
 }
 
 func (f *fake) completions(w http.ResponseWriter, r *http.Request) {

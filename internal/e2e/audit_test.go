@@ -97,8 +97,11 @@ func kept(ctx context.Context, tx *sql.Tx, told *ledger) error {
 	var asleep int
 	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM executions e JOIN signals s ON s.execution_id = e.id AND s.suspension_id = json_extract(e.suspension, '$.suspension_id')
 		WHERE e.lifecycle_phase = 'suspended' AND s.effect = 'resume_condition_satisfied'`).Scan(&asleep)
-	if err != nil || asleep > 0 {
-		return fmt.Errorf("%d executions were woken and sleep, %w", asleep, err)
+	if err != nil {
+		return fmt.Errorf("count who was woken and sleeps: %w", err)
+	}
+	if asleep > 0 {
+		return fmt.Errorf("%d executions were woken and sleep", asleep)
 	}
 	return nil
 }
@@ -106,8 +109,11 @@ func kept(ctx context.Context, tx *sql.Tx, told *ledger) error {
 // sound asks SQLite itself.
 func sound(ctx context.Context, tx *sql.Tx) error {
 	var verdict string
-	if err := tx.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
-		return fmt.Errorf("integrity_check: %s, %w", verdict, err)
+	if err := tx.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&verdict); err != nil {
+		return fmt.Errorf("integrity_check: %w", err)
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("integrity_check: %s", verdict)
 	}
 	var broken int
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM pragma_foreign_key_check`).Scan(&broken); err != nil || broken > 0 {

@@ -40,7 +40,7 @@ const (
 	ClosedReclaimed            CloseReason = "reclaimed"
 	ClosedExpired              CloseReason = "expired" // a deadline, or the attempt's timeout
 	ClosedSuspensionTimeout    CloseReason = "suspension_timeout"
-	ClosedDependencyImpossible CloseReason = "dependency_impossible"
+	ClosedDependencyImpossible CloseReason = "dependency_impossible" // reserved
 )
 
 // CloseReasons returns every reason.
