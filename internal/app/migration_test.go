@@ -17,8 +17,8 @@ import (
 	"github.com/flowapi/flowapi/internal/storetest"
 )
 
-// oldDatabase makes a database as the first migration leaves it, with what the version of that time wrote into it.
-func oldDatabase(t *testing.T, url string, statements func(id func(uuid.UUID) string) []string) {
+// oldDatabase makes a database as a migration leaves it, with what the version of that time wrote into it.
+func oldDatabase(t *testing.T, url string, version int64, statements func(id func(uuid.UUID) string) []string) {
 	t.Helper()
 	driver, dialect, folder := "sqlite", goose.DialectSQLite3, "sqlite"
 	id := func(id uuid.UUID) string { return fmt.Sprintf("X'%x'", id[:]) }
@@ -39,7 +39,7 @@ func oldDatabase(t *testing.T, url string, statements func(id func(uuid.UUID) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.UpTo(t.Context(), 1); err != nil {
+	if _, err := p.UpTo(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range statements(id) {
@@ -55,7 +55,7 @@ func TestMigration_executions(t *testing.T) {
 	t.Parallel()
 	storetest.Databases(t, func(t *testing.T, url string) {
 		lost, ended, lease, attempt := uuid.New(), uuid.New(), uuid.New(), uuid.New()
-		oldDatabase(t, url, func(id func(uuid.UUID) string) []string {
+		oldDatabase(t, url, 1, func(id func(uuid.UUID) string) []string {
 			row := func(e uuid.UUID, state, completed, released, bucket string) string {
 				return fmt.Sprintf(`INSERT INTO executions (id, namespace, lane, kind, priority, revision, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
 					terminal_outcome, attempt_state, public_state, payload_encoding, required_capabilities, tags, creator, created_at, started_at, completed_at, released,
@@ -92,6 +92,35 @@ func TestMigration_executions(t *testing.T) {
 		x.create("")
 		if n := len(x.claims(`"max":10`)); n != 2 {
 			t.Errorf("%d can be claimed", n)
+		}
+	})
+}
+
+// TestMigration_frames: frames stay what they are when their table is made anew.
+func TestMigration_frames(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		e, payload := uuid.New(), "X'61'"
+		if strings.HasPrefix(url, "postgres") {
+			payload = "'a'"
+		}
+		oldDatabase(t, url, 5, func(id func(uuid.UUID) string) []string {
+			return []string{
+				fmt.Sprintf(`INSERT INTO executions (id, namespace, lane, kind, priority, revision, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
+					terminal_outcome, attempt_state, public_state, payload_encoding, required_capabilities, tags, creator, created_at, started_at, completed_at,
+					current_attempt_index, total_attempt_count, retry_count, replay_count, lease_reclaim_count, lease_epoch)
+					VALUES (%s, 'default', 'old', '', 0, 3, 'terminal', 'unowned', 'not_applicable', 'none', 'success', 'attempt_terminal', 'completed', 'json', '', '{}', 'local',
+					1000, 2000, 3000, 0, 1, 0, 0, 0, 1)`, id(e)),
+				fmt.Sprintf(`INSERT INTO attempts (execution_id, attempt_index, attempt_type, state, worker_id, worker_instance_id, lease_epoch, started_at, ended_at, closed_at,
+					closed_reason, frame_count, last_frame_id, kept_frames) VALUES (%s, 0, 'initial', 'ended_success', 'w', 'w', 1, 2000, 3000, 3000, 'attempt_success', 2, 2097153, 2)`, id(e)),
+				fmt.Sprintf(`INSERT INTO frames (execution_id, attempt_index, id, kind, frame_type, mode, encoding, correlation_id, frame_key, payload)
+					VALUES (%s, 0, 2097152, 'stdout', 'stdout', 'durable', 'utf8', 'c', 'k', %s), (%s, 0, 2097153, 'event', 'x', 'durable', 'utf8', NULL, NULL, %s)`, id(e), payload, id(e), payload),
+			}
+		})
+		x := executionsOn(t, apptest.Start(t, url), "old")
+		got := x.stream(e, 0, "")
+		if len(got.Frames) != 2 || got.Frames[0].ID != "2-0" || *got.Frames[0].CorrelationID != "c" || payloads(got.Frames) != "a a" || got.Frames[1].FrameType != "x" || got.FrameCount != 2 || got.TrimmedThrough != nil {
+			t.Errorf("%+v", got)
 		}
 	})
 }
