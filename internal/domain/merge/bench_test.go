@@ -18,6 +18,8 @@ func BenchmarkPatch(b *testing.B) {
 	target := json.RawMessage("{" + doc.String()[1:] + "}")
 	b.SetBytes(int64(len(target)))
 	for b.Loop() {
-		target = merge.Patch(target, json.RawMessage(`{"m0-1":1}`))
+		d := merge.Open(target)
+		d.Patch(json.RawMessage(`{"m0-1":1}`), nil)
+		target = d.Text()
 	}
 }

@@ -37,7 +37,7 @@ func Set(doc json.RawMessage, name string, value json.RawMessage) json.RawMessag
 
 // Patch applies a patch by RFC 7396: null removes a member, objects are merged, anything else replaces.
 func Patch(target, patch json.RawMessage) json.RawMessage {
-	d := Open(target)
+	d := Open(compact(target))
 	d.Patch(patch, nil)
 	return d.Text()
 }
@@ -45,8 +45,8 @@ func Patch(target, patch json.RawMessage) json.RawMessage {
 // Document is a document that takes many patches and is written once.
 type Document struct{ root node }
 
-// Open returns the document with this text.
-func Open(doc json.RawMessage) *Document { return &Document{root: node{raw: compact(doc)}} }
+// Open returns the document with this text, which is one that Text has returned, or none.
+func Open(doc json.RawMessage) *Document { return &Document{root: node{raw: doc}} }
 
 // Patch applies a patch by RFC 7396. Every value that it stores, which is whatever is not an object, is what stored makes of
 // it; nil stores it as it is.

@@ -28,12 +28,13 @@ func (n *node) merge(patch json.RawMessage, stored func(json.RawMessage) json.Ra
 		n.object, _ = parseObject(n.raw)
 	}
 	for i := range changes.members {
-		m := &changes.members[i]
-		if string(m.value.raw) == "null" {
+		switch m := &changes.members[i]; {
+		case m.value.gone():
+		case string(m.value.raw) == "null":
 			n.object.set(m, nil)
-			continue
+		default:
+			n.object.at(m).merge(m.value.raw, stored)
 		}
-		n.object.at(m).merge(m.value.raw, stored)
 	}
 }
 
@@ -48,6 +49,7 @@ func (n *node) text() json.RawMessage {
 type object struct {
 	members []member
 	index   map[string]int
+	size    int // of the text that it was read from
 }
 
 // member is one of them.
@@ -63,8 +65,8 @@ func parseObject(doc json.RawMessage) (*object, bool) {
 	if d.PeekKind() != '{' {
 		return &object{index: map[string]int{}}, false
 	}
-	members := bytes.Count(doc, []byte(`":`)) // or less: some are deeper
-	o := &object{members: make([]member, 0, members), index: make(map[string]int, members)}
+	most := min(bytes.Count(doc, []byte(":")), len(doc)/len(`"":1,`)) // some are deeper
+	o := &object{members: make([]member, 0, most), index: make(map[string]int, most), size: len(doc)}
 	names := string(doc)
 	_, err := d.ReadToken()
 	for err == nil && d.PeekKind() != '}' {
@@ -79,7 +81,9 @@ func parseObject(doc json.RawMessage) (*object, bool) {
 		if from, to, err = next(d); err != nil {
 			break
 		}
-		o.set(&m, doc[from:to])
+		m.value.raw = doc[from:to]
+		o.index[m.name] = len(o.members)
+		o.members = append(o.members, m)
 	}
 	if err == nil {
 		_, err = d.ReadToken()
@@ -87,7 +91,19 @@ func parseObject(doc json.RawMessage) (*object, bool) {
 	if err != nil {
 		return &object{index: map[string]int{}}, false
 	}
+	if len(o.index) < len(o.members) {
+		o.unique()
+	}
 	return o, true
+}
+
+// unique removes all but the last of the members that are called alike.
+func (o *object) unique() {
+	for i := range o.members {
+		if m := &o.members[i]; o.index[m.name] != i {
+			m.value = node{}
+		}
+	}
 }
 
 // next returns where the next value of a document lies.
@@ -127,6 +143,7 @@ func (o *object) set(m *member, value json.RawMessage) {
 
 func (o *object) text() json.RawMessage {
 	var b bytes.Buffer
+	b.Grow(o.size + o.size/8)
 	o.write(&b)
 	return b.Bytes()
 }
