@@ -13,9 +13,10 @@ import (
 
 const ofStream = " FROM frames WHERE execution_id = ? AND attempt_index = ?"
 
-// The sorts of frames: what is kept, what is best effort, of that what is too old by the first argument, and all.
+// The sorts of frames: what is kept, all of which comes after that which was trimmed; what is best effort; of that what is too old by
+// the argument; and all.
 const (
-	kept    = " AND expires_at IS NULL"
+	kept    = " AND expires_at IS NULL AND id > ?"
 	live    = " AND expires_at IS NOT NULL"
 	expired = " AND expires_at <= ?"
 	all     = ""
@@ -37,11 +38,11 @@ func deleteOldest(tx *store.Tx, id store.ID, attempt int, limit int64, sort stri
 func trim(tx *store.Tx, id store.ID, attempt int, s *stream.Stream, policy execution.Policy) error {
 	durable, lossy := s.Trim(policy.StreamLength())
 	if durable > 0 {
-		_, last, err := deleteOldest(tx, id, attempt, durable, kept)
+		_, last, err := deleteOldest(tx, id, attempt, durable, kept, int64(s.Trimmed))
 		if err != nil {
 			return fmt.Errorf("trim the stream: %w", err)
 		}
-		s.Trimmed = last
+		s.Trimmed = max(s.Trimmed, last)
 	}
 	if lossy > 0 {
 		if _, _, err := deleteOldest(tx, id, attempt, lossy, live); err != nil {
@@ -109,7 +110,7 @@ func trimDue(tx *store.Tx, due *dueRow, limit int) (int, error) {
 
 // empty deletes frames of a stream that keeps none any more: the durable ones first.
 func empty(tx *store.Tx, due *dueRow, s *stream.Stream, limit int64) (int64, error) {
-	durable, last, err := deleteOldest(tx, due.ID, due.Attempt, limit, kept)
+	durable, last, err := deleteOldest(tx, due.ID, due.Attempt, limit, kept, int64(s.Trimmed))
 	if err != nil {
 		return 0, err
 	}
