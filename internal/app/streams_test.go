@@ -67,6 +67,20 @@ func TestStreams_Append(t *testing.T) {
 			}
 			x.untouched(fault.CodeValidationFailed, func() *apitest.Response { return x.put(c, lines(0, 1001)...) }, c.Execution.ID)
 		}},
+		{"what is not in the vocabulary is refused", func(x *executionTest) {
+			create := `{"lane":"x","policy":{"stream_policy":{"durability_mode":"%s"}}}`
+			x.Post("/v1/executions", fmt.Sprintf(create, "durable")).Problem(fault.CodeValidationFailed)
+			x.Post("/v1/executions", fmt.Sprintf(create, "buffered")).Want(http.StatusCreated)
+			c := x.held("")
+			for _, frame := range []string{`"payload":"a\u0000b"`, `"payload":"YQ=\n=","encoding":"base64"`, `"payload":"{\"a\":` + strings.Repeat("[", 16) + strings.Repeat("]", 16) + `}","mode":"summary"`} {
+				x.put(c, frame).Problem(fault.CodeValidationFailed)
+			}
+			x.append(c, `"payload":"YQBi","encoding":"base64"`, `"payload":"{\"a\":\"\\u005f_ff_null__\"}","mode":"summary"`)
+			got := answerAs[oapi.Summary](x.Get("/v1/executions/" + c.Execution.ID.String() + "/attempts/0/summary").Want(http.StatusOK))
+			if string(got.Document) != `{"a":null}` {
+				x.t.Errorf("%s", got.Document)
+			}
+		}},
 		{"refused: who does not own the attempt, and what has ended (4.1)", func(x *executionTest) {
 			x.untouched(fault.CodeNotFound, func() *apitest.Response {
 				return x.Post("/v1/executions/"+uuid.NewString()+"/frames", `{"fence":{"lease_id":"`+uuid.NewString()+`","lease_epoch":1,"attempt_id":"`+uuid.NewString()+`"},"frames":[{"payload":"x"}]}`)
