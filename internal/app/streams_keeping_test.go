@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -400,6 +401,41 @@ func TestStreams_dropped(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// A create waits for the deletion of an execution with its id that is under way, in whatever namespace.
+func TestStreams_dropped_race(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	x := executionsOn(t, apptest.Still(t, url, &store.Clock{}), "race")
+	c := x.held("")
+	id := c.Execution.ID
+	x.append(c, `"payload":"mine"`)
+	db := livePostgres(t, url)
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, statement := range []string{`INSERT INTO dropped_streams (execution_id, attempt_index, dropped_at) VALUES ($1, 0, 1)`, `DELETE FROM executions WHERE id = $1`} {
+		if _, err := tx.ExecContext(t.Context(), statement, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := live{x.server}.in("other").ask(t, http.MethodPost, "/v1/executions", `{"lane":"race","id":"`+id.String()+`"}`)
+	for waiting, deadline := 0, time.Now().Add(livePrompt); waiting == 0; {
+		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid' AND transactionid = $1::text::xid`, xid(t, tx)).Scan(&waiting)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("nobody waits: %v", err)
+		}
+		runtime.Gosched()
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if answer := liveWithin(t, create, livePrompt); answer.status != http.StatusConflict {
+		t.Errorf("%d %s", answer.status, answer.body)
+	}
 }
 
 // A clock that was ahead does not hold an attempt up once it has gone back, and ids go on where they were.

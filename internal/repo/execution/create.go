@@ -90,7 +90,7 @@ func existing(tx *store.Tx, in execution.Create, now time.Time) (execution.Execu
 	if in.ID == uuid.Nil {
 		return execution.Execution{}, false, nil
 	}
-	e, err := find(&tx.Queries, in.Namespace, in.ID, "")
+	e, err := find(&tx.Queries, in.Namespace, in.ID, tx.ForUpdate()) // after the end of a deletion: what that has dropped counts
 	if fault.CodeOf(err) != fault.CodeNotFound {
 		return e, err == nil, err
 	}
