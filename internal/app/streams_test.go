@@ -287,6 +287,9 @@ func TestStreams_Read(t *testing.T) {
 			if tail := x.stream(id, "current", "/tail?block_ms=30000"); len(tail.Frames) != 6 || *tail.NextCursor != "0/"+got.Frames[5].ID {
 				x.t.Errorf("%+v", tail)
 			}
+			if read := x.stream(id, 0, "?limit=1&after=0/"+got.Frames[3].ID); payloads(read.Frames) != "b" {
+				x.t.Errorf("%+v", read)
+			}
 			if tail := x.stream(id, 0, "/tail?after="+got.Frames[3].ID); payloads(tail.Frames) != "b c" {
 				x.t.Errorf("strictly after: %s", payloads(tail.Frames))
 			}

@@ -108,12 +108,19 @@ func (h *Handlers) ReadStream(ctx context.Context, req oapi.ReadStreamRequestObj
 	if part.To, err = bound(p.To, "to", stream.End); err != nil {
 		return nil, err
 	}
-	if p.Cursor != nil {
+	switch {
+	case p.Cursor != nil:
 		place, err := placeOf(*p.Cursor, attempt, fault.InQuery, "cursor")
 		if err != nil {
 			return nil, err
 		}
 		attempt, part.From = place.Attempt, place.ID
+	case p.After != nil:
+		place, err := afterOf(*p.After, attempt)
+		if err != nil {
+			return nil, err
+		}
+		attempt, part.From = place.Attempt, max(part.From, place.ID.Next())
 	}
 	page, err := h.Streams.Read(ctx, req.ExecutionID, attempt, part)
 	if err != nil {

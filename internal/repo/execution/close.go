@@ -61,7 +61,9 @@ func closeAttempt(tx *store.Tx, id store.ID, e *execution.Execution, a execution
 	if n, err := tx.Exec(closeEmpty, append(set, id, a.Index)...); err != nil || n == 1 {
 		return closed, err
 	}
-	trim := store.Millis(now.Add(e.PolicyOf().StreamRetention()))
+	gone := now.Add(e.PolicyOf().StreamRetention())
+	tx.Alarm(StreamLoop, gone)
+	trim := store.Millis(gone)
 	it := closing{Index: a.Index, Reason: a.Close}
 	err = tx.Get(&it.Frames, closeFilled, append(set, trim, trim, id, a.Index)...)
 	if err == nil && a.Close != execution.ClosedReclaimed {
