@@ -226,16 +226,18 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 	return err
 }
 
+// Unforgiven is the condition that an execution e ended badly and that nothing made up for it: it leads to no group, or to one that
+// was not satisfied.
+const Unforgiven = `e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
+	OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied'))`
+
 // unforgiven names up to limit members of a flow that ended badly and that nothing made up for.
 func unforgiven(q *store.Queries, id uuid.UUID, limit int) ([]string, error) {
 	var rows []struct {
 		ID  store.ID   `db:"id"`
 		Key store.Text `db:"key"`
 	}
-	err := q.Select(&rows, `SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND e.terminal_outcome IN ('failed', 'expired', 'cancelled')
-		AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
-			OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied'))
-		ORDER BY e.created_at, e.id LIMIT ?`, store.ID(id), limit)
+	err := q.Select(&rows, "SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND "+Unforgiven+" ORDER BY e.created_at, e.id LIMIT ?", store.ID(id), limit)
 	if err != nil {
 		return nil, fmt.Errorf("look how the members of flow %s ended: %w", id, err)
 	}
