@@ -26,7 +26,7 @@ const (
 	Replay   Kind = "replay"   // of a flow: to replay the others
 )
 
-// Batch bounds how many executions one transaction changes because of another.
+// Batch bounds how many executions one transaction changes because of another, unless a repository is configured otherwise.
 const Batch = 250
 
 // Item is one thing that is left to do.

@@ -21,11 +21,8 @@ import (
 // A graph is checked as a whole, and written in one transaction, or, when it is large, in several: then nobody sees what is
 // written until the last one, which shows it all.
 
-// What one transaction writes of a graph.
-const (
-	chunkNodes = 250
-	chunkLinks = 1250
-)
+// fits says whether one transaction writes so much of a graph.
+func (r *Repo) fits(nodes, links int) bool { return nodes <= r.cfg.Batch && links <= 5*r.cfg.Batch }
 
 // Create makes a flow with its graph. It returns the refusals of [flow.New] and [graph.NewPlan].
 func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error) {
@@ -208,7 +205,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, f *flow.Flow, nodes 
 		links += len(nodes[i].Needs)
 	}
 	b := draft{flowID: flowID, now: r.store.Now(), made: make([]execution.Change, len(nodes))}
-	large := len(nodes) > chunkNodes || links > chunkLinks
+	large := !r.fits(len(nodes), links)
 	chosen := make([]uuid.UUID, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -333,7 +330,7 @@ func (r *Repo) writeHidden(ctx context.Context, b *draft) error {
 	})
 	for from := 0; from < len(b.made) && err == nil; {
 		to, links := from, 0
-		for to < len(b.made) && to-from < chunkNodes && (to == from || links+len(b.plan.Nodes[to].Needs) <= chunkLinks) {
+		for to < len(b.made) && (to == from || r.fits(to-from+1, links+len(b.plan.Nodes[to].Needs))) {
 			links += len(b.plan.Nodes[to].Needs)
 			to++
 		}
@@ -425,8 +422,8 @@ func (r *Repo) show(tx *store.Tx, b *draft) error {
 	if b.build == uuid.Nil || b.owner.Status == flow.Created {
 		return nil
 	}
-	n, err := r.executions.UnpauseMembers(tx, b.flowID, backlog.Batch)
-	if err != nil || n < backlog.Batch {
+	n, err := r.executions.UnpauseMembers(tx, b.flowID, r.cfg.Batch)
+	if err != nil || n < r.cfg.Batch {
 		return err
 	}
 	return backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: b.flowID, ExecutionID: b.flowID})

@@ -191,7 +191,7 @@ type replayRest struct {
 
 // replaySome replays the first of some members, and leaves the others to the backlog.
 func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
-	now := ids[:min(len(ids), backlog.Batch)]
+	now := ids[:min(len(ids), r.cfg.Batch)]
 	if rest := ids[len(now):]; len(rest) > 0 {
 		err := backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: flowID, Detail: replayRest{rest, started}})
 		if err != nil {

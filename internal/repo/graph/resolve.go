@@ -44,14 +44,15 @@ func (r *Repo) Resolve() store.Reactor {
 	}}
 }
 
-// budget is how much a transaction may still change because of other changes.
+// budget is how much a transaction has changed because of other changes.
 type budget struct{ spent int }
 
 type budgetKey struct{}
 
 func budgetOf(tx *store.Tx) *budget { return store.Local[budget](tx, budgetKey{}) }
 
-func (b *budget) left() int { return max(backlog.Batch-b.spent, 0) }
+// left is how much a transaction may still change.
+func (r *Repo) left(tx *store.Tx) int { return max(r.cfg.Batch-budgetOf(tx).spent, 0) }
 
 // dependent is a pending edge with its group and its flow.
 type dependent struct {
@@ -68,7 +69,7 @@ const selectDependents = "SELECT " + groupColumns + `, f.status AS flow_status, 
 // resolve decides the pending edges that lead out of an execution which has ended. It says whether some are left, because it was
 // too much for this transaction.
 func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome execution.Outcome) (rest bool, err error) {
-	limit := budgetOf(tx).left()
+	limit := r.left(tx)
 	var found []dependent
 	if err := tx.Select(&found, selectDependents+tx.ForUpdateOf("f, g"), store.ID(upstream), limit+1); err != nil {
 		return false, fmt.Errorf("find what depends on execution %s: %w", upstream, err)
@@ -198,7 +199,7 @@ func decided(tx *store.Tx, e *execution.Execution, state graph.State, at owner) 
 
 // cancelRest cancels the upstreams of a decided group that have not ended.
 func (r *Repo) cancelRest(tx *store.Tx, flowID uuid.UUID, g *graph.Group) error {
-	limit := budgetOf(tx).left()
+	limit := r.left(tx)
 	var ids []store.ID
 	err := tx.Select(&ids, `SELECT d.upstream_id FROM edges d JOIN executions u ON u.id = d.upstream_id
 		WHERE d.downstream_id = ? AND d.state = 'pending' AND u.lifecycle_phase <> 'terminal' ORDER BY d.upstream_id LIMIT ?`, store.ID(g.Downstream), limit+1)

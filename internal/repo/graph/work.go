@@ -89,19 +89,19 @@ func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail 
 	case backlog.Start:
 		n := 0
 		if f.Status != flow.Created {
-			n, err = r.executions.UnpauseMembers(tx, f.ID, backlog.Batch)
+			n, err = r.executions.UnpauseMembers(tx, f.ID, r.cfg.Batch)
 		}
-		more = n == backlog.Batch
+		more = n == r.cfg.Batch
 	case backlog.Cancel:
 		var end execution.MembersEnd
 		if err := json.Unmarshal(detail, &end); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
 		}
-		ended, err := r.executions.CancelMembers(tx, f.ID, end, backlog.Batch)
+		ended, err := r.executions.CancelMembers(tx, f.ID, end, r.cfg.Batch)
 		if err != nil {
 			return err
 		}
-		it.Detail, more = end, ended.Looked == backlog.Batch && len(ended.Failed) < ended.Looked
+		it.Detail, more = end, ended.Looked == r.cfg.Batch && len(ended.Failed) < ended.Looked
 	case backlog.Replay:
 		var rest replayRest
 		if err := json.Unmarshal(detail, &rest); err != nil {
