@@ -185,11 +185,11 @@ func TestGroup_Rewind(t *testing.T) {
 	for _, letter := range "sf-" {
 		g.Resolve(letters[letter], after(1))
 	}
-	g.Rewind(1, after(2))
+	g.Rewind(1, 0, 0, after(2))
 	if diff := cmp.Diff(graph.Group{Downstream: id(1), Policy: all, State: graph.Pending, Edges: 3, Satisfied: 1}, g); diff != "" {
 		t.Errorf("rewound (-want +got):\n%s", diff)
 	}
-	g.Rewind(3, after(3))
+	g.Rewind(3, 0, 0, after(3))
 	if diff := cmp.Diff(graph.Group{Downstream: id(1), Policy: all, State: graph.Satisfied, Edges: 3, Satisfied: 3, FiredAt: after(3)}, g); diff != "" {
 		t.Errorf("rewound when all have ended well meanwhile (-want +got):\n%s", diff)
 	}
@@ -324,8 +324,10 @@ func TestGroup_History(t *testing.T) {
 				g.Reopen(ended[at], now)
 				ended = slices.Delete(ended, at, at+1)
 			case act == "rewind":
-				ended = slices.DeleteFunc(ended, func(o execution.Outcome) bool { return o != execution.OutcomeSuccess })
-				g.Rewind(len(ended), now)
+				lost := rapid.Bool().Draw(t, "what did not end well, too")
+				ended = slices.DeleteFunc(ended, func(o execution.Outcome) bool { return lost && o != execution.OutcomeSuccess })
+				s, f, k := count(ended)
+				g.Rewind(s, f, k, now)
 			}
 			s, f, k := count(ended)
 			if g.Satisfied != s || g.Failed != f || g.Skipped != k || g.State != expected(p, g.Edges, s, f+k) || g.FiredAt.IsZero() != (g.State == graph.Pending) {
