@@ -97,6 +97,9 @@ func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail 
 		if err := json.Unmarshal(detail, &rest); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
 		}
+		if f.Status.Terminal() { // it has ended again since
+			return nil
+		}
 		budgetOf(tx).spent += len(rest.IDs)
 		return r.replayThese(tx, f.ID, rest.IDs, rest.Started)
 	case backlog.Start, backlog.Cancel:
@@ -119,6 +122,9 @@ func (r *Repo) continueMembers(tx *store.Tx, f *flow.Flow, it backlog.Item, deta
 		}
 		more = n == r.cfg.Batch
 	} else {
+		if !f.Status.Terminal() { // it runs again
+			return nil
+		}
 		var end execution.MembersEnd
 		if err := json.Unmarshal(detail, &end); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
