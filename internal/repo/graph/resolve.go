@@ -171,6 +171,9 @@ func (r *Repo) fire(tx *store.Tx, flowID uuid.UUID, at owner, fired []graph.Grou
 			}
 		}
 	}
+	if at.end != nil { // the others end as their flow says: not before their grace is over, or not at all
+		return nil
+	}
 	for i := range fired {
 		if fired[i].CancelsRest() {
 			if err := r.cancelRest(tx, flowID, &fired[i]); err != nil {

@@ -87,6 +87,10 @@ func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail 
 	case backlog.Resolve:
 		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID})
 	case backlog.Siblings:
+		whole, err := r.flows.Find(&tx.Queries, f.Namespace, f.ID)
+		if err != nil || ownerOf(&whole).end != nil {
+			return err
+		}
 		g, found, err := findGroup(&tx.Queries, it.ExecutionID)
 		if err != nil || !found || !g.CancelsRest() {
 			return err
