@@ -92,13 +92,17 @@ func (w *wide) killSoon(most int) {
 func (w *wide) post(ctx context.Context, path, body string, headers ...string) (response, error) {
 	for {
 		r, err := send(ctx, w.client, http.MethodPost, *w.url.Load()+path, body, headers...)
-		if err == nil && r.status != http.StatusServiceUnavailable && r.code() != "idempotency_in_flight" {
+		again := 5 * time.Millisecond
+		switch {
+		case err == nil && r.status == http.StatusServiceUnavailable:
+			again = 200 * time.Millisecond
+		case err == nil && r.code() != "idempotency_in_flight":
 			return r, nil
 		}
 		select {
 		case <-ctx.Done():
 			return r, ctx.Err()
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(again):
 		}
 	}
 }
