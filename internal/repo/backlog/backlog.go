@@ -5,6 +5,7 @@ package backlog
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -60,10 +61,14 @@ func Put(tx *store.Tx, it Item) error {
 	return nil
 }
 
-// Has says whether something of a kind is left to do for a flow.
-func Has(q *store.Queries, flowID uuid.UUID, kind Kind) (bool, error) {
+// Has says whether something of some kinds is left to do for a flow.
+func Has(q *store.Queries, flowID uuid.UUID, kinds ...Kind) (bool, error) {
+	args := []any{store.ID(flowID)}
+	for _, k := range kinds {
+		args = append(args, string(k))
+	}
 	var n int
-	err := q.Get(&n, `SELECT count(*) FROM graph_backlog WHERE flow_id = ? AND kind = ?`, store.ID(flowID), string(kind))
+	err := q.Get(&n, `SELECT count(*) FROM graph_backlog WHERE flow_id = ? AND kind IN (?`+strings.Repeat(", ?", len(kinds)-1)+`)`, args...)
 	return n > 0, err
 }
 

@@ -192,7 +192,7 @@ func (r *Repo) complete(tx *store.Tx, id uuid.UUID, found rollupRow) error {
 	if rollup.Open() > 0 || rollup.Total() == 0 {
 		return nil
 	}
-	if busy, err := backlog.Has(&tx.Queries, id, backlog.Replay); busy || err != nil { // others are about to run again
+	if busy, err := backlog.Has(&tx.Queries, id, backlog.Replay, backlog.Resolve); busy || err != nil { // others are about to run again, or it is not decided yet what made up for a bad end
 		return err
 	}
 	var names []string

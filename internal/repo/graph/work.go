@@ -78,6 +78,7 @@ func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
 			return fmt.Errorf("%s of %s: %w", it.Kind, uuid.UUID(it.ExecutionID), err)
 		}
 	}
+	r.flows.Moved(tx, flowID, "", "", 0) // it may be that the flow has only waited for this
 	return nil
 }
 
