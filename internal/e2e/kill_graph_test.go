@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,6 +307,14 @@ func (w *wide) await(ctx context.Context, t *testing.T, ran, cancelled string) {
 		r, err := send(ctx, w.client, http.MethodGet, *w.url.Load()+"/v1/flows/"+cancelled+"/cancellation", "", "Prefer: wait=30")
 		if err != nil || json.Unmarshal(r.body, &p) != nil || r.status != http.StatusOK {
 			t.Fatalf("cancellation: %v: %d %s", err, r.status, r.body)
+		}
+	}
+	undecided := func(line string) bool { return strings.HasSuffix(line, " pending") }
+	for _, lines := w.read(t, cancelled); slices.ContainsFunc(lines, undecided); _, lines = w.read(t, cancelled) {
+		select {
+		case <-ctx.Done():
+			t.Fatal("edges of what has ended stay undecided")
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
