@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,19 +67,42 @@ func (r *Repo) Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) er
 	case err != nil:
 		return fmt.Errorf("insert %d executions: %w", len(made), err)
 	case n < int64(len(made)):
-		if busy, err := unfinished(&tx.Queries, made[0].Execution.FlowID, build); busy || err != nil {
-			return cmp.Or(err, error(fault.New(fault.CodeBusy, "Another graph of this flow is being written, or was left unfinished and is being taken back. Nothing was written. Send it again.")))
+		seen, err := r.seen(&tx.Queries, made)
+		if err != nil {
+			return err
 		}
-		return fault.New(fault.CodeAlreadyExists, "%d of the ids or keys are taken by other executions, or by a graph that is being built at this moment. Nothing was written.", int64(len(made))-n)
+		if !seen {
+			return fault.New(fault.CodeBusy, "Another graph with the same ids or keys is being written, or was left unfinished and is being taken back. Nothing was written. Send it again.")
+		}
+		return fault.New(fault.CodeAlreadyExists, "%d of the ids or keys are taken by other executions. Nothing was written.", int64(len(made))-n)
 	}
 	return nil
 }
 
-// unfinished says whether there is another graph of a flow that is not written to its end.
-func unfinished(q *store.Queries, flowID, build uuid.UUID) (bool, error) {
-	var n int
-	err := q.Get(&n, `SELECT count(*) FROM builds WHERE flow_id = ? AND id <> ?`, store.ID(flowID), store.ID(build))
-	return n > 0, err
+// seen says whether one of the ids or keys of new executions is that of an execution which is not part of an unfinished graph.
+func (r *Repo) seen(q *store.Queries, made []execution.Change) (bool, error) {
+	keys, ids := []string{}, make([]store.ID, len(made))
+	for i := range made {
+		e := &made[i].Execution
+		ids[i] = store.ID(e.ID)
+		if e.Key != "" {
+			keys = append(keys, e.Key)
+		}
+	}
+	found, err := r.Named(q, made[0].Execution.FlowID, keys)
+	if err != nil || len(found) > 0 {
+		return len(found) > 0, err
+	}
+	n := 0
+	for chunk := range slices.Chunk(ids, 512) {
+		in, size := store.In(len(chunk))
+		var some int
+		if err := q.Get(&some, "SELECT count(*) FROM executions WHERE id IN "+in+" AND "+visible, store.InArgs(chunk, size)...); err != nil {
+			return false, fmt.Errorf("look for ids that are taken: %w", err)
+		}
+		n += some
+	}
+	return n > 0, nil
 }
 
 // Tell emits the events of new executions that [Repo.Insert] has written.
