@@ -42,11 +42,11 @@ func kinds() []kind {
 	return []kind{
 		{"create flow", 2, createFlow}, {"create flow with graph", 4, createGraph}, {"build graph", 4, buildGraph}, {"create again", 1, createAgain},
 		{"add member", 3, addMember}, {"enlist", 3, enlist}, {"stage edge", 8, stage}, {"set policy", 3, setPolicy}, {"apply edge", 1, apply}, {"create execution", 2, createLone},
-		{"claim", 14, claim}, {"complete", 14, complete}, {"fail", 8, fail}, {"release", 3, release}, {"suspend", 2, suspend}, {"resume execution", 2, resumeExecution}, {"late worker", 3, late},
+		{"claim", 18, claim}, {"complete", 22, complete}, {"fail", 8, fail}, {"release", 3, release}, {"suspend", 2, suspend}, {"resume execution", 2, resumeExecution}, {"late worker", 6, late},
 		{"cancel execution", 5, cancelExecution}, {"advance", 8, advance},
-		{"start", 5, verb("start", nil)}, {"wait", 2, verb("wait", map[string]any{"condition": map[string]any{"kind": "manual"}})},
+		{"start", 5, verb("start", nil)}, {"wait", 4, verb("wait", map[string]any{"condition": map[string]any{"kind": "manual"}})},
 		{"resume", 3, verb("resume", nil)}, {"finish", 2, verb("finish", nil)}, {"fail flow", 2, verb("fail", map[string]any{"reason": "no"})},
-		{"request cancel", 1, verb("request-cancel", map[string]any{"reason": "enough"})}, {"cancel flow", 4, cancelFlow}, {"acknowledge", 2, acknowledge},
+		{"request cancel", 3, verb("request-cancel", map[string]any{"reason": "enough"})}, {"cancel flow", 4, cancelFlow}, {"acknowledge", 3, acknowledge},
 		{"replay execution", 6, replayExecution}, {"replay flow", 6, replayFlow}, {"delete flow", 1, deleteFlow},
 	}
 }
@@ -645,6 +645,9 @@ func late(w *world) bool {
 		return false
 	}
 	o := draw(w, "owner", gone...)
+	if lost := slices.DeleteFunc(slices.Clone(gone), func(o *owner) bool { return o.of.phase != "active" }); len(lost) > 0 && w.chance("who has lost it", 2) {
+		o = draw(w, "owner who has lost it", lost...)
+	}
 	code := "stale_lease"
 	switch x := o.of; {
 	case x.phase != "active":
@@ -653,6 +656,7 @@ func late(w *world) bool {
 		code = "lease_expired"
 	}
 	verb := draw(w, "verb", "complete", "renew", "release")
+	w.did[w.kind]++
 	more := map[string]any{}
 	if verb == "renew" {
 		more["lease_ttl_ms"] = 1000
@@ -827,6 +831,9 @@ func acknowledge(w *world) bool {
 		return false
 	}
 	x := draw(w, "member", f.members...)
+	if held := slices.DeleteFunc(slices.Clone(f.members), func(x *member) bool { return x.grace == 0 }); len(held) > 0 && !w.chance("any", 4) {
+		x = draw(w, "member that has a grace", held...)
+	}
 	w.ask(http.MethodPost, f.path("/cancellation/"+x.id.String()+"/ack"), "", constant(map[string]any{}))
 	if x.phase == "active" && x.grace > 0 {
 		w.reach("acknowledge: in its grace")

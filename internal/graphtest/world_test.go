@@ -261,7 +261,7 @@ func (w *world) step(k kind) {
 		return
 	}
 	w.follow()
-	restart := w.chance("restart", 100)
+	restart := w.chance("restart", 50)
 	if restart {
 		w.tell("the servers begin anew")
 		w.reach("restart")
