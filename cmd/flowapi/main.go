@@ -49,7 +49,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serveCommand(env), tokenCommand(env), pruneCommand(env))
+	root.AddCommand(serveCommand(env), workCommand(env), tailCommand(env), whyCommand(env), decideCommand(env, approve), decideCommand(env, reject),
+		cancelCommand(env), replayCommand(env), tokenCommand(env), pruneCommand(env))
 	ran := false
 	watchRun(root, &ran)
 	err := root.ExecuteContext(ctx)
