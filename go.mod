@@ -16,7 +16,9 @@ require (
 	github.com/rs/zerolog v1.35.1
 	github.com/spf13/cobra v1.10.2
 	go.uber.org/goleak v1.3.0
+	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/sync v0.24.0
+	golang.org/x/term v0.46.0
 	modernc.org/sqlite v1.60.1
 	pgregory.net/rapid v1.3.0
 )

@@ -144,7 +144,9 @@ func readMessages(r io.Reader, heard func(), yield func(Message) error) error {
 		case "event":
 			m.Event = string(value)
 		case "data":
-			if m.Data != nil {
+			if m.Data == nil {
+				m.Data = make([]byte, 0, len(value))
+			} else {
 				m.Data = append(m.Data, '\n')
 			}
 			m.Data = append(m.Data, value...)
