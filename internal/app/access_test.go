@@ -81,6 +81,31 @@ var accessRows = []accessRow{
 	}},
 	{"requestCancelFlow", operators, "flow", func(a *accessTest) accessCall { return asked(http.MethodPost, a.of("running", "request-cancel"), nil) }},
 	{"cancelFlow", operators, "flow", func(a *accessTest) accessCall { return asked(http.MethodPost, a.of("running", "cancel"), nil) }},
+	{"getFlowCancellation", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.of("cancelled", "cancellation"), nil) }},
+	{"ackFlowCancellation", operators, "flow", func(a *accessTest) accessCall {
+		return asked(http.MethodPost, a.of("cancelled", "cancellation", uuid.NewString(), "ack"), nil)
+	}},
+	{"replayFlow", operators, "flow", func(a *accessTest) accessCall {
+		return asked(http.MethodPost, a.of("finished", "replay"), `{"from":"failed"}`)
+	}},
+	{"buildFlowGraph", workers, "flow", func(a *accessTest) accessCall {
+		return a.graph("graph", `"executions":[{"key":"x","lane":"idle"}]`)
+	}},
+	{"getFlowGraph", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.of("running", "graph"), nil) }},
+	{"addFlowMember", workers, "flow", func(a *accessTest) accessCall { return a.graph("members", `"execution":{"lane":"idle"}`) }},
+	{"stageFlowEdge", workers, "flow", func(a *accessTest) accessCall {
+		f := a.create(`"graph":{"executions":[{"key":"a","lane":"edges"},{"key":"b","lane":"idle"}]}`)
+		w := a.workers("edges")
+		return asked(http.MethodPost, flowPath(f.ID, "edges"), fmt.Sprintf(`{"upstream_execution_id":"%s","downstream_execution_id":"%s","handle":"%s"}`,
+			f.Graph.Executions["a"], f.Graph.Executions["b"], w.claim("").Handle))
+	}},
+	{"listFlowEdges", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.of("running", "edges"), nil) }},
+	{"getFlowEdge", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.edge(""), nil) }},
+	{"applyFlowEdge", workers, "flow", func(a *accessTest) accessCall { return asked(http.MethodPost, a.edge("/apply"), nil) }},
+	{"setFlowEdgeGroup", operators, "flow", func(a *accessTest) accessCall {
+		f := a.create(`"graph":{"executions":[{"key":"a","lane":"idle"}]}`)
+		return asked(http.MethodPut, flowPath(f.ID, "edge-groups", f.Graph.Executions["a"].String()), `{"kind":"any_of"}`)
+	}},
 	{"listFlowEvents", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.of("running", "events"), nil) }},
 	{"appendFlowEvent", operators, "flow", func(a *accessTest) accessCall {
 		return asked(http.MethodPost, a.of("running", "events"), `{"type":"custom.x"}`)
@@ -319,6 +344,20 @@ func (a *accessTest) revoked() string {
 func (a *accessTest) use(g oapi.Grant, op string) accessCall {
 	a.t.Helper()
 	return asked(http.MethodPost, operatorPath(g.ExecutionID, op), `{"grant_id":"`+g.GrantID.String()+`","worker_id":"w1","worker_instance_id":"w1"}`)
+}
+
+// graph is a change to the graph of a flow by the worker of a member.
+func (a *accessTest) graph(part, members string) accessCall {
+	a.t.Helper()
+	f := a.create(`"graph":{"executions":[{"key":"a","lane":"graphs"}]}`)
+	return asked(http.MethodPost, flowPath(f.ID, part), "{"+members+`,"handle":"`+a.workers("graphs").claim("").Handle+`"}`)
+}
+
+// edge is the path of a new edge, or of what belongs to it.
+func (a *accessTest) edge(part string) string {
+	a.t.Helper()
+	f := a.create(`"graph":{"executions":[{"key":"a","lane":"idle"},{"key":"b","lane":"idle","needs":["a"]}]}`)
+	return flowPath(f.ID, "edges", a.Get(flowPath(f.ID, "edges")).Want(http.StatusOK).Str("items.0.edge_id")) + part
 }
 
 // bulk is the path of a new bulk job, or of what belongs to it.

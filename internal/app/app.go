@@ -31,6 +31,7 @@ import (
 	"github.com/flowapi/flowapi/internal/reconcile"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
+	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
@@ -158,14 +159,19 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	executionRepo := executionrepo.New(a.store, waitRepo, keys)
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
-	executionRepo.Attach(flowRepo)
+	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo)
+	executionRepo.Attach(flowRepo, graphRepo)
 	waitRepo.Attach(flowRepo, executionRepo)
 	a.store.React(flowRepo.Mirror())
 	a.store.React(flowRepo.Reopen())
+	a.store.React(graphRepo.Resolve())
+	if err := graphRepo.Recover(ctx); err != nil {
+		return nil, err
+	}
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, keys)...)
+	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, keys)...)
 
 	a.streams = streams.New(streamRepo, a.mostStreams(), func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") })
 	feeds := &events.Handlers{
@@ -183,7 +189,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
 		Approval: &approve.Page{Executions: executionRepo},
 		API: operations{
-			&flows.Handlers{Flows: flowRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
+			&flows.Handlers{Flows: flowRepo, Graph: graphRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
 			&workers.Handlers{Workers: workerRepo},
 			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, PublicURL: a.publicURL},

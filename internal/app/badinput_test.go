@@ -93,12 +93,14 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	mine, other := e.claim(`"lease_ttl_ms":86400000`), e.claim(`"lease_ttl_ms":86400000`)
 	e.create("")
 	waitpoint := e.report(mine, "waitpoints", `"waitpoint_key":"k","expires_in_ms":2592000000`).Want(http.StatusCreated).Str("waitpoint_id")
+	edge := x.Post(flowPath(f.ID, "graph"), `{"executions":[{"key":"a","lane":"idle"},{"key":"b","lane":"idle","needs":["a"]}]}`).Want(http.StatusCreated)
+	edgeID := x.Post(flowPath(f.ID, "edges"), fmt.Sprintf(`{"upstream_execution_id":%q,"downstream_execution_id":%q}`, edge.Str("executions.a"), edge.Str("executions.b"))).Want(http.StatusOK).Str("edge.edge_id")
 	job := x.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`).Want(http.StatusAccepted).Str("job_id")
 	s.Advance(0) // it has ended
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
 		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
-		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint, "attempt": "0",
+		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint, "attempt": "0", "edge_id": edgeID,
 	}}
 }
 

@@ -158,7 +158,7 @@ func (m *flowModel) verb() (method, path string, body any, do func() (flow.Flow,
 			return c.Flow, err
 		}
 	case "cancel":
-		return post("cancel", nil, func() (flow.Change, error) { return f.Cancel(flow.CancelAll, "", by) })
+		return post("cancel", nil, func() (flow.Change, error) { return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}, by) })
 	case "tag":
 		value := flowWords.Draw(m.T, "value")
 		return http.MethodPut, "/tags/a.b", map[string]any{"value": value}, m.changes(func() (flow.Change, error) { return f.SetTag("a.b", value, by) })
@@ -293,7 +293,7 @@ func (m *flowModel) check() {
 	if err := s.Sync(m.x.t.Context()); err != nil {
 		m.Fatal(err)
 	}
-	trail, err := s.Trail(m.x.t.Context(), event.Filter{FlowID: m.f.ID}, 0, 1000)
+	trail, err := s.Trail(m.x.t.Context(), event.Filter{FlowID: m.f.ID, Topics: []event.Topic{event.TopicFlow}}, 0, 1000)
 	if err != nil {
 		m.Fatal(err)
 	}

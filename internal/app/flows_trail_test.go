@@ -70,7 +70,7 @@ func flowTrailCases() []flowCase {
 			member := w.create(`"flow_id":"` + f.ID.String() + `"`)
 			w.create("") // nobody's
 			x.insert(f.ID, `"run_id":"r","execution_id":"`+member.ID.String()+`"`).Want(http.StatusCreated)
-			x.told(f.ID, "flow.created", "flow.started", "step.inserted")
+			x.told(f.ID, "flow.created", "flow.started", "flow.member_added", "step.inserted")
 			types := func(query string) []string {
 				got := []string{}
 				for _, e := range slices.Backward(x.trail(f.ID, query)) {
@@ -79,8 +79,8 @@ func flowTrailCases() []flowCase {
 				return got
 			}
 			for query, want := range map[string][]string{
-				"&scope=own": {"flow.created", "flow.started", "step.inserted"},
-				"&scope=all": {"flow.created", "flow.started", "execution.created", "step.inserted"},
+				"&scope=own": {"flow.created", "flow.started", "flow.member_added", "step.inserted"},
+				"&scope=all": {"flow.created", "flow.started", "execution.created", "flow.member_added", "step.inserted"},
 				"&scope=all&type=execution.created&type=step.inserted": {"execution.created", "step.inserted"},
 				"&type=flow.created,step.inserted":                     {"flow.created", "step.inserted"},
 				"&type=execution.created":                              {},
@@ -224,7 +224,7 @@ func flowStreamCases() []flowCase {
 			}
 			x.Post(flowPath(f.ID, "events"), `{"type":"custom.done"}`).Want(http.StatusCreated)
 			x.do(f.ID, "finish", "")
-			types := []string{"flow.started", "execution.created", "step.inserted", "lease.acquired", "step.observed", "execution.completed", "lease.revoked", "step.observed", "custom.done", "flow.finished"}
+			types := []string{"flow.started", "execution.created", "flow.member_added", "step.inserted", "lease.acquired", "step.observed", "execution.completed", "lease.revoked", "step.observed", "custom.done", "flow.finished"}
 			x.follows(f.ID, live, types)
 			x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0"), append([]string{"flow.created"}, types...))
 			third := x.trail(f.ID, "&scope=all")[len(types)-2].ID

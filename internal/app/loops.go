@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/flowapi/flowapi/internal/reconcile"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
+	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
 	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
@@ -21,7 +23,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, graphs *graphrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -40,6 +42,8 @@ func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, 
 		{Name: workerrepo.Loop, Work: limited(workers.Sweep), NextDue: workers.NextDue, Every: safety},
 		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},
 		{Name: executionrepo.WaitpointLoop, Work: limited(executions.ExpireWaitpoints), NextDue: executions.NextWaitpoint, Every: safety},
+		{Name: backlog.Loop, Work: graphs.Work, NextDue: graphs.NextWork, Every: safety},
+		{Name: graphrepo.BuildLoop, Work: limited(graphs.Clean), Every: rare},
 		{Name: "external_events", Work: limited(waits.Expire), Every: rare},
 		{Name: "suspend_keys", Work: limited(executions.ExpireSuspendKeys), Every: rare},
 		{Name: "flow_retention", Work: limited(flows.Retain), Every: time.Hour},

@@ -253,7 +253,7 @@ func TestOperators_ReplayMember(t *testing.T) {
 			}
 			told := w.toldSince(e.ID, n, "operator.replayed", "execution.eligible")
 			last, data := x.last(f.ID)
-			if diff := cmp.Diff(map[string]any{"execution_ids": []any{e.ID.String()}}, data); diff != "" || last.Type != "flow.replayed" {
+			if diff := cmp.Diff(map[string]any{"execution_ids": []any{e.ID.String()}, "members": 1.0}, data); diff != "" || last.Type != "flow.replayed" {
 				x.t.Errorf("%s (-want +got):\n%s", last.Type, diff)
 			}
 			if last.Cause == nil || *last.Cause != told[0].ID || told[0].Cause != nil || last.ID < told[0].ID { // the operator's act is the first, and causes the rest

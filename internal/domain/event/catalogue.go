@@ -34,6 +34,10 @@ const (
 	FlowReplaced            Type = "flow.replaced"
 	FlowReplayed            Type = "flow.replayed"
 	FlowTagSet              Type = "flow.tag_set"
+	FlowGraphChanged        Type = "flow.graph_changed"
+	FlowMemberAdded         Type = "flow.member_added"
+	FlowEdgeStaged          Type = "flow.edge_staged"
+	FlowGroupSet            Type = "flow.group_set"
 	FlowDeleted             Type = "flow.deleted"
 	FlowPruned              Type = "flow.pruned"
 	StepInserted            Type = "step.inserted"
@@ -52,6 +56,7 @@ const (
 	ExecutionFailed         Type = "execution.failed"
 	ExecutionCancelled      Type = "execution.cancelled"
 	ExecutionExpired        Type = "execution.expired"
+	ExecutionSkipped        Type = "execution.skipped"
 	LeaseAcquired           Type = "lease.acquired"
 	LeaseRenewed            Type = "lease.renewed"
 	LeaseExpired            Type = "lease.expired"
@@ -67,6 +72,7 @@ const (
 	OperatorPriorityChanged Type = "operator.priority_changed"
 	OperatorReplayed        Type = "operator.replayed"
 	OperatorResumed         Type = "operator.resumed"
+	OperatorFlowCancel      Type = "operator.flow_cancel_requested"
 	OperatorClaimed         Type = "operator.claimed"
 	OperatorReported        Type = "operator.reported"
 	OperatorBulkStarted     Type = "operator.bulk_started"
@@ -95,8 +101,12 @@ var catalogue = [...]Entry{
 	{FlowCancelRequested, TopicFlow, "somebody asked for cancellation; only cancelling or failing is possible now", "reason?"},
 	{FlowCancelled, TopicFlow, "the flow was cancelled", "policy, reason?, wait_id?"},
 	{FlowReplaced, TopicFlow, "a controller replaced the flow's fields by PUT", "changed, the new value of each changed field, status?, wait?, wait_id?"},
-	{FlowReplayed, TopicFlow, "a member of a failed or finished flow was replayed, and the flow runs again", "execution_ids"},
+	{FlowReplayed, TopicFlow, "members of a failed or finished flow were replayed, and the flow runs again", "execution_ids (the first hundred), members"},
 	{FlowTagSet, TopicFlow, "a tag was set", "key, value"},
+	{FlowGraphChanged, TopicFlow, "members and edges were added by one request; each member has its execution.created", "executions, edges, graph_revision, node_count, edge_count"},
+	{FlowMemberAdded, TopicFlow, "one execution became a member", "execution_id, key?, graph_revision, node_count"},
+	{FlowEdgeStaged, TopicFlow, "a member was made to depend on another", "edge_id, upstream_execution_id, downstream_execution_id, pass_result, state, graph_revision, edge_count"},
+	{FlowGroupSet, TopicFlow, "it was said when the dependencies of a member are satisfied", "execution_id, kind, k?, on_satisfied"},
 	{FlowDeleted, TopicFlow, "an ended flow was deleted on request", "status"},
 	{FlowPruned, TopicFlow, "an ended flow was deleted by retention", "status"},
 	{StepInserted, TopicStep, "a step was added", "step_id, run_id, runtime, task, status, result?, child_session_key?, execution_id?, workflow_run_id?, public_state?"},
@@ -115,6 +125,7 @@ var catalogue = [...]Entry{
 	{ExecutionFailed, TopicCompletion, "it failed for good", "outcome, attempt_index, reason, category?, lane, kind"},
 	{ExecutionCancelled, TopicCompletion, "it was cancelled", "outcome, attempt_index?, reason?, category?, lane, kind"},
 	{ExecutionExpired, TopicCompletion, "a deadline or an attempt timeout ended it", "outcome, attempt_index?, reason, category, lane, kind"},
+	{ExecutionSkipped, TopicCompletion, "what it depends on cannot end well any more", "outcome, attempt_index?, reason, lane, kind"},
 	{LeaseAcquired, TopicLease, "a worker holds it", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, kind (fresh, retry, replay, resumed), expires_at"},
 	{LeaseRenewed, TopicLease, "its worker renewed the lease", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, expires_at"},
 	{LeaseExpired, TopicLease, "the lease ran out; the work may be taken over", "lease_id, lease_epoch, worker_id, worker_instance_id, attempt_index, reason"},
@@ -130,6 +141,7 @@ var catalogue = [...]Entry{
 	{OperatorPriorityChanged, TopicOperator, "an operator changed its priority", "old_priority, new_priority"},
 	{OperatorReplayed, TopicOperator, "an operator ran it again", "replay_count, branch, outcome"},
 	{OperatorResumed, TopicOperator, "an operator let it go on", "blocking_reason, resume_delay_ms?"},
+	{OperatorFlowCancel, TopicOperator, "an operator cancelled a flow, which tells flow.cancelled", "policy, reason, member_count, grace_ms?"},
 	{OperatorClaimed, TopicOperator, "an operator claimed it", "lease_id, lease_epoch"},
 	{OperatorReported, TopicOperator, "an operator reported in place of the holder", "operation"},
 	{OperatorBulkStarted, TopicOperator, "a bulk job began", "job_id, action, filter, total"},

@@ -103,21 +103,3 @@ func (e Execution) leaseExpired(now time.Time) Change {
 	c.emit(event.LeaseExpired, data)
 	return c
 }
-
-// Unpause makes a member claimable, or delayed, whose flow has started.
-func (e Execution) Unpause(now time.Time) (Change, bool) {
-	if e.Eligibility != BlockedByLaneState || e.Blocking != PausedByPolicy {
-		return Change{}, false
-	}
-	c := Change{Execution: e}
-	n := &c.Execution
-	n.Eligibility, n.Blocking, n.BlockingDetail = EligibleNow, WaitingForWorker, ""
-	n.Revision++
-	if n.DelayUntil.After(now) {
-		n.delay(n.DelayUntil, WaitingForDelay, "delayed until "+stamp(n.DelayUntil))
-	} else {
-		n.DelayUntil = time.Time{}
-	}
-	c.tellStand()
-	return c, true
-}

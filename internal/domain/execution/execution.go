@@ -151,6 +151,7 @@ type Create struct {
 	IdempotencyKey string
 	Creator        string
 	Paused         bool // the flow it belongs to has not started
+	Blocked        bool // it depends on executions that have not ended
 }
 
 // Change is what a transition does: the execution after it, what becomes of its attempts, and the events that tell it.
@@ -202,7 +203,10 @@ func New(in Create, now time.Time) (Change, error) {
 	if delayed {
 		e.delay(in.DelayUntil, WaitingForDelay, "delayed until "+stamp(in.DelayUntil))
 	}
-	if in.Paused {
+	switch {
+	case in.Blocked:
+		e.block()
+	case in.Paused:
 		e.pause()
 	}
 	c := Change{Execution: e}
@@ -247,6 +251,11 @@ func (e *Execution) cancelling() bool { return e.Lifecycle == Active && e.Cancel
 // pause makes e wait for the start of its flow.
 func (e *Execution) pause() {
 	e.Eligibility, e.Blocking, e.BlockingDetail = BlockedByLaneState, PausedByPolicy, "the flow has not been started"
+}
+
+// block makes e wait for the executions that it depends on.
+func (e *Execution) block() {
+	e.Eligibility, e.Blocking, e.BlockingDetail = BlockedByDependencies, WaitingForChildren, "waiting for what it depends on"
 }
 
 // delay makes e wait for a time.

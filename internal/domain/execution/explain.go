@@ -54,8 +54,8 @@ const (
 // Explain says whether a claim of e's lane by a worker, who also takes over lost leases, gets e now if nothing stands before
 // it. capable is how many registered workers could have it. All conditions but those of lane and worker are met just when e is
 // [Execution.Claimable], and a claim does not end it because it was lost too often.
-func (e *Execution) Explain(lane Lane, by Asker, capable int, now time.Time) Explanation {
-	x := Explanation{Claimable: true, Gates: []Gate{e.phaseGate(now), e.timeGate(now), e.dependenciesGate(), e.flowGate(), e.admissionGate(), e.grantGate(), laneGate(lane), e.capabilitiesGate(by, capable), workerGate(by)}}
+func (e *Execution) Explain(lane Lane, needs Dependencies, by Asker, capable int, now time.Time) Explanation {
+	x := Explanation{Claimable: true, Gates: []Gate{e.phaseGate(now), e.timeGate(now), e.dependenciesGate(needs), e.flowGate(), e.admissionGate(), e.grantGate(), laneGate(lane), e.capabilitiesGate(by, capable), workerGate(by)}}
 	for _, g := range x.Gates {
 		if !g.Met && x.Claimable {
 			x.Claimable, x.Summary = false, g.what+" "+g.Hint
@@ -129,11 +129,16 @@ func (e *Execution) timeGate(now time.Time) Gate {
 	return g
 }
 
-func (e *Execution) dependenciesGate() Gate {
+func (e *Execution) dependenciesGate(needs Dependencies) Gate {
 	g := Gate{Name: GateDependencies, Met: e.Eligibility != BlockedByDependencies}
-	if !g.Met {
+	switch {
+	case g.Met:
+	case needs.Edges == 0:
 		g.Evidence = map[string]any{"blocking_reason": e.Blocking}
-		g.what, g.Hint = "It waits for other executions.", "Wait for them; if it gave itself back to wait for its children, an operator can resume it."
+		g.what, g.Hint = "It waits for its children.", "Wait for them, or resume it."
+	default:
+		needs.explain(&g)
+		g.Evidence["blocking_reason"] = e.Blocking
 	}
 	return g
 }

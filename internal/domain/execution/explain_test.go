@@ -17,7 +17,7 @@ func TestExplain_agrees(t *testing.T) {
 			e.Vector, e.Grant, e.DelayUntil = v, g, after(100)
 			e.Suspension = &execution.Suspension{Reason: execution.SuspendSignal, Waitpoints: []execution.Bound{{Key: "go"}}}
 			for _, lane := range []execution.Lane{{Name: "ci", State: execution.LaneActive}, {Name: "ci", State: execution.LanePaused, Actor: "token:ops"}} {
-				x := e.Explain(lane, execution.Asker{}, 0, after(20))
+				x := e.Explain(lane, execution.Dependencies{}, execution.Asker{}, 0, after(20))
 				if want := e.Claimable() && lane.State == execution.LaneActive; x.Claimable != want {
 					t.Errorf("%v, reserved %t, lane %s: claimable %t, want %t", v, g != nil, lane.State, x.Claimable, want)
 				}
@@ -71,11 +71,11 @@ func TestExplain(t *testing.T) {
 		{"lost", lapsed, open, execution.Asker{}, 0, 70, "", "The next claim of lane ci gets it, after what stands before it: start a worker of this lane if there is none."},
 		{"ended", completed, open, execution.Asker{}, 0, 20, execution.GatePhase, "It has ended as completed. Replay it to run it again."},
 		{"reserved", reserved, open, execution.Asker{}, 0, 85, execution.GateGrant, "It is reserved for worker w2. Wait until the worker claims it or the grant lapses."},
-		{"children", withChildren, open, execution.Asker{}, 0, 20, execution.GateDependencies, "It waits for other executions. Wait for them; if it gave itself back to wait for its children, an operator can resume it."},
+		{"children", withChildren, open, execution.Asker{}, 0, 20, execution.GateDependencies, "It waits for its children. Wait for them, or resume it."},
 		{"lane paused", plain(created), execution.Lane{Name: "ci", State: execution.LanePaused, Actor: "token:ops", ChangedAt: after(2)}, execution.Asker{}, 0, 20, execution.GateLane, "Lane ci is paused by token:ops. Resume the lane."},
 	} {
 		e := tt.from(t)
-		x := e.Explain(tt.lane, tt.by, tt.capable, after(tt.at))
+		x := e.Explain(tt.lane, execution.Dependencies{}, tt.by, tt.capable, after(tt.at))
 		checkGates(t, x)
 		if x.Summary != tt.says {
 			t.Errorf("%s: %q, want %q", tt.name, x.Summary, tt.says)

@@ -34,7 +34,7 @@ type delayedData struct {
 
 var completionTypes = map[Outcome]event.Type{
 	OutcomeSuccess: event.ExecutionCompleted, OutcomeFailed: event.ExecutionFailed,
-	OutcomeCancelled: event.ExecutionCancelled, OutcomeExpired: event.ExecutionExpired,
+	OutcomeCancelled: event.ExecutionCancelled, OutcomeExpired: event.ExecutionExpired, OutcomeSkipped: event.ExecutionSkipped,
 }
 
 // Complete ends e well. A repeated call by the same owner is answered again and changes nothing. Errors are those of Check.
@@ -120,7 +120,7 @@ func (e Execution) failed(failure Failure, retryAfter *time.Duration, outcome Ou
 var endOf = map[Outcome]string{OutcomeCancelled: closedCancelled, OutcomeExpired: closedExpired + reasonDeadline, OutcomeSkipped: "skipped"}
 
 // reasonOf is why a lease ended when its execution ended with an outcome.
-var reasonOf = map[Outcome]string{OutcomeFailed: "failed", OutcomeExpired: "timeout", OutcomeCancelled: "cancelled"}
+var reasonOf = map[Outcome]string{OutcomeFailed: "failed", OutcomeExpired: "timeout", OutcomeCancelled: "cancelled", OutcomeSkipped: "cancelled"}
 
 // Cancel ends e from any phase that is not terminal. Cancelling a cancelled execution changes nothing; another ended one is
 // CodeAlreadyTerminal. The epoch grows, so that a late worker is fenced. reference: executions.md 2.11.
@@ -174,9 +174,12 @@ func (c *Change) finish(outcome Outcome, failure *Failure, reason string, now ti
 	if failure != nil {
 		data.Reason, data.Category = failure.Reason, failure.Category
 	}
-	if outcome == OutcomeCancelled {
+	switch outcome {
+	case OutcomeCancelled:
 		data.Reason = n.Cancellation.Reason
-	} else {
+	case OutcomeSkipped:
+		data.Reason, n.Cancellation = reasonImpossible, nil
+	default:
 		n.Cancellation = nil
 	}
 	c.emit(completionTypes[outcome], data)

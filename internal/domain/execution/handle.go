@@ -44,6 +44,15 @@ func (f Fence) Handle() string {
 
 // ParseHandle reads what Handle wrote, for the given execution. It returns CodeInvalidHandle.
 func ParseHandle(handle string, id uuid.UUID) (Fence, error) {
+	f, err := ParseAnyHandle(handle)
+	if err == nil && f.ExecutionID != id {
+		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle belongs to execution %s, not to %s.", f.ExecutionID, id)
+	}
+	return f, err
+}
+
+// ParseAnyHandle reads what Handle wrote, for whatever execution. It returns CodeInvalidHandle.
+func ParseAnyHandle(handle string) (Fence, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(handle)
 	if err != nil || len(b) != handleSize || b[0] != handleVersion {
 		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle is not one of ours. Send the handle of the claim answer unchanged.")
@@ -57,9 +66,6 @@ func ParseHandle(handle string, id uuid.UUID) (Fence, error) {
 		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle is not one of ours. Send the handle of the claim answer unchanged.")
 	}
 	f.LeaseEpoch, f.AttemptIndex = int64(epoch), int(index)
-	if f.ExecutionID != id {
-		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle belongs to execution %s, not to %s.", f.ExecutionID, id)
-	}
 	return f, nil
 }
 

@@ -16,16 +16,19 @@ import (
 // Stop cancels e. With a grace an execution that is held stays with its worker, who is asked to end it. Stopping again changes
 // nothing, or shortens the grace. It returns CodeAlreadyTerminal for what has ended otherwise.
 func (e Execution) Stop(by Cancellation, grace time.Duration, now time.Time) (Change, error) {
-	if e.Lifecycle == Terminal {
+	c, err := e.CancelWithin(by, grace, now)
+	if err == nil && c.Execution.Revision != e.Revision {
+		c.first(operatorCancelled(by, grace))
+	}
+	return c, err
+}
+
+// CancelWithin is [Execution.Cancel] with a grace for whoever holds e, who is asked to end it.
+func (e Execution) CancelWithin(by Cancellation, grace time.Duration, now time.Time) (Change, error) {
+	if grace <= 0 || !e.Held(now) {
 		return e.Cancel(by, now)
 	}
 	by.DeadlineAt = now.Add(grace)
-	if grace <= 0 || !e.Held(now) {
-		by.DeadlineAt = time.Time{}
-		c, err := e.Cancel(by, now)
-		c.first(operatorCancelled(by, grace))
-		return c, err
-	}
 	if e.cancelling() {
 		if !by.DeadlineAt.Before(e.Cancellation.DeadlineAt) {
 			return Change{Execution: e}, nil
@@ -35,7 +38,6 @@ func (e Execution) Stop(by Cancellation, grace time.Duration, now time.Time) (Ch
 	c := Change{Execution: e}
 	c.Execution.Cancellation = &by
 	c.Execution.Revision++
-	c.emit(operatorCancelled(by, grace))
 	c.emit(event.ExecutionCancelling, struct {
 		Reason     string      `json:"reason"`
 		DeadlineAt event.Stamp `json:"deadline_at"`
@@ -120,22 +122,38 @@ func (e Execution) Prioritise(priority int) (Change, error) {
 	return c, nil
 }
 
-// Replay lets what has ended run again, as a new attempt: its counters begin anew, and result, failure and cancellation go. A
-// deadline that has passed is dropped; that of the policy counts anew. paused says that its flow has not started. It returns
-// CodeExecutionNotTerminal and CodeMaxReplaysExhausted.
-func (e Execution) Replay(paused bool, now time.Time) (Change, error) {
+// Replayable refuses what has not ended (CodeExecutionNotTerminal), and what was replayed too often (CodeMaxReplaysExhausted).
+func (e *Execution) Replayable() error {
 	if e.Lifecycle != Terminal {
-		return Change{}, e.refuse(fault.CodeExecutionNotTerminal, "Execution %s is %s and has not ended. Wait for it, or cancel it.", e.ID, e.Public())
+		return e.refuse(fault.CodeExecutionNotTerminal, "Execution %s is %s and has not ended. Wait for it, or cancel it.", e.ID, e.Public())
+	}
+	if e.Replays >= e.PolicyOf().MaxReplays() {
+		return fault.New(fault.CodeMaxReplaysExhausted, "Execution %s was replayed %d times, which is all that its policy allows. Create a new one.", e.ID, e.Replays).
+			With("replay_count", e.Replays).With("execution_id", e.ID)
+	}
+	return nil
+}
+
+// Replay lets what has ended run again, as a new attempt: its counters begin anew, and result, failure and cancellation go. A
+// deadline that has passed is dropped; that of the policy counts anew. at says what it waits for first. It returns the refusals
+// of [Execution.Replayable].
+func (e Execution) Replay(at Standing, now time.Time) (Change, error) {
+	if err := e.Replayable(); err != nil {
+		return Change{}, err
 	}
 	policy := e.PolicyOf()
-	if limit := policy.MaxReplays(); e.Replays >= limit {
-		return Change{}, fault.New(fault.CodeMaxReplaysExhausted, "Execution %s was replayed %d times, which is all that its policy allows. Create a new one.", e.ID, e.Replays).With("replay_count", e.Replays)
-	}
 	c := Change{Execution: e, Discard: true}
 	n := &c.Execution
 	n.Vector = Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptPendingReplay}
-	if paused {
+	branch := "normal"
+	switch {
+	case at.Blocked:
+		n.block()
+	case at.Paused:
 		n.pause()
+	}
+	if e.Outcome == OutcomeSkipped {
+		branch = "skipped_flow_member"
 	}
 	n.Replays++
 	n.Retries, n.Reclaims = 0, 0
@@ -151,7 +169,7 @@ func (e Execution) Replay(paused bool, now time.Time) (Change, error) {
 		Replays int     `json:"replay_count"`
 		Branch  string  `json:"branch"`
 		Outcome Outcome `json:"outcome"`
-	}{n.Replays, "normal", e.Outcome})
+	}{n.Replays, branch, e.Outcome})
 	c.tellStand()
 	return c, nil
 }

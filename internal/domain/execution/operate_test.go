@@ -286,7 +286,9 @@ func TestTransitions_operators(t *testing.T) {
 				e.Retries, e.Reclaims, e.Progress = 1, 1, &execution.Progress{At: after(10)}
 				return e
 			},
-			do: func(e execution.Execution) (execution.Change, error) { return e.Replay(false, after(50)) },
+			do: func(e execution.Execution) (execution.Change, error) {
+				return e.Replay(execution.Standing{}, after(50))
+			},
 			change: func(e *execution.Execution) {
 				e.Replays, e.Retries, e.Reclaims, e.CompletedAt, e.DeadlineAt, e.Failure, e.Progress = 1, 0, 0, time.Time{}, time.Time{}, nil, nil
 			},
@@ -295,8 +297,10 @@ func TestTransitions_operators(t *testing.T) {
 		},
 		{
 			name: "replay what was cancelled, of a flow that has not started", public: execution.PublicWaiting,
-			from:   cancelled,
-			do:     func(e execution.Execution) (execution.Change, error) { return e.Replay(true, after(50)) },
+			from: cancelled,
+			do: func(e execution.Execution) (execution.Change, error) {
+				return e.Replay(execution.Standing{Paused: true}, after(50))
+			},
 			vector: "runnable unowned blocked_by_lane_state paused_by_policy none pending_replay_attempt",
 			change: func(e *execution.Execution) {
 				e.Replays, e.CompletedAt, e.Cancellation, e.BlockingDetail = 1, time.Time{}, nil, "the flow has not been started"
@@ -397,7 +401,7 @@ func TestReplay_deadline(t *testing.T) {
 		{"ahead", func(in *execution.Create) { in.DeadlineAt = after(31) }, after(31)},
 	} {
 		e := must(t)(cancel(created(t, tt.change), after(5)))
-		if got := must(t)(e.Replay(false, after(30))); !got.DeadlineAt.Equal(tt.want) {
+		if got := must(t)(e.Replay(execution.Standing{}, after(30))); !got.DeadlineAt.Equal(tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got.DeadlineAt, tt.want)
 		}
 	}
@@ -430,7 +434,7 @@ func TestOperators_refusals(t *testing.T) {
 			return err
 		}
 	}
-	replay := func(e execution.Execution) error { _, err := e.Replay(false, after(85)); return err }
+	replay := func(e execution.Execution) error { _, err := e.Replay(execution.Standing{}, after(85)); return err }
 	resume := func(e execution.Execution) error { _, err := e.Resume(0, after(85)); return err }
 	prioritise := func(e execution.Execution) error { _, err := e.Prioritise(1); return err }
 	stopIt := func(e execution.Execution) error { _, err := stop(e, time.Minute, after(85)); return err }

@@ -58,6 +58,7 @@ type ClaimRequest struct {
 type Claim struct {
 	Execution Execution
 	Kind      ClaimKind
+	Inputs    map[string]Value // results of others, by key or id
 }
 
 // Claimed is the answer to a claim.

@@ -134,6 +134,14 @@ func Publics() []Public {
 		PublicCompleted, PublicFailed, PublicCancelled, PublicExpired, PublicSkipped}
 }
 
+// Ends returns the public states of what has ended.
+func Ends() []Public {
+	return []Public{PublicCompleted, PublicFailed, PublicCancelled, PublicExpired, PublicSkipped}
+}
+
+// Ended says whether p is the state of what has ended.
+func (p Public) Ended() bool { return slices.Contains(Ends(), p) }
+
 // Vocabulary returns every value of each dimension, by its name on the wire and in the store.
 func Vocabulary() map[string][]string {
 	return map[string][]string{

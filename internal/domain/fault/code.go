@@ -18,6 +18,13 @@ const (
 	CodeAlreadyTerminal       Code = "already_terminal"
 	CodeNotTerminal           Code = "not_terminal"
 	CodeCancelPending         Code = "cancel_pending"
+	CodeStaleGraphRevision    Code = "stale_graph_revision"
+	CodeCycleDetected         Code = "cycle_detected"
+	CodeSelfReferencingEdge   Code = "self_referencing_edge"
+	CodeExecutionNotInFlow    Code = "execution_not_in_flow"
+	CodeAlreadyMember         Code = "already_member"
+	CodePolicyFixed           Code = "policy_fixed"
+	CodeChildAlreadyStarted   Code = "child_already_started"
 	CodeOpenMembers           Code = "open_members"
 	CodeStepTerminal          Code = "step_terminal"
 	CodeDuplicateStep         Code = "duplicate_step"
@@ -61,6 +68,7 @@ const (
 	CodeValidationFailed      Code = "validation_failed"
 	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
 	CodeTimerOutOfRange       Code = "timer_out_of_range"
+	CodeGraphInvalid          Code = "graph_invalid"
 	CodeBadWaitCondition      Code = "bad_wait_condition"
 	CodeInvalidCapabilities   Code = "invalid_capabilities"
 	CodeInvalidTagKey         Code = "invalid_tag_key"
@@ -120,6 +128,13 @@ var catalogue = [...]Entry{
 	{Code: CodeNotTerminal, Status: 409, Retryable: false, Title: "The resource has not ended", About: "`current_status` says where it is. Only what has ended can be deleted: end or cancel it first."},
 	{Code: CodeCancelPending, Status: 409, Retryable: false, Title: "Cancellation was requested", About: "Only cancelling or failing is possible now."},
 	{Code: CodeOpenMembers, Status: 409, Retryable: false, Title: "Members of the flow are still open", About: "`count` says how many. Wait for them, or cancel or fail the flow."},
+	{Code: CodeStaleGraphRevision, Status: 409, Retryable: true, Title: "The graph has changed since you read it", About: "`expected` and `actual` tell. Read the flow again and repeat with its `graph_revision`."},
+	{Code: CodeCycleDetected, Status: 409, Retryable: false, Title: "The edge would close a cycle", About: "`path` names the members that would need one another."},
+	{Code: CodeSelfReferencingEdge, Status: 409, Retryable: false, Title: "An execution cannot depend on itself", About: "Upstream and downstream of an edge are two members."},
+	{Code: CodeExecutionNotInFlow, Status: 409, Retryable: false, Title: "The execution is not a member of the flow", About: "`execution_id` says which. Add it to the flow first."},
+	{Code: CodeAlreadyMember, Status: 409, Retryable: false, Title: "The execution belongs to another flow", About: "`flow_id` says to which. An execution belongs to one flow, for good."},
+	{Code: CodePolicyFixed, Status: 409, Retryable: false, Title: "The member has dependencies already", About: "How many of them have to end well is said before the first edge is staged."},
+	{Code: CodeChildAlreadyStarted, Status: 409, Retryable: false, Title: "The downstream member has started", About: "`public_state` says where it is. Only what has not started can get further dependencies: add another member."},
 	{Code: CodeStepTerminal, Status: 409, Retryable: false, Title: "The step has ended", About: "`current_status` says how. Repeat the observation with `force` to overwrite it."},
 	{Code: CodeDuplicateStep, Status: 409, Retryable: false, Title: "The flow has a step with this run_id", About: "Use PUT to observe it again."},
 	{Code: CodeAlreadyExists, Status: 409, Retryable: false, Title: "The id is taken by something else", About: "The same id was created with other content. Choose another id."},
@@ -159,6 +174,7 @@ var catalogue = [...]Entry{
 	{Code: CodeValidationFailed, Status: 422, Retryable: false, Title: "The request breaks the contract", About: "`errors[]` names each place: a missing or unknown field, a wrong type, a value out of bounds."},
 	{Code: CodeIdempotencyMismatch, Status: 422, Retryable: false, Title: "The key was used for another request", About: "An `Idempotency-Key` belongs to one method, path and body for 24 hours. Use a new key."},
 	{Code: CodeTimerOutOfRange, Status: 422, Retryable: false, Title: "The time is in the past or too far ahead", About: "Timers and deadlines lie in the future and within the horizon that `/v1/meta` names."},
+	{Code: CodeGraphInvalid, Status: 422, Retryable: false, Title: "The graph cannot be built", About: "`errors[]` names every mistake, and `path` a cycle if there is one: unknown or repeated names, needs that go round, quorums that cannot be reached. Nothing was written."},
 	{Code: CodeBadWaitCondition, Status: 422, Retryable: false, Title: "The wait condition is not well formed", About: "`errors[].pointer` names the part."},
 	{Code: CodeInvalidCondition, Status: 422, Retryable: false, Title: "The resume condition is not well formed", About: "`errors[].pointer` names the part, and `rule` the rule that it breaks."},
 	{Code: CodeInvalidCapabilities, Status: 422, Retryable: false, Title: "The capabilities are not well formed", About: "At most 256 tokens and 4,096 bytes, none empty, without commas, spaces or control characters."},

@@ -145,9 +145,10 @@ func (x cancelRequested) apply(f *Flow, by By) {
 }
 
 type cancelled struct {
-	Policy CancelPolicy `json:"policy"`
-	Reason string       `json:"reason,omitempty"`
-	WaitID uuid.UUID    `json:"wait_id,omitzero"` // of the wait that this ended
+	Policy  CancelPolicy `json:"policy"`
+	Reason  string       `json:"reason,omitempty"`
+	GraceMS int64        `json:"grace_ms,omitempty"`
+	WaitID  uuid.UUID    `json:"wait_id,omitzero"` // of the wait that this ended
 }
 
 func (cancelled) tells() event.Type { return event.FlowCancelled }
@@ -159,6 +160,9 @@ func (x cancelled) apply(f *Flow, by By) {
 		c = *f.Cancellation
 	}
 	c.Policy = x.Policy
+	if x.GraceMS > 0 {
+		c.GraceUntil = by.At.Add(time.Duration(x.GraceMS) * time.Millisecond)
+	}
 	if c.Reason == "" {
 		c.Reason = x.Reason
 	}
@@ -166,7 +170,8 @@ func (x cancelled) apply(f *Flow, by By) {
 }
 
 type replayed struct {
-	ExecutionIDs []uuid.UUID `json:"execution_ids"`
+	ExecutionIDs []uuid.UUID `json:"execution_ids"` // the first hundred
+	Members      int         `json:"members"`
 }
 
 func (replayed) tells() event.Type { return event.FlowReplayed }

@@ -40,6 +40,7 @@ type Flow struct {
 	GraphRevision int64
 	NodeCount     int64
 	EdgeCount     int64
+	Rollup        *Rollup // nil without members
 }
 
 // Wait is what a waiting flow waits for.
@@ -55,6 +56,7 @@ type Cancellation struct {
 	Reason      string       `json:"reason,omitempty"`
 	Actor       string       `json:"actor"`
 	RequestedAt time.Time    `json:"requested_at"`
+	GraceUntil  time.Time    `json:"grace_until,omitzero"` // for the workers of members that were held
 }
 
 // CancelPolicy says what becomes of the members of a flow that is cancelled.
@@ -128,9 +130,9 @@ func (f *Flow) event(x fact, by By) event.Event {
 // Gone returns the event that tells of the deletion of a flow: [event.FlowDeleted] or [event.FlowPruned]. It has no
 // revision.
 func (f *Flow) Gone(t event.Type) event.Event {
-	return event.Event{Namespace: f.Namespace, Type: t, FlowID: f.ID, InstanceTag: f.Tags[tag.Instance], Data: struct {
+	return f.Event(t, struct {
 		Status Status `json:"status"`
-	}{f.Status}}
+	}{f.Status})
 }
 
 // withTag returns tags with one more, as a copy.

@@ -25,6 +25,15 @@ type Members struct {
 	Failed      []uuid.UUID
 }
 
+// CancelProgress tells how far the cancellation of a flow has come.
+type CancelProgress struct {
+	Cancellation
+	Total       int64 // members of the flow
+	Outstanding int
+	Members     []uuid.UUID // the first of those that are outstanding
+	Failed      []uuid.UUID // members that could not be cancelled
+}
+
 // Observation is the answer of an observation. New means that there was no such step before.
 type Observation struct {
 	Step Step

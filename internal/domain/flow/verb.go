@@ -170,7 +170,7 @@ func (f Flow) RequestCancel(reason string, by By) Change {
 
 // Cancel ends a flow that has not ended. On a cancelled one it changes nothing: policy and reason stay as they were. On
 // another ended one it returns CodeAlreadyTerminal.
-func (f Flow) Cancel(policy CancelPolicy, reason string, by By) (Change, error) {
+func (f Flow) Cancel(req CancelRequest, by By) (Change, error) {
 	if f.Status == Cancelled {
 		return Change{Flow: f}, nil
 	}
@@ -178,10 +178,13 @@ func (f Flow) Cancel(policy CancelPolicy, reason string, by By) (Change, error) 
 		return Change{}, err
 	}
 	if f.Cancellation != nil && f.Cancellation.Reason != "" {
-		reason = f.Cancellation.Reason
+		req.Reason = f.Cancellation.Reason
 	}
-	return f.record(cancelled{Policy: policy, Reason: reason, WaitID: f.waitID()}, by), nil
+	return f.record(cancelled{Policy: req.Policy, Reason: req.Reason, GraceMS: req.GraceMS, WaitID: f.waitID()}, by), nil
 }
+
+// replayedShown bounds how many members an event names.
+const replayedShown = 100
 
 // Replay lets a failed or finished flow run again, because members of it do: the one way out of an end. On one that has not
 // ended it changes nothing, and for a cancelled one it returns CodeAlreadyTerminal.
@@ -192,14 +195,14 @@ func (f Flow) Replay(members []uuid.UUID, by By) (Change, error) {
 	case !f.Status.Terminal():
 		return Change{Flow: f}, nil
 	}
-	return f.record(replayed{ExecutionIDs: members}, by), nil
+	return f.record(replayed{ExecutionIDs: members[:min(len(members), replayedShown)], Members: len(members)}, by), nil
 }
 
 // Decided ends the wait of a flow as it was decided. A flow whose cancellation is requested is cancelled, whatever decided
 // its wait. reference: runs-and-taskflows.md B7.
 func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
 	if f.CancelRequested {
-		return f.Cancel(CancelAll, "", by)
+		return f.Cancel(CancelRequest{Policy: CancelAll}, by)
 	}
 	if err := f.guard(Running, Waiting); err != nil {
 		return Change{}, err
@@ -208,7 +211,7 @@ func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
 	case o.By == wait.ByTimeout && f.Wait.OnTimeout == wait.TimeoutFails:
 		return f.Fail(reasonTimeout, by)
 	case o.By == wait.ByTimeout && f.Wait.OnTimeout == wait.TimeoutCancels:
-		return f.Cancel(CancelAll, reasonTimeout, by)
+		return f.Cancel(CancelRequest{Policy: CancelAll, Reason: reasonTimeout}, by)
 	}
 	x := resumed{WaitID: f.Wait.ID, By: ResumedBy(o.By)}
 	if e := o.Last(); e != nil {

@@ -60,7 +60,7 @@ func in(tb testing.TB, s flow.Status) flow.Flow {
 	case flow.Failed:
 		return ok(f.Fail("no", by(2)))
 	case flow.Cancelled:
-		return ok(f.Cancel(flow.CancelAll, "enough", by(2)))
+		return ok(f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: "enough"}, by(2)))
 	default:
 		return f
 	}
@@ -90,7 +90,7 @@ func TestTransitions(t *testing.T) {
 		"resume":         {flow.Running, func(f flow.Flow) (flow.Change, error) { return f.Resume(nil, by(9)) }, [6]string{illegal, illegal, ok, ended, ended, ended}, [3]string{pending, pending, pending}},
 		"finish":         {flow.Finished, func(f flow.Flow) (flow.Change, error) { return f.Finish(nil, 0, by(9)) }, [6]string{illegal, ok, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
 		"fail":           {flow.Failed, func(f flow.Flow) (flow.Change, error) { return f.Fail("no", by(9)) }, [6]string{illegal, ok, ok, ended, ended, ended}, [3]string{illegal, ok, ok}},
-		"cancel":         {flow.Cancelled, func(f flow.Flow) (flow.Change, error) { return f.Cancel(flow.CancelAll, "", by(9)) }, [6]string{ok, ok, ok, ended, ended, nothing}, [3]string{ok, ok, ok}},
+		"cancel":         {flow.Cancelled, func(f flow.Flow) (flow.Change, error) { return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}, by(9)) }, [6]string{ok, ok, ok, ended, ended, nothing}, [3]string{ok, ok, ok}},
 		"request-cancel": {"", func(f flow.Flow) (flow.Change, error) { return f.RequestCancel("", by(9)), nil }, [6]string{ok, ok, ok, nothing, nothing, nothing}, [3]string{nothing, nothing, nothing}},
 		"patch": {"", func(f flow.Flow) (flow.Change, error) {
 			return f.Patch(flow.Patch{State: json.RawMessage(`{}`)}, by(9))
@@ -247,7 +247,7 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("fail without a reason: %v", err)
 	}
 
-	f = ok(in(t, flow.Waiting).Cancel(flow.FlowOnly, "", by(3)))
+	f = ok(in(t, flow.Waiting).Cancel(flow.CancelRequest{Policy: flow.FlowOnly, Reason: ""}, by(3)))
 	if diff := cmp.Diff(&flow.Cancellation{Policy: flow.FlowOnly, Actor: "token:ci", RequestedAt: by(3).At}, f.Cancellation); diff != "" || f.Wait != nil || f.CancelRequested {
 		t.Errorf("after cancel: wait %v, requested %v (-want +got):\n%s", f.Wait, f.CancelRequested, diff)
 	}
@@ -257,11 +257,11 @@ func TestVerbs(t *testing.T) {
 	if diff := cmp.Diff(&flow.Cancellation{Reason: "superseded", Actor: "token:ci", RequestedAt: by(3).At}, f.Cancellation); diff != "" {
 		t.Errorf("after request-cancel (-want +got):\n%s", diff)
 	}
-	f = ok(f.Cancel(flow.CancelPending, "other", flow.By{Actor: "token:ops", At: by(4).At}))
+	f = ok(f.Cancel(flow.CancelRequest{Policy: flow.CancelPending, Reason: "other"}, flow.By{Actor: "token:ops", At: by(4).At}))
 	if diff := cmp.Diff(&flow.Cancellation{Policy: flow.CancelPending, Reason: "superseded", Actor: "token:ci", RequestedAt: by(3).At}, f.Cancellation); diff != "" {
 		t.Errorf("after request-cancel and cancel (-want +got):\n%s", diff)
 	}
-	again := ok(f.Cancel(flow.FlowOnly, "third", by(5)))
+	again := ok(f.Cancel(flow.CancelRequest{Policy: flow.FlowOnly, Reason: "third"}, by(5)))
 	if diff := cmp.Diff(f, again); diff != "" {
 		t.Errorf("cancelled twice (-first +second):\n%s", diff)
 	}

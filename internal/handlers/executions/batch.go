@@ -8,6 +8,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
 
@@ -27,7 +28,7 @@ func (h *Handlers) CompleteExecutions(ctx context.Context, req oapi.CompleteExec
 				items[i].Problem = new(answer.Item(ctx, "/v1/completions", ended[i].Err))
 				continue
 			}
-			items[i].Execution, items[i].Replayed = new(body(&ended[i].Value.Execution)), new(ended[i].Value.Replayed)
+			items[i].Execution, items[i].Replayed = new(shape.Execution(&ended[i].Value.Execution)), new(ended[i].Value.Replayed)
 		}
 		return oapi.CompleteExecutions200JSONResponse{Body: oapi.CompletedExecutions{Items: items}}
 	}, oapi.CompleteExecutionsResponseObject.VisitCompleteExecutionsResponse)
@@ -35,7 +36,7 @@ func (h *Handlers) CompleteExecutions(ctx context.Context, req oapi.CompleteExec
 
 func ending(item oapi.CompletionItem) execution.Ending {
 	f, err := worker.Fence(item.ExecutionID, item.Handle, item.Fence)
-	out := execution.Ending{Fence: f, Result: value(item.Result), Err: err}
+	out := execution.Ending{Fence: f, Result: shape.Value(item.Result), Err: err}
 	if item.Fail != nil {
 		out.Failure = &execution.Failure{Reason: item.Fail.Reason, Category: ask.Or(item.Fail.Category, "")}
 		out.RetryAfter = millis(item.Fail.RetryAfterMs)

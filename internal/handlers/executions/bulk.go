@@ -10,6 +10,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
@@ -18,7 +19,7 @@ func (h *Handlers) StartBulk(ctx context.Context, req oapi.StartBulkRequestObjec
 	f := req.Body.Filter
 	in := execution.Bulk{Action: execution.BulkAction(req.Body.Action), Reason: ask.Or(req.Body.Reason, ""), Filter: execution.Filter{
 		Lane: ask.Or(f.Lane, ""), State: execution.Public(ask.Or(f.PublicState, "")), FlowID: ask.Or(f.FlowID, uuid.Nil), Kind: ask.Or(f.Kind, ""),
-		Worker: ask.Or(f.Worker, ""), CreatedAfter: timeOf(f.CreatedAfter), CreatedBefore: timeOf(f.CreatedBefore)}}
+		Worker: ask.Or(f.Worker, ""), CreatedAfter: shape.Time(f.CreatedAfter), CreatedBefore: shape.Time(f.CreatedBefore)}}
 	if req.Body.Priority != nil {
 		in.Priority = new(int(*req.Body.Priority))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
@@ -77,10 +78,19 @@ func claimed(got execution.Claimed) oapi.Claims {
 func claim(c *execution.Claim) oapi.Claim {
 	f := c.Execution.Fence()
 	return oapi.Claim{
-		Execution: body(&c.Execution), Handle: f.Handle(), Kind: oapi.ClaimKind(c.Kind), LeaseExpiresAt: wire.Time(c.Execution.Lease.ExpiresAt),
+		Execution: shape.Execution(&c.Execution), Handle: f.Handle(), Kind: oapi.ClaimKind(c.Kind), LeaseExpiresAt: wire.Time(c.Execution.Lease.ExpiresAt),
 		Fence:  oapi.Fence{LeaseID: f.LeaseID, LeaseEpoch: f.LeaseEpoch, AttemptID: f.AttemptID, AttemptIndex: int32(f.AttemptIndex)},
-		Inputs: map[string]oapi.Document{},
+		Inputs: inputs(c),
 	}
+}
+
+// inputs returns what other members have passed on.
+func inputs(c *execution.Claim) map[string]oapi.Document {
+	out := make(map[string]oapi.Document, len(c.Inputs))
+	for name, v := range c.Inputs {
+		out[name] = shape.Document(v.Bytes, v.Encoding)
+	}
+	return out
 }
 
 func claimsOK(got execution.Claimed) oapi.ClaimsOKJSONResponse {

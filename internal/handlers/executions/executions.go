@@ -15,6 +15,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
@@ -104,12 +105,12 @@ func (h *Handlers) CreateExecutionFromOctets(ctx context.Context, req oapi.Creat
 }
 
 func created(made execution.Created) oapi.ExecutionCreatedJSONResponse {
-	return oapi.ExecutionCreatedJSONResponse{Body: body(&made.Execution), Headers: oapi.ExecutionCreatedResponseHeaders{
+	return oapi.ExecutionCreatedJSONResponse{Body: shape.Execution(&made.Execution), Headers: oapi.ExecutionCreatedResponseHeaders{
 		ETag: ask.ETag(made.Execution.Revision), Location: "/v1/executions/" + made.Execution.ID.String()}}
 }
 
 func existing(made execution.Created) oapi.ExecutionOKJSONResponse {
-	return oapi.ExecutionOKJSONResponse{Body: body(&made.Execution), Headers: oapi.ExecutionOKResponseHeaders{
+	return oapi.ExecutionOKJSONResponse{Body: shape.Execution(&made.Execution), Headers: oapi.ExecutionOKResponseHeaders{
 		ETag: ask.ETag(made.Execution.Revision), IdempotentReplay: new(true)}}
 }
 
@@ -128,7 +129,7 @@ func (h *Handlers) CreateExecutions(ctx context.Context, req oapi.CreateExecutio
 				items[i].Problem = new(answer.Item(ctx, "/v1/executions/batch", made[i].Err))
 				continue
 			}
-			items[i].Execution = new(body(&made[i].Value.Execution))
+			items[i].Execution = new(shape.Execution(&made[i].Value.Execution))
 		}
 		return oapi.CreateExecutions201JSONResponse{Body: oapi.CreatedExecutions{Items: items}}
 	}, oapi.CreateExecutionsResponseObject.VisitCreateExecutionsResponse)
@@ -138,7 +139,7 @@ func (h *Handlers) CreateExecutions(ctx context.Context, req oapi.CreateExecutio
 func creation(in oapi.CreateExecution) (execution.Create, error) {
 	out := execution.Create{
 		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), FlowID: ask.Or(in.FlowID, uuid.Nil), Key: ask.Or(in.Key, ""),
-		Priority: int(ask.Or(in.Priority, 0)), Payload: value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
+		Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
 		Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond, IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
 	}
 	if in.DelayUntil != nil {
@@ -170,7 +171,7 @@ func (h *Handlers) GetExecution(ctx context.Context, req oapi.GetExecutionReques
 		return oapi.GetExecution304Response{Headers: oapi.NotModifiedResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
 	}
 	return oapi.GetExecution200JSONResponse{ExecutionOKJSONResponse: oapi.ExecutionOKJSONResponse{
-		Body: body(&e), Headers: oapi.ExecutionOKResponseHeaders{ETag: ask.ETag(e.Revision)}}}, nil
+		Body: shape.Execution(&e), Headers: oapi.ExecutionOKResponseHeaders{ETag: ask.ETag(e.Revision)}}}, nil
 }
 
 // ListExecutions handles GET /v1/executions.
@@ -181,7 +182,7 @@ func (h *Handlers) ListExecutions(ctx context.Context, req oapi.ListExecutionsRe
 		return nil, err
 	}
 	filter := execution.Filter{Lane: ask.Or(p.Lane, ""), State: execution.Public(ask.Or(p.PublicState, "")), FlowID: ask.Or(p.FlowID, uuid.Nil),
-		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, ""), CreatedAfter: timeOf(p.CreatedAfter), CreatedBefore: timeOf(p.CreatedBefore)}
+		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, ""), CreatedAfter: shape.Time(p.CreatedAfter), CreatedBefore: shape.Time(p.CreatedBefore)}
 	if filter.Tags, err = tags(p.Tag); err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (h *Handlers) ListExecutions(ctx context.Context, req oapi.ListExecutionsRe
 	}
 	items := make([]oapi.Execution, len(found.Items))
 	for i := range found.Items {
-		items[i] = body(&found.Items[i])
+		items[i] = shape.Execution(&found.Items[i])
 	}
 	next, link := ask.Next(ctx, found.Next)
 	return oapi.ListExecutions200JSONResponse{Body: oapi.ExecutionList{Items: items, NextCursor: next},
@@ -204,7 +205,7 @@ func (h *Handlers) GetExecutionState(ctx context.Context, req oapi.GetExecutionS
 	if err != nil {
 		return nil, err
 	}
-	return oapi.GetExecutionState200JSONResponse{Body: oapi.ExecutionState{PublicState: oapi.PublicState(e.Public()), StateVector: vector(&e)},
+	return oapi.GetExecutionState200JSONResponse{Body: oapi.ExecutionState{PublicState: oapi.PublicState(e.Public()), StateVector: shape.Vector(&e)},
 		Headers: oapi.GetExecutionState200ResponseHeaders{ETag: ask.ETag(e.Revision)}}, nil
 }
 
@@ -215,7 +216,7 @@ func (h *Handlers) GetExecutionContext(ctx context.Context, req oapi.GetExecutio
 		return nil, err
 	}
 	return oapi.GetExecutionContext200JSONResponse(oapi.ExecutionContext{Kind: e.Kind, Tags: wire.Tags(e.Tags),
-		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding)}), nil
+		Payload: shape.Document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding)}), nil
 }
 
 // GetExecutionPayload handles GET /v1/executions/{execution_id}/payload: the stored value itself, null when there is none.
@@ -252,7 +253,7 @@ func (h *Handlers) ListAttempts(ctx context.Context, req oapi.ListAttemptsReques
 	}
 	items := make([]oapi.Attempt, len(found.Items))
 	for i, a := range found.Items {
-		items[i] = attempt(a)
+		items[i] = shape.Attempt(a)
 	}
 	next, link := ask.Next(ctx, found.Next)
 	return oapi.ListAttempts200JSONResponse{Body: oapi.AttemptList{Items: items, NextCursor: next}, Headers: oapi.ListAttempts200ResponseHeaders{Link: link}}, nil

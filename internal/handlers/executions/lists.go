@@ -9,6 +9,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
@@ -32,7 +33,7 @@ func (h *Handlers) ListLeases(ctx context.Context, req oapi.ListLeasesRequestObj
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Executions.Leases(ctx, execution.Leases{ExpiredAsOf: timeOf(p.ExpiredAsOf), Lane: ask.Or(p.Lane, ""), WorkerID: ask.Or(p.WorkerID, ""),
+	found, err := h.Executions.Leases(ctx, execution.Leases{ExpiredAsOf: shape.Time(p.ExpiredAsOf), Lane: ask.Or(p.Lane, ""), WorkerID: ask.Or(p.WorkerID, ""),
 		InstanceID: ask.Or(p.WorkerInstanceID, "")}, after, ask.Limit(p.Limit))
 	if err != nil {
 		return nil, err

@@ -9,11 +9,12 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 )
 
 // operated is the answer to an operator: the execution as it is now.
 func operated(e execution.Execution) oapi.OperatedOKJSONResponse {
-	return oapi.OperatedOKJSONResponse{Body: oapi.Operated{Execution: body(&e)}, Headers: oapi.OperatedOKResponseHeaders{ETag: ask.ETag(e.Revision)}}
+	return oapi.OperatedOKJSONResponse{Body: oapi.Operated{Execution: shape.Execution(&e)}, Headers: oapi.OperatedOKResponseHeaders{ETag: ask.ETag(e.Revision)}}
 }
 
 // OperatorCancelExecution handles POST /v1/executions/{execution_id}/operator-cancel.

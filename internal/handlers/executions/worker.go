@@ -10,6 +10,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 	"github.com/flowapi/flowapi/internal/handlers/worker"
 )
@@ -53,7 +54,7 @@ func (h *Handlers) CompleteExecution(ctx context.Context, req oapi.CompleteExecu
 	switch {
 	case req.JSONBody != nil:
 		f, err = fenceOrOverride(ctx, req.ExecutionID, req.JSONBody.Handle, req.JSONBody.Fence, req.JSONBody.Override)
-		result = value(req.JSONBody.Result)
+		result = shape.Value(req.JSONBody.Result)
 	case req.Params.FlowapiHandle == nil:
 		err = fault.New(fault.CodeValidationFailed, "With a body of octets the handle stands in the header Flowapi-Handle.")
 	default:
@@ -82,7 +83,7 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
 		return h.Executions.Fail(ctx, f, failed, millis(req.Body.RetryAfterMs))
 	}, func(r execution.Report) oapi.FailExecutionResponseObject {
-		out := oapi.FailureReport{Directives: worker.Directives(r.Directives), Execution: body(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
+		out := oapi.FailureReport{Directives: worker.Directives(r.Directives), Execution: shape.Execution(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
 		switch {
 		case !r.RetryAt.IsZero():
 			out.Outcome, out.DelayUntil = oapi.FailureOutcomeRetryScheduled, wire.TimeOrNull(r.RetryAt)
@@ -107,7 +108,7 @@ func (h *Handlers) ReleaseExecution(ctx context.Context, req oapi.ReleaseExecuti
 }
 
 func report(r execution.Report) oapi.ReportOKJSONResponse {
-	return oapi.ReportOKJSONResponse{Body: oapi.Report{Directives: worker.Directives(r.Directives), Execution: body(&r.Execution), Replayed: r.Replayed}}
+	return oapi.ReportOKJSONResponse{Body: oapi.Report{Directives: worker.Directives(r.Directives), Execution: shape.Execution(&r.Execution), Replayed: r.Replayed}}
 }
 
 func millis(ms *int64) *time.Duration {

@@ -19,7 +19,7 @@ func body(f flow.Flow) oapi.Flow {
 		ID: f.ID, Namespace: f.Namespace, Kind: f.Kind, ControllerID: f.ControllerID, Goal: f.Goal, OwnerSessionKey: f.OwnerSessionKey,
 		RequesterOrigin: f.RequesterOrigin, CurrentStep: f.CurrentStep, State: f.State, Status: oapi.FlowStatus(f.Status), CancelRequested: f.CancelRequested,
 		Revision: f.Revision, GraphRevision: f.GraphRevision, NodeCount: f.NodeCount, EdgeCount: f.EdgeCount, AutoFinish: f.AutoFinish, Tags: wire.Tags(f.Tags),
-		CreatedAt: wire.Time(f.CreatedAt), UpdatedAt: wire.Time(f.UpdatedAt), EndedAt: wire.TimeOrNull(f.EndedAt),
+		CreatedAt: wire.Time(f.CreatedAt), UpdatedAt: wire.Time(f.UpdatedAt), EndedAt: wire.TimeOrNull(f.EndedAt), Rollup: rollup(f.Rollup),
 	}
 	if w := f.Wait; w != nil {
 		condition, err := json.Marshal(w.Condition)

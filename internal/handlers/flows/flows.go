@@ -35,7 +35,9 @@ type Flows interface {
 	Finish(ctx context.Context, id uuid.UUID, expected *int64, patch json.RawMessage) (flow.Flow, error)
 	Fail(ctx context.Context, id uuid.UUID, expected *int64, reason string) (flow.Flow, error)
 	RequestCancel(ctx context.Context, id uuid.UUID, expected *int64, reason string) (flow.Flow, error)
-	Cancel(ctx context.Context, id uuid.UUID, expected *int64, policy flow.CancelPolicy, reason string) (flow.CancelOutcome, error)
+	Cancel(ctx context.Context, id uuid.UUID, expected *int64, req flow.CancelRequest) (flow.CancelOutcome, error)
+	Cancellation(ctx context.Context, id uuid.UUID) (flow.CancelProgress, error)
+	Acknowledge(ctx context.Context, id, executionID uuid.UUID) (flow.CancelProgress, error)
 	SetTag(ctx context.Context, id uuid.UUID, expected *int64, key, value string) (flow.Flow, error)
 	Trail(ctx context.Context, id uuid.UUID, f flow.TrailFilter, after page.Cursor, limit int) (page.Page[event.Event], error)
 	AppendEvent(ctx context.Context, id uuid.UUID, t event.Type, data json.RawMessage) (event.Event, error)
@@ -55,6 +57,7 @@ type Waits interface {
 // Handlers are the operations on flows.
 type Handlers struct {
 	Flows Flows
+	Graph Graph
 	Waits Waits
 	Watch func() <-chan struct{} // a channel that is closed when the event log has grown since the call
 	Done  <-chan struct{}        // closed when the server shuts down
@@ -72,7 +75,13 @@ func (h *Handlers) CreateFlow(ctx context.Context, req oapi.CreateFlowRequestObj
 	in := flow.Create{
 		ID: ask.Or(b.ID, uuid.Nil), Kind: ask.Or(b.Kind, ""), ControllerID: ask.Or(b.ControllerID, ""), Goal: b.Goal,
 		OwnerSessionKey: ask.Or(b.OwnerSessionKey, ""), RequesterOrigin: ask.Or(b.RequesterOrigin, ""), CurrentStep: ask.Or(b.CurrentStep, ""),
-		State: b.State, Tags: b.Tags, AutoFinish: ask.Or(b.AutoFinish, false), Start: ask.Or(b.Start, false),
+		State: b.State, Tags: b.Tags, AutoFinish: ask.Or(b.AutoFinish, b.Graph != nil), Start: ask.Or(b.Start, b.Graph != nil),
+	}
+	if len(b.State) > maxState {
+		return nil, fault.New(fault.CodePayloadTooLarge, "The state of a flow may have %d bytes.", maxState).With("limit_bytes", maxState)
+	}
+	if b.Graph != nil {
+		return h.createWithGraph(ctx, in, b.Graph)
 	}
 	return answer.Write(ctx, func(ctx context.Context) (flow.Creation, error) {
 		return h.Flows.Create(ctx, in)
@@ -82,9 +91,13 @@ func (h *Handlers) CreateFlow(ctx context.Context, req oapi.CreateFlowRequestObj
 			ok.Headers.IdempotentReplay = new(true)
 			return oapi.CreateFlow200JSONResponse{FlowOKJSONResponse: ok}
 		}
-		return oapi.CreateFlow201JSONResponse{FlowCreatedJSONResponse: oapi.FlowCreatedJSONResponse{Body: ok.Body,
-			Headers: oapi.FlowCreatedResponseHeaders{ETag: ok.Headers.ETag, Location: "/v1/flows/" + made.Flow.ID.String()}}}
+		return createdFlow(ok)
 	}, oapi.CreateFlowResponseObject.VisitCreateFlowResponse)
+}
+
+func createdFlow(ok oapi.FlowOKJSONResponse) oapi.CreateFlow201JSONResponse {
+	return oapi.CreateFlow201JSONResponse{FlowCreatedJSONResponse: oapi.FlowCreatedJSONResponse{Body: ok.Body,
+		Headers: oapi.FlowCreatedResponseHeaders{ETag: ok.Headers.ETag, Location: "/v1/flows/" + ok.Body.ID.String()}}}
 }
 
 // ListFlows handles GET /v1/flows.
@@ -135,22 +148,30 @@ func (h *Handlers) GetFlow(ctx context.Context, req oapi.GetFlowRequestObject) (
 
 // awaitEnd returns a flow as soon as it has ended, or when the time is over.
 func (h *Handlers) awaitEnd(ctx context.Context, id uuid.UUID, limit time.Duration) (flow.Flow, error) {
+	return await(ctx, h, limit, func() (flow.Flow, bool, error) {
+		f, err := h.Flows.Flow(ctx, id)
+		return f, f.Status.Terminal(), err
+	})
+}
+
+// await looks whenever something has happened, until what it looks for is there or the time is over.
+func await[T any](ctx context.Context, h *Handlers, limit time.Duration, look func() (T, bool, error)) (T, error) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for {
 		grown := h.Watch() // before looking: whatever comes later closes it
-		f, err := h.Flows.Flow(ctx, id)
-		if err != nil || limit <= 0 || f.Status.Terminal() {
-			return f, err
+		found, done, err := look()
+		if err != nil || limit <= 0 || done {
+			return found, err
 		}
 		select {
 		case <-h.Done:
-			return f, nil
+			return found, nil
 		case <-grown:
 		case <-deadline.C:
-			return f, nil
+			return found, nil
 		case <-ctx.Done():
-			return f, ctx.Err()
+			return found, ctx.Err()
 		}
 	}
 }

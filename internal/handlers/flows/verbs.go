@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
@@ -89,26 +87,4 @@ func (h *Handlers) RequestCancelFlow(ctx context.Context, req oapi.RequestCancel
 	}, func(ok oapi.FlowOKJSONResponse) oapi.RequestCancelFlowResponseObject {
 		return oapi.RequestCancelFlow200JSONResponse{FlowOKJSONResponse: ok}
 	}, oapi.RequestCancelFlowResponseObject.VisitRequestCancelFlowResponse)
-}
-
-// CancelFlow handles POST /v1/flows/{flow_id}/cancel.
-func (h *Handlers) CancelFlow(ctx context.Context, req oapi.CancelFlowRequestObject) (oapi.CancelFlowResponseObject, error) {
-	b := ask.Or(req.Body, oapi.CancelFlow{})
-	expected, err := ask.Expected(req.Params.IfMatch, req.Params.Revision)
-	if err != nil {
-		return nil, err
-	}
-	_, applied := ask.Wait(req.Params.Prefer) // the members end in the same transaction, so there is nothing to wait for
-	return answer.Write(ctx, func(ctx context.Context) (flow.CancelOutcome, error) {
-		return h.Flows.Cancel(ctx, req.FlowID, expected, flow.CancelPolicy(ask.Or(b.Policy, oapi.CancelPolicy(flow.CancelAll))), ask.Or(b.Reason, ""))
-	}, func(o flow.CancelOutcome) oapi.CancelFlowResponseObject {
-		ok := flowOK(o.Flow)
-		failed := o.Members.Failed
-		if failed == nil {
-			failed = []uuid.UUID{}
-		}
-		ok.Headers.PreferenceApplied = applied
-		ok.Body.Members = &oapi.FlowMembers{Total: int64(o.Members.Total), Outstanding: int64(o.Members.Outstanding), Failed: failed}
-		return oapi.CancelFlow200JSONResponse{FlowOKJSONResponse: ok}
-	}, oapi.CancelFlowResponseObject.VisitCancelFlowResponse)
 }

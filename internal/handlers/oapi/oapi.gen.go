@@ -361,6 +361,63 @@ func (e DecideApprovalDecision) Valid() bool {
 	}
 }
 
+// Defines values for DependencyKind.
+const (
+	DependencyKindSuccessOnly DependencyKind = "success_only"
+)
+
+// Valid indicates whether the value is a known member of the DependencyKind enum.
+func (e DependencyKind) Valid() bool {
+	switch e {
+	case DependencyKindSuccessOnly:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EdgeGroupKind.
+const (
+	EdgeGroupKindAllOf  EdgeGroupKind = "all_of"
+	EdgeGroupKindAnyOf  EdgeGroupKind = "any_of"
+	EdgeGroupKindQuorum EdgeGroupKind = "quorum"
+)
+
+// Valid indicates whether the value is a known member of the EdgeGroupKind enum.
+func (e EdgeGroupKind) Valid() bool {
+	switch e {
+	case EdgeGroupKindAllOf:
+		return true
+	case EdgeGroupKindAnyOf:
+		return true
+	case EdgeGroupKindQuorum:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EdgeState.
+const (
+	EdgeStateImpossible EdgeState = "impossible"
+	EdgeStatePending    EdgeState = "pending"
+	EdgeStateSatisfied  EdgeState = "satisfied"
+)
+
+// Valid indicates whether the value is a known member of the EdgeState enum.
+func (e EdgeState) Valid() bool {
+	switch e {
+	case EdgeStateImpossible:
+		return true
+	case EdgeStatePending:
+		return true
+	case EdgeStateSatisfied:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EligibilityState.
 const (
 	EligibilityStateBlockedByBudget       EligibilityState = "blocked_by_budget"
@@ -628,6 +685,24 @@ func (e LifecyclePhase) Valid() bool {
 	case LifecyclePhaseSuspended:
 		return true
 	case LifecyclePhaseTerminal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OnSatisfied.
+const (
+	OnSatisfiedCancelRemaining OnSatisfied = "cancel_remaining"
+	OnSatisfiedLetRun          OnSatisfied = "let_run"
+)
+
+// Valid indicates whether the value is a known member of the OnSatisfied enum.
+func (e OnSatisfied) Valid() bool {
+	switch e {
+	case OnSatisfiedCancelRemaining:
+		return true
+	case OnSatisfiedLetRun:
 		return true
 	default:
 		return false
@@ -1180,6 +1255,21 @@ func (e ListFlowEventsParamsScope) Valid() bool {
 	}
 }
 
+// AckFlowCancellation defines model for AckFlowCancellation.
+type AckFlowCancellation = map[string]interface{}
+
+// AddFlowMember defines model for AddFlowMember.
+type AddFlowMember struct {
+	// Execution As in a graph; it may go without a key.
+	Execution *MemberExecution `json:"execution,omitempty"`
+
+	// ExecutionID One that exists.
+	ExecutionID *openapi_types.UUID `json:"execution_id,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+}
+
 // AppendFlowEvent defines model for AppendFlowEvent.
 type AppendFlowEvent struct {
 	// Data Any JSON value. Numbers keep all their digits, and objects the order of their members.
@@ -1218,6 +1308,15 @@ type AppendedFrames struct {
 	// SummaryVersion Of the summary, when the request had a part of it.
 	SummaryVersion *int64 `json:"summary_version,omitempty"`
 }
+
+// AppliedFlowEdge defines model for AppliedFlowEdge.
+type AppliedFlowEdge struct {
+	Edge             FlowEdge `json:"edge"`
+	UnsatisfiedCount int64    `json:"unsatisfied_count"`
+}
+
+// ApplyFlowEdge defines model for ApplyFlowEdge.
+type ApplyFlowEdge = map[string]interface{}
 
 // Approval What a person is asked: 64 KiB at most. It is shown as it is, and never run.
 type Approval struct {
@@ -1315,6 +1414,21 @@ type BoundWaitpoint struct {
 // BudgetIDs Budgets that apply.
 type BudgetIDs = []openapi_types.UUID
 
+// BuildFlowGraph defines model for BuildFlowGraph.
+type BuildFlowGraph struct {
+	Executions GraphExecutions `json:"executions"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+}
+
+// BuiltGraph defines model for BuiltGraph.
+type BuiltGraph struct {
+	// Executions The id of each execution, by its key.
+	Executions    map[string]openapi_types.UUID `json:"executions"`
+	GraphRevision int64                         `json:"graph_revision"`
+}
+
 // BulkAction defines model for BulkAction.
 type BulkAction string
 
@@ -1388,6 +1502,9 @@ type BulkState string
 
 // CancelFlow defines model for CancelFlow.
 type CancelFlow struct {
+	// GraceMs How long the workers of held members have to end them; they are told by the directive `cancel`.
+	GraceMs *int64 `json:"grace_ms,omitempty"`
+
 	// Policy What becomes of the members.
 	Policy *CancelPolicy `json:"policy,omitempty"`
 	Reason *string       `json:"reason,omitempty"`
@@ -1605,6 +1722,7 @@ type CreateExecutions struct {
 
 // CreateFlow defines model for CreateFlow.
 type CreateFlow struct {
+	// AutoFinish The flow ends by itself when all its members have ended. True when a graph comes with it.
 	AutoFinish *bool `json:"auto_finish,omitempty"`
 
 	// BudgetIds Budgets that apply.
@@ -1612,6 +1730,7 @@ type CreateFlow struct {
 	ControllerID *string   `json:"controller_id,omitempty"`
 	CurrentStep  *string   `json:"current_step,omitempty"`
 	Goal         string    `json:"goal"`
+	Graph        *Graph    `json:"graph,omitempty"`
 
 	// ID An id of your own.
 	ID              *openapi_types.UUID `json:"id,omitempty"`
@@ -1622,7 +1741,7 @@ type CreateFlow struct {
 	QuotaPolicyIds  QuotaPolicyIDs `json:"quota_policy_ids,omitempty"`
 	RequesterOrigin *string        `json:"requester_origin,omitempty"`
 
-	// Start Start it in the same transaction.
+	// Start Start it in the same transaction. True when a graph comes with it.
 	Start *bool `json:"start,omitempty"`
 
 	// State Any JSON value. Numbers keep all their digits, and objects the order of their members.
@@ -1784,6 +1903,9 @@ type DeliverSignal struct {
 	WaitpointID    openapi_types.UUID  `json:"waitpoint_id"`
 }
 
+// DependencyKind defines model for DependencyKind.
+type DependencyKind string
+
 // Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
 type Directives = []string
 
@@ -1794,6 +1916,12 @@ type Document = json.RawMessage
 type DrainWorker struct {
 	Reason *string `json:"reason,omitempty"`
 }
+
+// EdgeGroupKind defines model for EdgeGroupKind.
+type EdgeGroupKind string
+
+// EdgeState defines model for EdgeState.
+type EdgeState string
 
 // EligibilityState defines model for EligibilityState.
 type EligibilityState string
@@ -2107,8 +2235,12 @@ type Flow struct {
 
 	// Goal What the flow is for, in words.
 	Goal          string             `json:"goal"`
+	Graph         *BuiltGraph        `json:"graph,omitempty"`
 	GraphRevision int64              `json:"graph_revision"`
 	ID            openapi_types.UUID `json:"id"`
+
+	// Kept What stays as it is. Only in the answer to `replay`.
+	Kept []NamedMember `json:"kept,omitempty"`
 
 	// Kind What sort of flow it is, a label.
 	Kind string `json:"kind"`
@@ -2120,6 +2252,9 @@ type Flow struct {
 
 	// OwnerSessionKey Whose flow it is, a label.
 	OwnerSessionKey string `json:"owner_session_key"`
+
+	// Replayed What runs again. Only in the answer to `replay`.
+	Replayed []NamedMember `json:"replayed,omitempty"`
 
 	// RequesterOrigin Who asked for it, a label.
 	RequesterOrigin string `json:"requester_origin"`
@@ -2159,6 +2294,77 @@ type FlowCancellation struct {
 	RequestedAt Time `json:"requested_at"`
 }
 
+// FlowCancellationProgress defines model for FlowCancellationProgress.
+type FlowCancellationProgress struct {
+	Actor string `json:"actor"`
+
+	// Failed Members that could not be cancelled.
+	Failed []openapi_types.UUID `json:"failed"`
+
+	// Members The first hundred of them.
+	Members []openapi_types.UUID `json:"members"`
+
+	// Outstanding How many are still to end.
+	Outstanding int64 `json:"outstanding"`
+
+	// Policy What becomes of the members.
+	Policy CancelPolicy `json:"policy"`
+	Reason *string      `json:"reason"`
+
+	// RequestedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	RequestedAt Time `json:"requested_at"`
+
+	// Total How many members the flow has.
+	Total int64 `json:"total"`
+}
+
+// FlowEdge defines model for FlowEdge.
+type FlowEdge struct {
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt             Time               `json:"created_at"`
+	DependencyKind        DependencyKind     `json:"dependency_kind"`
+	DownstreamExecutionID openapi_types.UUID `json:"downstream_execution_id"`
+	EdgeID                openapi_types.UUID `json:"edge_id"`
+	FlowID                openapi_types.UUID `json:"flow_id"`
+	PassResult            bool               `json:"pass_result"`
+
+	// ResolvedAt As Time, or null.
+	ResolvedAt          *NullableTime      `json:"resolved_at"`
+	State               EdgeState          `json:"state"`
+	UpstreamExecutionID openapi_types.UUID `json:"upstream_execution_id"`
+}
+
+// FlowEdgeGroup What a member depends on, taken together.
+type FlowEdgeGroup struct {
+	DownstreamExecutionID openapi_types.UUID `json:"downstream_execution_id"`
+
+	// FailedCount Failed, cancelled or expired.
+	FailedCount int64 `json:"failed_count"`
+
+	// FiredAt As Time, or null.
+	FiredAt *NullableTime `json:"fired_at"`
+
+	// K Of a quorum.
+	K    *int32        `json:"k"`
+	Kind EdgeGroupKind `json:"kind"`
+
+	// OnSatisfied What becomes of the other upstream members once an `any` or a quorum is decided.
+	OnSatisfied OnSatisfied `json:"on_satisfied"`
+
+	// RunningCount What has not ended.
+	RunningCount   int64     `json:"running_count"`
+	SatisfiedCount int64     `json:"satisfied_count"`
+	SkippedCount   int64     `json:"skipped_count"`
+	State          EdgeState `json:"state"`
+	TotalDeps      int64     `json:"total_deps"`
+}
+
+// FlowEdgeList defines model for FlowEdgeList.
+type FlowEdgeList struct {
+	Items      []FlowEdge `json:"items"`
+	NextCursor *string    `json:"next_cursor"`
+}
+
 // FlowEventList defines model for FlowEventList.
 type FlowEventList struct {
 	Items      []Event `json:"items"`
@@ -2172,10 +2378,28 @@ type FlowFailure struct {
 	Reason string `json:"reason"`
 }
 
+// FlowGraph defines model for FlowGraph.
+type FlowGraph struct {
+	Edges         []FlowEdge      `json:"edges"`
+	GraphRevision int64           `json:"graph_revision"`
+	Groups        []FlowEdgeGroup `json:"groups"`
+	Nodes         []FlowNode      `json:"nodes"`
+
+	// Rollup What the members add up to; null without members.
+	Rollup *FlowRollup `json:"rollup"`
+}
+
 // FlowList defines model for FlowList.
 type FlowList struct {
 	Items      []Flow  `json:"items"`
 	NextCursor *string `json:"next_cursor"`
+}
+
+// FlowMember defines model for FlowMember.
+type FlowMember struct {
+	Execution     Execution `json:"execution"`
+	GraphRevision int64     `json:"graph_revision"`
+	NodeCount     int64     `json:"node_count"`
 }
 
 // FlowMembers How far the cancellation of the members has come. Only in the answer to `cancel`.
@@ -2183,6 +2407,31 @@ type FlowMembers struct {
 	Failed      []openapi_types.UUID `json:"failed"`
 	Outstanding int64                `json:"outstanding"`
 	Total       int64                `json:"total"`
+}
+
+// FlowNode A member, in short.
+type FlowNode struct {
+	BlockingReason BlockingReason `json:"blocking_reason"`
+
+	// CompletedAt As Time, or null.
+	CompletedAt *NullableTime `json:"completed_at"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt   Time               `json:"created_at"`
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+
+	// Failure The last failure.
+	Failure *ExecutionFailure `json:"failure"`
+	Key     *string           `json:"key"`
+	Kind    string            `json:"kind"`
+	Lane    string            `json:"lane"`
+
+	// PublicState Derived from the state vector.
+	PublicState PublicState `json:"public_state"`
+
+	// StartedAt As Time, or null.
+	StartedAt         *NullableTime `json:"started_at"`
+	TotalAttemptCount int64         `json:"total_attempt_count"`
 }
 
 // FlowRollup What the members add up to; null without members.
@@ -2354,6 +2603,70 @@ type GrantReclaim struct {
 	WorkerInstanceID WorkerName `json:"worker_instance_id"`
 }
 
+// Graph defines model for Graph.
+type Graph struct {
+	Executions GraphExecutions `json:"executions"`
+}
+
+// GraphExecution As in `POST /v1/executions`, with what it depends on.
+type GraphExecution struct {
+	// BudgetIds Budgets that apply.
+	BudgetIds BudgetIDs `json:"budget_ids,omitempty"`
+
+	// DeadlineAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	DeadlineAt *Time `json:"deadline_at,omitempty"`
+
+	// DelayMs Instead of `delay_until`.
+	DelayMs *int64 `json:"delay_ms,omitempty"`
+
+	// DelayUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	DelayUntil *Time `json:"delay_until,omitempty"`
+
+	// ID An id of your own.
+	ID *openapi_types.UUID `json:"id,omitempty"`
+
+	// Join How many of the `needs` have to end well: `all`, `any`, or so many.
+	Join *Join `json:"join,omitempty"`
+
+	// Key Its name in the flow.
+	Key  string  `json:"key"`
+	Kind *string `json:"kind,omitempty"`
+
+	// Lane The queue that an execution waits in. Printable ASCII.
+	//
+	// Example: ci
+	Lane LaneName `json:"lane"`
+
+	// Needs The keys of the members that have to end before it starts.
+	Needs []Need `json:"needs,omitempty"`
+
+	// OnSatisfied What becomes of the other upstream members once an `any` or a quorum is decided.
+	OnSatisfied *OnSatisfied `json:"on_satisfied,omitempty"`
+
+	// Payload Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Payload Document `json:"payload,omitempty"`
+
+	// Policy The rules of an execution, frozen when it is created. What is left out has the default named here.
+	Policy Policy `json:"policy,omitempty"`
+
+	// Priority Higher is earlier. Clamped to 0 … 9000.
+	Priority *int32 `json:"priority,omitempty"`
+
+	// QuotaPolicyIds Quota policies that apply.
+	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids,omitempty"`
+
+	// RequiredCapabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
+	// without commas, white space and control characters; else 422 `invalid_capabilities`.
+	RequiredCapabilities Capabilities `json:"required_capabilities,omitempty"`
+
+	// Tags Labels by name. Keys look like `team.name`: lower-case letters, digits and underscores, with a dot inside; else 422
+	// `invalid_tag_key`.
+	Tags Tags `json:"tags,omitempty"`
+}
+
+// GraphExecutions defines model for GraphExecutions.
+type GraphExecutions = []GraphExecution
+
 // Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
 type Handle = string
 
@@ -2429,6 +2742,9 @@ type InsertFlowStep struct {
 	Task          string              `json:"task"`
 	WorkflowRunID *openapi_types.UUID `json:"workflow_run_id,omitempty"`
 }
+
+// Join How many of the `needs` have to end well: `all`, `any`, or so many.
+type Join = wire.Join
 
 // Lane `depth`, `oldest_at` and `throughput` stand in lists only.
 type Lane struct {
@@ -2550,6 +2866,62 @@ type MatchedWait struct {
 	WaitID openapi_types.UUID `json:"wait_id"`
 }
 
+// MemberExecution As in a graph; it may go without a key.
+type MemberExecution struct {
+	// BudgetIds Budgets that apply.
+	BudgetIds BudgetIDs `json:"budget_ids,omitempty"`
+
+	// DeadlineAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	DeadlineAt *Time `json:"deadline_at,omitempty"`
+
+	// DelayMs Instead of `delay_until`.
+	DelayMs *int64 `json:"delay_ms,omitempty"`
+
+	// DelayUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	DelayUntil *Time `json:"delay_until,omitempty"`
+
+	// ID An id of your own.
+	ID *openapi_types.UUID `json:"id,omitempty"`
+
+	// Join How many of the `needs` have to end well: `all`, `any`, or so many.
+	Join *Join `json:"join,omitempty"`
+
+	// Key Its name in the flow.
+	Key  *string `json:"key,omitempty"`
+	Kind *string `json:"kind,omitempty"`
+
+	// Lane The queue that an execution waits in. Printable ASCII.
+	//
+	// Example: ci
+	Lane LaneName `json:"lane"`
+
+	// Needs Keys of members that have to end before it starts.
+	Needs []Need `json:"needs,omitempty"`
+
+	// OnSatisfied What becomes of the other upstream members once an `any` or a quorum is decided.
+	OnSatisfied *OnSatisfied `json:"on_satisfied,omitempty"`
+
+	// Payload Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	Payload Document `json:"payload,omitempty"`
+
+	// Policy The rules of an execution, frozen when it is created. What is left out has the default named here.
+	Policy Policy `json:"policy,omitempty"`
+
+	// Priority Higher is earlier. Clamped to 0 … 9000.
+	Priority *int32 `json:"priority,omitempty"`
+
+	// QuotaPolicyIds Quota policies that apply.
+	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids,omitempty"`
+
+	// RequiredCapabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
+	// without commas, white space and control characters; else 422 `invalid_capabilities`.
+	RequiredCapabilities Capabilities `json:"required_capabilities,omitempty"`
+
+	// Tags Labels by name. Keys look like `team.name`: lower-case letters, digits and underscores, with a dot inside; else 422
+	// `invalid_tag_key`.
+	Tags Tags `json:"tags,omitempty"`
+}
+
 // Meta defines model for Meta.
 type Meta struct {
 	APIVersion string   `json:"api_version"`
@@ -2572,10 +2944,19 @@ type MintedWaitpoint struct {
 	WaitpointKey string             `json:"waitpoint_key"`
 }
 
+// NamedMember defines model for NamedMember.
+type NamedMember struct {
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+	Key         *string            `json:"key"`
+}
+
 // NamespaceName The name of a namespace.
 //
 // Example: default
 type NamespaceName = string
+
+// Need A key; or an object that also asks for the result, which the worker gets as `inputs` under that key.
+type Need = wire.Need
 
 // NewFrame defines model for NewFrame.
 type NewFrame struct {
@@ -2626,6 +3007,9 @@ type ObserveFlowStep struct {
 	// WorkflowRunID Left out it keeps its value, null clears it.
 	WorkflowRunID ClearableID `json:"workflow_run_id,omitempty,omitzero"`
 }
+
+// OnSatisfied What becomes of the other upstream members once an `any` or a quorum is decided.
+type OnSatisfied string
 
 // OnTimeout What becomes of the flow when the deadline passes.
 type OnTimeout string
@@ -2912,6 +3296,15 @@ type ReplaceFlowWait struct {
 // ReplayExecution defines model for ReplayExecution.
 type ReplayExecution = map[string]interface{}
 
+// ReplayFlow defines model for ReplayFlow.
+type ReplayFlow struct {
+	// DryRun Only tell what would run again.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// From `failed`, or keys and ids of members.
+	From wire.ReplayFrom `json:"from"`
+}
+
 // Report defines model for Report.
 type Report struct {
 	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
@@ -3072,6 +3465,16 @@ type SentFence struct {
 	LeaseID      openapi_types.UUID `json:"lease_id"`
 }
 
+// SetFlowEdgeGroup defines model for SetFlowEdgeGroup.
+type SetFlowEdgeGroup struct {
+	// K Of a quorum.
+	K    *int32        `json:"k,omitempty"`
+	Kind EdgeGroupKind `json:"kind"`
+
+	// OnSatisfied What becomes of the other upstream members once an `any` or a quorum is decided.
+	OnSatisfied *OnSatisfied `json:"on_satisfied,omitempty"`
+}
+
 // SetPriority defines model for SetPriority.
 type SetPriority struct {
 	Priority int32 `json:"priority"`
@@ -3123,6 +3526,29 @@ type SignalReceipt struct {
 
 // SignalReceiptOutcome defines model for SignalReceipt.Outcome.
 type SignalReceiptOutcome string
+
+// StageFlowEdge defines model for StageFlowEdge.
+type StageFlowEdge struct {
+	DependencyKind        *DependencyKind    `json:"dependency_kind,omitempty"`
+	DownstreamExecutionID openapi_types.UUID `json:"downstream_execution_id"`
+
+	// EdgeID An id of your own.
+	EdgeID                *openapi_types.UUID `json:"edge_id,omitempty"`
+	ExpectedGraphRevision *int64              `json:"expected_graph_revision,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+
+	// PassResult The downstream's worker gets the upstream's result as `inputs`.
+	PassResult          *bool              `json:"pass_result,omitempty"`
+	UpstreamExecutionID openapi_types.UUID `json:"upstream_execution_id"`
+}
+
+// StagedFlowEdge defines model for StagedFlowEdge.
+type StagedFlowEdge struct {
+	Edge          FlowEdge `json:"edge"`
+	GraphRevision int64    `json:"graph_revision"`
+}
 
 // StartBulk defines model for StartBulk.
 type StartBulk struct {
@@ -3550,6 +3976,9 @@ type AttemptParam = string
 // Cursor defines model for Cursor.
 type Cursor = string
 
+// EdgeID defines model for EdgeID.
+type EdgeID = openapi_types.UUID
+
 // ExecutionFilter defines model for ExecutionFilter.
 type ExecutionFilter = openapi_types.UUID
 
@@ -3649,6 +4078,12 @@ type ExecutionOK = Execution
 
 // FlowCreated defines model for FlowCreated.
 type FlowCreated = Flow
+
+// FlowEdgeStaged defines model for FlowEdgeStaged.
+type FlowEdgeStaged = StagedFlowEdge
+
+// FlowMemberOK defines model for FlowMemberOK.
+type FlowMemberOK = FlowMember
 
 // FlowOK defines model for FlowOK.
 type FlowOK = Flow
@@ -4656,6 +5091,93 @@ type CancelFlowParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// GetFlowCancellationParams defines parameters for GetFlowCancellation.
+type GetFlowCancellationParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Prefer `wait=N`: wait up to N seconds (at most 55) for something to answer with.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AckFlowCancellationParams defines parameters for AckFlowCancellation.
+type AckFlowCancellationParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SetFlowEdgeGroupParams defines parameters for SetFlowEdgeGroup.
+type SetFlowEdgeGroupParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListFlowEdgesParams defines parameters for ListFlowEdges.
+type ListFlowEdgesParams struct {
+	// From Only edges with this upstream.
+	From *openapi_types.UUID `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only edges with this downstream.
+	To *openapi_types.UUID `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// StageFlowEdgeParams defines parameters for StageFlowEdge.
+type StageFlowEdgeParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetFlowEdgeParams defines parameters for GetFlowEdge.
+type GetFlowEdgeParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ApplyFlowEdgeParams defines parameters for ApplyFlowEdge.
+type ApplyFlowEdgeParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // ListFlowEventsParams defines parameters for ListFlowEvents.
 type ListFlowEventsParams struct {
 	// Scope `own` is the flow and its steps, `all` is everything that carries its id.
@@ -4733,6 +5255,60 @@ type FailFlowParams struct {
 
 // FinishFlowParams defines parameters for FinishFlow.
 type FinishFlowParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetFlowGraphParams defines parameters for GetFlowGraph.
+type GetFlowGraphParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// BuildFlowGraphParams defines parameters for BuildFlowGraph.
+type BuildFlowGraphParams struct {
+	// DryRun Check only.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AddFlowMemberParams defines parameters for AddFlowMember.
+type AddFlowMemberParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReplayFlowParams defines parameters for ReplayFlow.
+type ReplayFlowParams struct {
 	// Revision The revision that the resource must still have; the same as `If-Match`.
 	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
 
@@ -5337,6 +5913,18 @@ type ReplaceFlowJSONRequestBody = ReplaceFlow
 // CancelFlowJSONRequestBody defines body for CancelFlow for application/json ContentType.
 type CancelFlowJSONRequestBody = CancelFlow
 
+// AckFlowCancellationJSONRequestBody defines body for AckFlowCancellation for application/json ContentType.
+type AckFlowCancellationJSONRequestBody = AckFlowCancellation
+
+// SetFlowEdgeGroupJSONRequestBody defines body for SetFlowEdgeGroup for application/json ContentType.
+type SetFlowEdgeGroupJSONRequestBody = SetFlowEdgeGroup
+
+// StageFlowEdgeJSONRequestBody defines body for StageFlowEdge for application/json ContentType.
+type StageFlowEdgeJSONRequestBody = StageFlowEdge
+
+// ApplyFlowEdgeJSONRequestBody defines body for ApplyFlowEdge for application/json ContentType.
+type ApplyFlowEdgeJSONRequestBody = ApplyFlowEdge
+
 // AppendFlowEventJSONRequestBody defines body for AppendFlowEvent for application/json ContentType.
 type AppendFlowEventJSONRequestBody = AppendFlowEvent
 
@@ -5345,6 +5933,15 @@ type FailFlowJSONRequestBody = FailFlow
 
 // FinishFlowJSONRequestBody defines body for FinishFlow for application/json ContentType.
 type FinishFlowJSONRequestBody = FinishFlow
+
+// BuildFlowGraphJSONRequestBody defines body for BuildFlowGraph for application/json ContentType.
+type BuildFlowGraphJSONRequestBody = BuildFlowGraph
+
+// AddFlowMemberJSONRequestBody defines body for AddFlowMember for application/json ContentType.
+type AddFlowMemberJSONRequestBody = AddFlowMember
+
+// ReplayFlowJSONRequestBody defines body for ReplayFlow for application/json ContentType.
+type ReplayFlowJSONRequestBody = ReplayFlow
 
 // RequestCancelFlowJSONRequestBody defines body for RequestCancelFlow for application/json ContentType.
 type RequestCancelFlowJSONRequestBody = RequestCancelFlow
@@ -5760,6 +6357,27 @@ type ServerInterface interface {
 	// CancelFlow Cancel a flow
 	// (POST /v1/flows/{flow_id}/cancel)
 	CancelFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params CancelFlowParams)
+	// GetFlowCancellation See how far the cancellation of a flow has come
+	// (GET /v1/flows/{flow_id}/cancellation)
+	GetFlowCancellation(w http.ResponseWriter, r *http.Request, flowID FlowID, params GetFlowCancellationParams)
+	// AckFlowCancellation Say that a member of a cancelled flow has stopped
+	// (POST /v1/flows/{flow_id}/cancellation/{execution_id}/ack)
+	AckFlowCancellation(w http.ResponseWriter, r *http.Request, flowID FlowID, executionID ExecutionID, params AckFlowCancellationParams)
+	// SetFlowEdgeGroup Say when the dependencies of a member are satisfied
+	// (PUT /v1/flows/{flow_id}/edge-groups/{execution_id})
+	SetFlowEdgeGroup(w http.ResponseWriter, r *http.Request, flowID FlowID, executionID ExecutionID, params SetFlowEdgeGroupParams)
+	// ListFlowEdges List the edges of a flow
+	// (GET /v1/flows/{flow_id}/edges)
+	ListFlowEdges(w http.ResponseWriter, r *http.Request, flowID FlowID, params ListFlowEdgesParams)
+	// StageFlowEdge Make one member depend on another
+	// (POST /v1/flows/{flow_id}/edges)
+	StageFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, params StageFlowEdgeParams)
+	// GetFlowEdge Read one edge
+	// (GET /v1/flows/{flow_id}/edges/{edge_id})
+	GetFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, edgeID EdgeID, params GetFlowEdgeParams)
+	// ApplyFlowEdge Ask how many dependencies a member still waits for
+	// (POST /v1/flows/{flow_id}/edges/{edge_id}/apply)
+	ApplyFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, edgeID EdgeID, params ApplyFlowEdgeParams)
 	// ListFlowEvents Read a flow's trail
 	// (GET /v1/flows/{flow_id}/events)
 	ListFlowEvents(w http.ResponseWriter, r *http.Request, flowID FlowID, params ListFlowEventsParams)
@@ -5775,6 +6393,18 @@ type ServerInterface interface {
 	// FinishFlow Finish a flow
 	// (POST /v1/flows/{flow_id}/finish)
 	FinishFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params FinishFlowParams)
+	// GetFlowGraph Read the whole graph of a flow
+	// (GET /v1/flows/{flow_id}/graph)
+	GetFlowGraph(w http.ResponseWriter, r *http.Request, flowID FlowID, params GetFlowGraphParams)
+	// BuildFlowGraph Add many members with their dependencies at once
+	// (POST /v1/flows/{flow_id}/graph)
+	BuildFlowGraph(w http.ResponseWriter, r *http.Request, flowID FlowID, params BuildFlowGraphParams)
+	// AddFlowMember Add one member
+	// (POST /v1/flows/{flow_id}/members)
+	AddFlowMember(w http.ResponseWriter, r *http.Request, flowID FlowID, params AddFlowMemberParams)
+	// ReplayFlow Run members of a flow again
+	// (POST /v1/flows/{flow_id}/replay)
+	ReplayFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params ReplayFlowParams)
 	// RequestCancelFlow Ask a flow to cancel itself
 	// (POST /v1/flows/{flow_id}/request-cancel)
 	RequestCancelFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params RequestCancelFlowParams)
@@ -6264,6 +6894,48 @@ func (_ Unimplemented) CancelFlow(w http.ResponseWriter, r *http.Request, flowID
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetFlowCancellation See how far the cancellation of a flow has come
+// (GET /v1/flows/{flow_id}/cancellation)
+func (_ Unimplemented) GetFlowCancellation(w http.ResponseWriter, r *http.Request, flowID FlowID, params GetFlowCancellationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AckFlowCancellation Say that a member of a cancelled flow has stopped
+// (POST /v1/flows/{flow_id}/cancellation/{execution_id}/ack)
+func (_ Unimplemented) AckFlowCancellation(w http.ResponseWriter, r *http.Request, flowID FlowID, executionID ExecutionID, params AckFlowCancellationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SetFlowEdgeGroup Say when the dependencies of a member are satisfied
+// (PUT /v1/flows/{flow_id}/edge-groups/{execution_id})
+func (_ Unimplemented) SetFlowEdgeGroup(w http.ResponseWriter, r *http.Request, flowID FlowID, executionID ExecutionID, params SetFlowEdgeGroupParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListFlowEdges List the edges of a flow
+// (GET /v1/flows/{flow_id}/edges)
+func (_ Unimplemented) ListFlowEdges(w http.ResponseWriter, r *http.Request, flowID FlowID, params ListFlowEdgesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StageFlowEdge Make one member depend on another
+// (POST /v1/flows/{flow_id}/edges)
+func (_ Unimplemented) StageFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, params StageFlowEdgeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetFlowEdge Read one edge
+// (GET /v1/flows/{flow_id}/edges/{edge_id})
+func (_ Unimplemented) GetFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, edgeID EdgeID, params GetFlowEdgeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ApplyFlowEdge Ask how many dependencies a member still waits for
+// (POST /v1/flows/{flow_id}/edges/{edge_id}/apply)
+func (_ Unimplemented) ApplyFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, edgeID EdgeID, params ApplyFlowEdgeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListFlowEvents Read a flow's trail
 // (GET /v1/flows/{flow_id}/events)
 func (_ Unimplemented) ListFlowEvents(w http.ResponseWriter, r *http.Request, flowID FlowID, params ListFlowEventsParams) {
@@ -6291,6 +6963,30 @@ func (_ Unimplemented) FailFlow(w http.ResponseWriter, r *http.Request, flowID F
 // FinishFlow Finish a flow
 // (POST /v1/flows/{flow_id}/finish)
 func (_ Unimplemented) FinishFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params FinishFlowParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetFlowGraph Read the whole graph of a flow
+// (GET /v1/flows/{flow_id}/graph)
+func (_ Unimplemented) GetFlowGraph(w http.ResponseWriter, r *http.Request, flowID FlowID, params GetFlowGraphParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BuildFlowGraph Add many members with their dependencies at once
+// (POST /v1/flows/{flow_id}/graph)
+func (_ Unimplemented) BuildFlowGraph(w http.ResponseWriter, r *http.Request, flowID FlowID, params BuildFlowGraphParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AddFlowMember Add one member
+// (POST /v1/flows/{flow_id}/members)
+func (_ Unimplemented) AddFlowMember(w http.ResponseWriter, r *http.Request, flowID FlowID, params AddFlowMemberParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReplayFlow Run members of a flow again
+// (POST /v1/flows/{flow_id}/replay)
+func (_ Unimplemented) ReplayFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params ReplayFlowParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -12488,6 +13184,611 @@ func (siw *ServerInterfaceWrapper) CancelFlow(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// GetFlowCancellation operation middleware
+func (siw *ServerInterfaceWrapper) GetFlowCancellation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetFlowCancellationParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Prefer" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
+		var Prefer Prefer
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
+			return
+		}
+
+		params.Prefer = &Prefer
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetFlowCancellation(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AckFlowCancellation operation middleware
+func (siw *ServerInterfaceWrapper) AckFlowCancellation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AckFlowCancellationParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AckFlowCancellation(w, r, flowID, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetFlowEdgeGroup operation middleware
+func (siw *ServerInterfaceWrapper) SetFlowEdgeGroup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SetFlowEdgeGroupParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetFlowEdgeGroup(w, r, flowID, executionID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListFlowEdges operation middleware
+func (siw *ServerInterfaceWrapper) ListFlowEdges(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListFlowEdgesParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListFlowEdges(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StageFlowEdge operation middleware
+func (siw *ServerInterfaceWrapper) StageFlowEdge(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StageFlowEdgeParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StageFlowEdge(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetFlowEdge operation middleware
+func (siw *ServerInterfaceWrapper) GetFlowEdge(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "edge_id" -------------
+	var edgeID EdgeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "edge_id", chi.URLParam(r, "edge_id"), &edgeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "edge_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetFlowEdgeParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetFlowEdge(w, r, flowID, edgeID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ApplyFlowEdge operation middleware
+func (siw *ServerInterfaceWrapper) ApplyFlowEdge(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "edge_id" -------------
+	var edgeID EdgeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "edge_id", chi.URLParam(r, "edge_id"), &edgeID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "edge_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApplyFlowEdgeParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ApplyFlowEdge(w, r, flowID, edgeID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListFlowEvents operation middleware
 func (siw *ServerInterfaceWrapper) ListFlowEvents(w http.ResponseWriter, r *http.Request) {
 
@@ -13025,6 +14326,360 @@ func (siw *ServerInterfaceWrapper) FinishFlow(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FinishFlow(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetFlowGraph operation middleware
+func (siw *ServerInterfaceWrapper) GetFlowGraph(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetFlowGraphParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetFlowGraph(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BuildFlowGraph operation middleware
+func (siw *ServerInterfaceWrapper) BuildFlowGraph(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BuildFlowGraphParams
+
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BuildFlowGraph(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AddFlowMember operation middleware
+func (siw *ServerInterfaceWrapper) AddFlowMember(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddFlowMemberParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AddFlowMember(w, r, flowID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReplayFlow operation middleware
+func (siw *ServerInterfaceWrapper) ReplayFlow(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "flow_id" -------------
+	var flowID FlowID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "flow_id", chi.URLParam(r, "flow_id"), &flowID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReplayFlowParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReplayFlow(w, r, flowID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15998,6 +17653,39 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/flows/{flow_id}/cancel", wrapper.CancelFlow)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/flows/{flow_id}/cancellation", wrapper.GetFlowCancellation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/flows/{flow_id}/cancellation/{execution_id}/ack", wrapper.AckFlowCancellation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/flows/{flow_id}/replay", wrapper.ReplayFlow)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/flows/{flow_id}/graph", wrapper.GetFlowGraph)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/flows/{flow_id}/graph", wrapper.BuildFlowGraph)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/flows/{flow_id}/members", wrapper.AddFlowMember)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/flows/{flow_id}/edges", wrapper.ListFlowEdges)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/flows/{flow_id}/edges", wrapper.StageFlowEdge)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/flows/{flow_id}/edges/{edge_id}", wrapper.GetFlowEdge)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/flows/{flow_id}/edges/{edge_id}/apply", wrapper.ApplyFlowEdge)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/flows/{flow_id}/edge-groups/{execution_id}", wrapper.SetFlowEdgeGroup)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/flows/{flow_id}/events", wrapper.ListFlowEvents)
 	})
 	r.Group(func(r chi.Router) {
@@ -16316,6 +18004,24 @@ type FlowCreatedJSONResponse struct {
 	Body Flow
 
 	Headers FlowCreatedResponseHeaders
+}
+
+type FlowEdgeStagedResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type FlowEdgeStagedJSONResponse struct {
+	Body StagedFlowEdge
+
+	Headers FlowEdgeStagedResponseHeaders
+}
+
+type FlowMemberOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type FlowMemberOKJSONResponse struct {
+	Body FlowMember
+
+	Headers FlowMemberOKResponseHeaders
 }
 
 type FlowOKResponseHeaders struct {
@@ -20252,6 +21958,410 @@ func (response CancelFlowdefaultApplicationProblemPlusJSONResponse) VisitCancelF
 	return err
 }
 
+type GetFlowCancellationRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params GetFlowCancellationParams
+}
+
+type GetFlowCancellationResponseObject interface {
+	VisitGetFlowCancellationResponse(w http.ResponseWriter) error
+}
+
+type GetFlowCancellation200ResponseHeaders struct {
+	PreferenceApplied *string
+}
+
+type GetFlowCancellation200JSONResponse struct {
+	Body    FlowCancellationProgress
+	Headers GetFlowCancellation200ResponseHeaders
+}
+
+func (response GetFlowCancellation200JSONResponse) VisitGetFlowCancellationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFlowCancellationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetFlowCancellationdefaultApplicationProblemPlusJSONResponse) VisitGetFlowCancellationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AckFlowCancellationRequestObject struct {
+	FlowID      FlowID      `json:"flow_id"`
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      AckFlowCancellationParams
+	Body        *AckFlowCancellationJSONRequestBody
+}
+
+type AckFlowCancellationResponseObject interface {
+	VisitAckFlowCancellationResponse(w http.ResponseWriter) error
+}
+
+type AckFlowCancellation200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AckFlowCancellation200JSONResponse struct {
+	Body    FlowCancellationProgress
+	Headers AckFlowCancellation200ResponseHeaders
+}
+
+func (response AckFlowCancellation200JSONResponse) VisitAckFlowCancellationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AckFlowCancellationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AckFlowCancellationdefaultApplicationProblemPlusJSONResponse) VisitAckFlowCancellationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetFlowEdgeGroupRequestObject struct {
+	FlowID      FlowID      `json:"flow_id"`
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      SetFlowEdgeGroupParams
+	Body        *SetFlowEdgeGroupJSONRequestBody
+}
+
+type SetFlowEdgeGroupResponseObject interface {
+	VisitSetFlowEdgeGroupResponse(w http.ResponseWriter) error
+}
+
+type SetFlowEdgeGroup200JSONResponse FlowEdgeGroup
+
+func (response SetFlowEdgeGroup200JSONResponse) VisitSetFlowEdgeGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetFlowEdgeGroupdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SetFlowEdgeGroupdefaultApplicationProblemPlusJSONResponse) VisitSetFlowEdgeGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFlowEdgesRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params ListFlowEdgesParams
+}
+
+type ListFlowEdgesResponseObject interface {
+	VisitListFlowEdgesResponse(w http.ResponseWriter) error
+}
+
+type ListFlowEdges200ResponseHeaders struct {
+	Link *string
+}
+
+type ListFlowEdges200JSONResponse struct {
+	Body    FlowEdgeList
+	Headers ListFlowEdges200ResponseHeaders
+}
+
+func (response ListFlowEdges200JSONResponse) VisitListFlowEdgesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFlowEdgesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListFlowEdgesdefaultApplicationProblemPlusJSONResponse) VisitListFlowEdgesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StageFlowEdgeRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params StageFlowEdgeParams
+	Body   *StageFlowEdgeJSONRequestBody
+}
+
+type StageFlowEdgeResponseObject interface {
+	VisitStageFlowEdgeResponse(w http.ResponseWriter) error
+}
+
+type StageFlowEdge200JSONResponse struct{ FlowEdgeStagedJSONResponse }
+
+func (response StageFlowEdge200JSONResponse) VisitStageFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StageFlowEdge201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type StageFlowEdge201JSONResponse struct {
+	Body    StagedFlowEdge
+	Headers StageFlowEdge201ResponseHeaders
+}
+
+func (response StageFlowEdge201JSONResponse) VisitStageFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StageFlowEdgedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response StageFlowEdgedefaultApplicationProblemPlusJSONResponse) VisitStageFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFlowEdgeRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	EdgeID EdgeID `json:"edge_id"`
+	Params GetFlowEdgeParams
+}
+
+type GetFlowEdgeResponseObject interface {
+	VisitGetFlowEdgeResponse(w http.ResponseWriter) error
+}
+
+type GetFlowEdge200JSONResponse FlowEdge
+
+func (response GetFlowEdge200JSONResponse) VisitGetFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFlowEdgedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetFlowEdgedefaultApplicationProblemPlusJSONResponse) VisitGetFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApplyFlowEdgeRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	EdgeID EdgeID `json:"edge_id"`
+	Params ApplyFlowEdgeParams
+	Body   *ApplyFlowEdgeJSONRequestBody
+}
+
+type ApplyFlowEdgeResponseObject interface {
+	VisitApplyFlowEdgeResponse(w http.ResponseWriter) error
+}
+
+type ApplyFlowEdge200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type ApplyFlowEdge200JSONResponse struct {
+	Body    AppliedFlowEdge
+	Headers ApplyFlowEdge200ResponseHeaders
+}
+
+func (response ApplyFlowEdge200JSONResponse) VisitApplyFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApplyFlowEdgedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ApplyFlowEdgedefaultApplicationProblemPlusJSONResponse) VisitApplyFlowEdgeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListFlowEventsRequestObject struct {
 	FlowID FlowID `json:"flow_id"`
 	Params ListFlowEventsParams
@@ -20535,6 +22645,255 @@ type FinishFlowdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FinishFlowdefaultApplicationProblemPlusJSONResponse) VisitFinishFlowResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFlowGraphRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params GetFlowGraphParams
+}
+
+type GetFlowGraphResponseObject interface {
+	VisitGetFlowGraphResponse(w http.ResponseWriter) error
+}
+
+type GetFlowGraph200JSONResponse FlowGraph
+
+func (response GetFlowGraph200JSONResponse) VisitGetFlowGraphResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFlowGraphdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetFlowGraphdefaultApplicationProblemPlusJSONResponse) VisitGetFlowGraphResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildFlowGraphRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params BuildFlowGraphParams
+	Body   *BuildFlowGraphJSONRequestBody
+}
+
+type BuildFlowGraphResponseObject interface {
+	VisitBuildFlowGraphResponse(w http.ResponseWriter) error
+}
+
+type BuildFlowGraph200JSONResponse BuiltGraph
+
+func (response BuildFlowGraph200JSONResponse) VisitBuildFlowGraphResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildFlowGraph201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type BuildFlowGraph201JSONResponse struct {
+	Body    BuiltGraph
+	Headers BuildFlowGraph201ResponseHeaders
+}
+
+func (response BuildFlowGraph201JSONResponse) VisitBuildFlowGraphResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BuildFlowGraphdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response BuildFlowGraphdefaultApplicationProblemPlusJSONResponse) VisitBuildFlowGraphResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddFlowMemberRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params AddFlowMemberParams
+	Body   *AddFlowMemberJSONRequestBody
+}
+
+type AddFlowMemberResponseObject interface {
+	VisitAddFlowMemberResponse(w http.ResponseWriter) error
+}
+
+type AddFlowMember200JSONResponse struct{ FlowMemberOKJSONResponse }
+
+func (response AddFlowMember200JSONResponse) VisitAddFlowMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddFlowMember201ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AddFlowMember201JSONResponse struct {
+	Body    FlowMember
+	Headers AddFlowMember201ResponseHeaders
+}
+
+func (response AddFlowMember201JSONResponse) VisitAddFlowMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddFlowMemberdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AddFlowMemberdefaultApplicationProblemPlusJSONResponse) VisitAddFlowMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplayFlowRequestObject struct {
+	FlowID FlowID `json:"flow_id"`
+	Params ReplayFlowParams
+	Body   *ReplayFlowJSONRequestBody
+}
+
+type ReplayFlowResponseObject interface {
+	VisitReplayFlowResponse(w http.ResponseWriter) error
+}
+
+type ReplayFlow200JSONResponse struct{ FlowOKJSONResponse }
+
+func (response ReplayFlow200JSONResponse) VisitReplayFlowResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	if response.Headers.PreferenceApplied != nil {
+		w.Header().Set("Preference-Applied", fmt.Sprint(*response.Headers.PreferenceApplied))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplayFlowdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReplayFlowdefaultApplicationProblemPlusJSONResponse) VisitReplayFlowResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -22438,6 +24797,27 @@ type StrictServerInterface interface {
 	// CancelFlow Cancel a flow
 	// (POST /v1/flows/{flow_id}/cancel)
 	CancelFlow(ctx context.Context, request CancelFlowRequestObject) (CancelFlowResponseObject, error)
+	// GetFlowCancellation See how far the cancellation of a flow has come
+	// (GET /v1/flows/{flow_id}/cancellation)
+	GetFlowCancellation(ctx context.Context, request GetFlowCancellationRequestObject) (GetFlowCancellationResponseObject, error)
+	// AckFlowCancellation Say that a member of a cancelled flow has stopped
+	// (POST /v1/flows/{flow_id}/cancellation/{execution_id}/ack)
+	AckFlowCancellation(ctx context.Context, request AckFlowCancellationRequestObject) (AckFlowCancellationResponseObject, error)
+	// SetFlowEdgeGroup Say when the dependencies of a member are satisfied
+	// (PUT /v1/flows/{flow_id}/edge-groups/{execution_id})
+	SetFlowEdgeGroup(ctx context.Context, request SetFlowEdgeGroupRequestObject) (SetFlowEdgeGroupResponseObject, error)
+	// ListFlowEdges List the edges of a flow
+	// (GET /v1/flows/{flow_id}/edges)
+	ListFlowEdges(ctx context.Context, request ListFlowEdgesRequestObject) (ListFlowEdgesResponseObject, error)
+	// StageFlowEdge Make one member depend on another
+	// (POST /v1/flows/{flow_id}/edges)
+	StageFlowEdge(ctx context.Context, request StageFlowEdgeRequestObject) (StageFlowEdgeResponseObject, error)
+	// GetFlowEdge Read one edge
+	// (GET /v1/flows/{flow_id}/edges/{edge_id})
+	GetFlowEdge(ctx context.Context, request GetFlowEdgeRequestObject) (GetFlowEdgeResponseObject, error)
+	// ApplyFlowEdge Ask how many dependencies a member still waits for
+	// (POST /v1/flows/{flow_id}/edges/{edge_id}/apply)
+	ApplyFlowEdge(ctx context.Context, request ApplyFlowEdgeRequestObject) (ApplyFlowEdgeResponseObject, error)
 	// ListFlowEvents Read a flow's trail
 	// (GET /v1/flows/{flow_id}/events)
 	ListFlowEvents(ctx context.Context, request ListFlowEventsRequestObject) (ListFlowEventsResponseObject, error)
@@ -22453,6 +24833,18 @@ type StrictServerInterface interface {
 	// FinishFlow Finish a flow
 	// (POST /v1/flows/{flow_id}/finish)
 	FinishFlow(ctx context.Context, request FinishFlowRequestObject) (FinishFlowResponseObject, error)
+	// GetFlowGraph Read the whole graph of a flow
+	// (GET /v1/flows/{flow_id}/graph)
+	GetFlowGraph(ctx context.Context, request GetFlowGraphRequestObject) (GetFlowGraphResponseObject, error)
+	// BuildFlowGraph Add many members with their dependencies at once
+	// (POST /v1/flows/{flow_id}/graph)
+	BuildFlowGraph(ctx context.Context, request BuildFlowGraphRequestObject) (BuildFlowGraphResponseObject, error)
+	// AddFlowMember Add one member
+	// (POST /v1/flows/{flow_id}/members)
+	AddFlowMember(ctx context.Context, request AddFlowMemberRequestObject) (AddFlowMemberResponseObject, error)
+	// ReplayFlow Run members of a flow again
+	// (POST /v1/flows/{flow_id}/replay)
+	ReplayFlow(ctx context.Context, request ReplayFlowRequestObject) (ReplayFlowResponseObject, error)
 	// RequestCancelFlow Ask a flow to cancel itself
 	// (POST /v1/flows/{flow_id}/request-cancel)
 	RequestCancelFlow(ctx context.Context, request RequestCancelFlowRequestObject) (RequestCancelFlowResponseObject, error)
@@ -24672,6 +27064,233 @@ func (sh *strictHandler) CancelFlow(w http.ResponseWriter, r *http.Request, flow
 	}
 }
 
+// GetFlowCancellation operation middleware
+func (sh *strictHandler) GetFlowCancellation(w http.ResponseWriter, r *http.Request, flowID FlowID, params GetFlowCancellationParams) {
+	var request GetFlowCancellationRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetFlowCancellation(ctx, request.(GetFlowCancellationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetFlowCancellation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetFlowCancellationResponseObject); ok {
+		if err := validResponse.VisitGetFlowCancellationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AckFlowCancellation operation middleware
+func (sh *strictHandler) AckFlowCancellation(w http.ResponseWriter, r *http.Request, flowID FlowID, executionID ExecutionID, params AckFlowCancellationParams) {
+	var request AckFlowCancellationRequestObject
+
+	request.FlowID = flowID
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body AckFlowCancellationJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AckFlowCancellation(ctx, request.(AckFlowCancellationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AckFlowCancellation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AckFlowCancellationResponseObject); ok {
+		if err := validResponse.VisitAckFlowCancellationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetFlowEdgeGroup operation middleware
+func (sh *strictHandler) SetFlowEdgeGroup(w http.ResponseWriter, r *http.Request, flowID FlowID, executionID ExecutionID, params SetFlowEdgeGroupParams) {
+	var request SetFlowEdgeGroupRequestObject
+
+	request.FlowID = flowID
+	request.ExecutionID = executionID
+	request.Params = params
+
+	var body SetFlowEdgeGroupJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetFlowEdgeGroup(ctx, request.(SetFlowEdgeGroupRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetFlowEdgeGroup")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetFlowEdgeGroupResponseObject); ok {
+		if err := validResponse.VisitSetFlowEdgeGroupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListFlowEdges operation middleware
+func (sh *strictHandler) ListFlowEdges(w http.ResponseWriter, r *http.Request, flowID FlowID, params ListFlowEdgesParams) {
+	var request ListFlowEdgesRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListFlowEdges(ctx, request.(ListFlowEdgesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListFlowEdges")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListFlowEdgesResponseObject); ok {
+		if err := validResponse.VisitListFlowEdgesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StageFlowEdge operation middleware
+func (sh *strictHandler) StageFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, params StageFlowEdgeParams) {
+	var request StageFlowEdgeRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	var body StageFlowEdgeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StageFlowEdge(ctx, request.(StageFlowEdgeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StageFlowEdge")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StageFlowEdgeResponseObject); ok {
+		if err := validResponse.VisitStageFlowEdgeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetFlowEdge operation middleware
+func (sh *strictHandler) GetFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, edgeID EdgeID, params GetFlowEdgeParams) {
+	var request GetFlowEdgeRequestObject
+
+	request.FlowID = flowID
+	request.EdgeID = edgeID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetFlowEdge(ctx, request.(GetFlowEdgeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetFlowEdge")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetFlowEdgeResponseObject); ok {
+		if err := validResponse.VisitGetFlowEdgeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ApplyFlowEdge operation middleware
+func (sh *strictHandler) ApplyFlowEdge(w http.ResponseWriter, r *http.Request, flowID FlowID, edgeID EdgeID, params ApplyFlowEdgeParams) {
+	var request ApplyFlowEdgeRequestObject
+
+	request.FlowID = flowID
+	request.EdgeID = edgeID
+	request.Params = params
+
+	var body ApplyFlowEdgeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ApplyFlowEdge(ctx, request.(ApplyFlowEdgeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApplyFlowEdge")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ApplyFlowEdgeResponseObject); ok {
+		if err := validResponse.VisitApplyFlowEdgeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListFlowEvents operation middleware
 func (sh *strictHandler) ListFlowEvents(w http.ResponseWriter, r *http.Request, flowID FlowID, params ListFlowEventsParams) {
 	var request ListFlowEventsRequestObject
@@ -24824,6 +27443,135 @@ func (sh *strictHandler) FinishFlow(w http.ResponseWriter, r *http.Request, flow
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FinishFlowResponseObject); ok {
 		if err := validResponse.VisitFinishFlowResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetFlowGraph operation middleware
+func (sh *strictHandler) GetFlowGraph(w http.ResponseWriter, r *http.Request, flowID FlowID, params GetFlowGraphParams) {
+	var request GetFlowGraphRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetFlowGraph(ctx, request.(GetFlowGraphRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetFlowGraph")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetFlowGraphResponseObject); ok {
+		if err := validResponse.VisitGetFlowGraphResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BuildFlowGraph operation middleware
+func (sh *strictHandler) BuildFlowGraph(w http.ResponseWriter, r *http.Request, flowID FlowID, params BuildFlowGraphParams) {
+	var request BuildFlowGraphRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	var body BuildFlowGraphJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BuildFlowGraph(ctx, request.(BuildFlowGraphRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BuildFlowGraph")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BuildFlowGraphResponseObject); ok {
+		if err := validResponse.VisitBuildFlowGraphResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AddFlowMember operation middleware
+func (sh *strictHandler) AddFlowMember(w http.ResponseWriter, r *http.Request, flowID FlowID, params AddFlowMemberParams) {
+	var request AddFlowMemberRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	var body AddFlowMemberJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AddFlowMember(ctx, request.(AddFlowMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddFlowMember")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AddFlowMemberResponseObject); ok {
+		if err := validResponse.VisitAddFlowMemberResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReplayFlow operation middleware
+func (sh *strictHandler) ReplayFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params ReplayFlowParams) {
+	var request ReplayFlowRequestObject
+
+	request.FlowID = flowID
+	request.Params = params
+
+	var body ReplayFlowJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReplayFlow(ctx, request.(ReplayFlowRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReplayFlow")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReplayFlowResponseObject); ok {
+		if err := validResponse.VisitReplayFlowResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -25733,682 +28481,759 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L39khs3kgf4KjjuRuhjqlvsL8lih2OjLcljjW3ZK7XXu2tqWSALJMtdBDgFsNkcbW/MHxd3/99DzCvc",
-	"//cofpILZAIoVBWKrGK3LHt2YiI86mJ9AIlEZiI/fvmhNxGLpeCMK9kbfOixG7pYZgz+/cUqu/qTGOt/",
-	"ytViQfNNb9C7ID+LMVFzqki+4rIX9a5ptmL6JjpRqeC9QW9C+YRlvUhfEXlv0FPiivHBJO1FvUnOqGLJ",
-	"iKreoHfcP356cHR0cHx02X8+OOkP+v3Dfr//n72olwjOeoPjs37UYzwxD/BVlkW9KU0zlvQGP+nBJ6w3",
-	"6NEsZzTZjBTLFymn+tMJUzTNeoPea0XmVBJ4CaGS6PlmTLHksBf12A2brPSoR2nSG/T6R88/O5ucsINn",
-	"4+P+wbPk9OjgM/r05OCMHU+eT5+Njyb9497tezuE0USsuOoNjqLeNM0UyzUVMqoH3oPJKjrrDX7qKUYX",
-	"h5wu2GCZUTUV+aL3/jbq/SzG/mdP+wdH9Kh/8Gx8wg4+G58dH5xOj5LP2FN6Ou4/7UW9ZZ6KPFUbS4ec",
-	"UQn0lqslyyVLWNKLelJRpQeQrzhP+UyPQiia9QZHx/3+7W3UewGrk7Hky0ysy4t7OWeEcrlmOVGCuGUs",
-	"VnilxGia8lTOe4MpzSSLzGKPcvbnFZNKr0vph4wiU3wIMcNSZOlk4zhmRDP9ucC8yHhDjg5PD4/gZ/Ol",
-	"IA89czx0G/UmgqtcZBnLkdCT9EnOMkYl68CJk1WeM65GUrFlb9BLeao05yQzZte/xKPNA0K2WeXMLuBM",
-	"6HXpvcUh6Qn2ot4sp8v5KGfXqQTC9aNehTeBSfS/nmsmOSmYRFPnKuX67mKaC7YYsxw2tNs476OeWCmp",
-	"KE80i+hvGCbp30Y9zalySSeaixI2patMT5iLxJ+wWHOWjySTepSjK6ZXkc4YV4NJOjCXBwuacm/F8pHI",
-	"01mqlxau2ikeRz29SqulJYzh4Q+9a5bjLT29+n29pvq3lXQ8kwHTKzqDGbqd1hv03F67jXqrZUJViwVa",
-	"09SIGdgpVlS8smKiIgs5cQIERaJcTSbMbES3a8aZmFylfDZyMqkXFRcdt3Mt8aLeeJXMmBqlicSFKm8j",
-	"pI+TYQ3Me1owbzOTHz8fnD2vMjlVii2WapTyhN3AQttfkJ/MABJGkyzlzJPKCcvoZrTiSs+wENQeu08z",
-	"sYZ9iH+2l7hRD/gLHzMMLucMhIUvbmGIo5xNMpouPF4NM/SSbjJBE71C+UovwEyQ8SrNEnL45PDwULON",
-	"uWXE+ETgTun9rBerkFwfejlT+WZU/D2mkysxnep/IkkWsjc46+sttlnqEUzTG5boty/ozUg/nWp1e6wZ",
-	"rpDwR339l5jlTAJjF3ReMCnpzBF1ObEMG/WWq3GWTkZWAzgu6UW9P6+EomaUBW/lbKlHWFBK79Q015qN",
-	"Luk4zVIFg/upNxM9uF/P1b/d28JS0byNPIXhja4ZqgM9NWQ5O2z7t6fMGzcLy9JZCuPcuOe5UCO6XGbp",
-	"hI4zfVOWTtlkM8nYaDkHHu55rwY5Jufp0j2/4vqaJtoWeto3jMRKTQTIG9j7UoKMWskl49LbsbsEFIhf",
-	"t/usXVESQm/ZUuRqq8I2t/rCJ0lzNlHpNTNLznxR9g/J9A/J9A/J9A/JtIdkskvkDH7NJV+CgVk/V1wQ",
-	"vcPQRDJG6P2cKqzQ+fRm/tOQmY+7Y9utjm3UnJGczVKp8g3J2XQlWUL0xdUSZMHtr3Rc+J0Y/46L7mL5",
-	"P220/DULvwNGKLOxZo4tlv5knmZJmS6GQ1syYdkfUVFObde0cu/kpH/wjJ2eHnw2fnZ68HR6ktD+Z5Pj",
-	"pH8G6yD1CutpsongWvyewOZeGZcI6J0eXFApUHdBOZ05VwOshk8MReVVXWVtX4j+4OTILYTIr2DKdgh2",
-	"Tb4BfVpeD9CxZReUFt1W7y/VvDc4Oi7r4jCHiyxhUjVYI/X9aj0w3raTKZ+wChODT+xaD1HNc7GazZcr",
-	"IHYhsAenx1FvnfJErEEfP+33+/1bPd/vliynzYfPsulHORFwv8h9euxj7emdoC9MRT7Si8HyvWy/nYzf",
-	"xsozL/mHofc7NfQML/0KZl6/bOZ5u3CLQbdk4AAbTdNcOt5rvylCNh5ey9iIi3XQwstXnBvzr4OFVxAy",
-	"YN+ByXl/xh2Kn7foPw4Zc8a1DEbd796QC8qJv09T62gvU8sLJNzB1uo32lo/Imu39rHqpyWZipxQ4rZi",
-	"V2frP5TcP5TcP5Tc/24l50TPdoeFL2+WLEe+/IfO+7t2L3iceAedd1bTefrkx5PUqjlDngXlK5rpt1l5",
-	"77/ruPYuwUf6LC70WRJWsedOn7uGUHIkTLcmHIAV+COKgaoBCI4qlrMkoIEDQk2LCL660cItyWmqzYlR",
-	"6bjMbpZpzmSTc8BNQWsheOkk1S/LqFSjOaO5GjOqdu6SLL1mnEk5UioDdXGiD9tNTFlMcqdXAIngOUyA",
-	"IvYql0rv+9LPB0dI3zmjiYnOX2RGDCVMTvJ0aZJp9Dl/wdRcJBLlEXoKpVjlE0bmVEZEcHLaPzvUXDCZ",
-	"swUFfkUlKFWu+Vh/6tUlnYVfb3dLRFJOtA5jEpNjIBeoN+gNe8+GvV6huHoDla/Y9s+9TthiKRTj6i3o",
-	"v/qnY/2SmKznjBMu1FwfKdZUkkRwRsZsQleSkVSROU3ImDFuf5iKnAUnOxYiY5TD579J+VV4tpzdKLKk",
-	"MxYRKkk8XPX7J5Nf/vo3+Ac7JznLPh/29F3DXnxO6FgyroghPOPJLjp/IyYu56X89R/nLGfwGs7WxRqm",
-	"QO0utP0+Z1OWMz5hF8tllrIkQFy92z9/Y8irv7l0DwGV54KLVc52TuettkYupia7qfyRd+gzJFT/TNbz",
-	"dDInShCVbwid0ZSX371IebpYLTDdBL+TcsVmLMe9sKQ5XTBlt0P4k1+wWcqJHt9EZRvzZTVPJWHXjKtz",
-	"0iephPmO9Z1a1OhRgGL484rlG6OEtEqBL/gj1EId9nrK1VOt/rYOOepdoE3xvR54mNmM1fFAEjD2IyJy",
-	"EhttHbuBLamae+NyJlozTyzozTeMz9S8N3iuKacUy/Wb/uuhefl//9Q/eP7+w1H0/PbRP/eiwMK+WOVS",
-	"5OFhx5r9RxO4IyZiigxEZ/72C5EUn+g1jPS4f/oZ0NReOAqNyx0Ev3Q5deUBfsezDVlrUThmmeAzCTwH",
-	"LGAfbRpfyb8eXPnVCn7ZMqzXL8M0c+/Wi500rG1lAM0LvHtA2mrtTiJt1zZRxx4cu4+jiSb6jdvIUXzx",
-	"LpRwqmay+ZoFFM239IpJQknOlkyB8YUsnUpizEcyp/kiYxLt/ONTMherXLpBo5Yuhu198EB/sYnfz86q",
-	"7O7t1J/+j4P/ef/wJ3LwP+8fw78f/Ut4o76efkvVZB6msNbq5GEMGjpG8fLjE/zrUcBeWKykIlKlWUbm",
-	"9Jo1z3B6gB9tmNrT0/BI3wjOdo3WjWpC9bEH0nNNBu85OemfakWSgeZPJTHibNtA9Tf3Gq0xzC7pbOs+",
-	"AsUiNcu43SvJei4kI4rOSDyhac4PPTMvhikBf4FV3LTf3COKzpqGftQ/Pt0tM/8kxk1b8Gcx3rYDTRLy",
-	"3TbgN5SzLUpQW+0PJNFfbBiFieM1j+GfczbtDXr/9KRIV3+Cv8on+utv9HtwKFK90gsWosdbJlcL1mw9",
-	"HJIvcrGWLJdEMp5oFhxvNKsuJMuumTzXV9Ypl0Rcs5zE8HzcyJt6LAcwmIPXL5sW+OQ4SNF0gefF8gS+",
-	"EmuyoHxDUsUWUhulCyFVE39l8BL/u/Z0Mzjrg18MjRvwmjlT5yho6ryxZ6SvcJJh09reFBl/CeR644bH",
-	"zZAm+oxBs8wYFYtG4mm1Qpfpgftwry0/uCccU7gr/woEurexE/0gDpwsGOVoeEqfzytLwu9hNmj9N5v8",
-	"A3BZkdVSK/03xAT2yUPDLeTs7BFMUQp9rtSnLgggQyh5nap545KYDzdqu6dR8PxgXTHbjp67VdW5oy0c",
-	"26yCipso7VxAdzHw3672sELzVaP9aXIauknXt6tGm1Mqtnyg7V5tVNCMXLFNRFY8/fOKaV4Fx6Vv8JWl",
-	"rhvNfnL3nWJLHJse5S4tCqSa0DxPmdGNis7wCH7FNgNQlPEh+ZZuyJiBqUZdkc4ygzofHFyIrlUFCuKx",
-	"qklPtJjzDbD/GugD0vHZ09tBnfAgH1/je44KzqZ5TjfoK9yAb8Q6Ai/pLGh86mVSdPZA4uJk6RUjsfMm",
-	"xofkpVCS0Fyfr3Jlz1pbdOUVGJytjoawJXfZDpdimU5aGkBqzrTVo5+Q526RwOyUTJ/fFdbqTMRiQWXb",
-	"xdOv27l8MBd/9ejBX0bv//AwMv949Pifty+ip2ibF3GzZN1IsVmye6SEHt5OQsApuk6J4fBQ/6t/8Hx0",
-	"eOARpnJ9J508Y7mRTj/SVC1FGrayNMev7Q3bbE93090tUPRTN44Gft1ughY+3H3lIY7BqWkzJGPjh7yB",
-	"6WRu97sb4TIXEyYlk3j+2TFYz7V8L6OGtF65FFwWJaDffW3iFopxMElNCrOexhMI01bqRn/GmtHQR+1t",
-	"T2xtqf5iu3EWT0CcJHDM0boED40cVZ7nXC+80QeFOzr0OfPMk5r7Gr77IqPpQnahCNwJT2EwuFyP0Xr2",
-	"+OGmycMHWFKcT0Gvar4SWmjBzx+HIHC6eadyhmc/jyaK3agnIC4PpPu9CCmkyYCcHg853DFAK8VEO4c8",
-	"oYoOyIdhL02GkCE57FE17A2GjdGdYS8aFsY13GrOOvALqBi4qj+ElzZL5q64T+tfjFMKfmwT54SHrLk5",
-	"1KbkEBNR4Q223BXu0hMb9gYfhhBthd+9eOuwd3s75Pp/W33yNRa4IEhhcFGgggJzmmmzH/z/LFVzlhOZ",
-	"JppZBIoXSL1wbs0XSIGOe90GSnft91qST/uN7z8T5H7O1mXPr8fmNui1jbPhnlLEau8tUY7+bHvW3Xdb",
-	"ci53FrZeJvGOJQhUs97jIhRJWluk8K+8GtY7vR9r27y3XXT1EyXbE9Tc3sjQ9tj2++NlPbPubOyKuXey",
-	"cQm+4LaAg9jxnFebhPUN3Rc36iru7pEnIB/pt7O1/Bj0gReE3vaWetT61q+12W+XSlOls33tbTlPt7Uw",
-	"jzTuUf3t+zer7rLv9Ig7771PRUIopvr4Nvs3lLPONMlMsdFWmkBFUnt6mNuDtNDf+41pzjdCfSuSdBpM",
-	"L7n0PbXWSSuNA9e4dMUU3LRFeC7ee1J+PVTntWwrtOsFV+3X1j77ezOPvs/FOGOLLRRd4h1/CJ1rEX0J",
-	"QiNw88iVZbrs+7FINuSJPu0MiHG2EzzJkAwcWpoUR72ox/JcaDL89KF4eOsD4BbRr4c08ZSD064HnwKM",
-	"ptR5XnpPro+eaAUqi4RRzMY7S46m/cnx+Dk9wfijyjeQt2wzdm1G6OnxcdRTqYKzKzI/Jg6Mc0avkPEh",
-	"k5dOVOGgssSTTwoaHRgatWYts0QvgShBF8CPkKbMuCLrXPAZefj2yxfk+enZs0cVBnMphtsYBW+ymV8H",
-	"Lg9r2zNekhgWDwFWxa9xmDGoGO13qnsguE9z+BUS5BS9YvzjqKR36YzTrKsbiU2nbKIgtCVXCzZyqcQj",
-	"SVUqQVADsJPJmKeTCVsiKICEDyLPPx8fJc+mT08P+pNjenDKzsYHnyVHzw+e0ZPJGXs+PR73n7fnTpzK",
-	"WzZh6bKRqvj5gqqRFn5E5F422f0T+ZLOulIYU82LVG+X1VxK+W5HGKe3guEgDB1DOkxqvDXGE3yng1/h",
-	"d+6uJV2m9/aTDd7Wfr+5B4KkwK8WStHLLP9oBiGO6K370m+eUK9RIHGhfPrYvVN8AWX8csk4nHPBNwsz",
-	"SlBO0Oz7XCxZjpn5RsMtvUsfwEG5a6AvxWS10K++tYqulokwWUklFocxoTwhFMIumr83YpUTsQap6kdm",
-	"j8tpoeXwFr7Li2K9/8PDnw4P3hd/BkNat35A5Cf89b27S4x/1rL0NrL0yukCKbCVWNWIIMwqnlOeZAwn",
-	"G0/1ATcmJrcwNRnWZSrDPTslK+PqS7jxNupN3fhcSHBr0ghbw4wqYey+SfSxf9cDfTiVXa//Cu+q0tgM",
-	"spnKDOmsX19huxXuuQAvXeYrhk7sVEkSwzdGV2wTozqBlHqTPRhB+gomF2DQsVoYgNVLH3bwSprsnoMM",
-	"TMIL7ezYQcWddm1t+VN1+vixIj3GePoB0vQakidhorXElmoyS2cWKq/YbSAmjAVBI1dHVQuYo0Iz90VF",
-	"JUKRdKuFg017SFWriYR5rkzFUpitYSlzcU2zjhseDG1bBai3OJVXLBmQp6fk6/QLl45HXoMuk3OxLs57",
-	"EYgHDotmMoTK7EMzQD2x9WyldD0M6NaqSSCos54LPQ5JFnRDEjZJExYRJUSY/8GIqS3VBfnTu+/ekHew",
-	"9noxIFtHCTLVJ/uU243F4ANQfweQI0BQ/NFll/VJMS9r1ECahD3GPYwZXy3iiMS42DEE/FhE2IKmmTYL",
-	"V3kakdhpBH2rUxf6D6Md9D9vDharTKVZyln8KCJmphEx/IJEXy3GLCcPY3OeNO+Dfz6KhpzRyRwnEcMR",
-	"T//u0ccIdrMY8TmJLQPGYMZtIHsHWAHy6lLkcpEnDP4wdTH2xnWeKsX44ZD/aHILtWK/4ppZQGsA9pNe",
-	"Pb7KMjyN4vrfHMzEgVlSbZkcvqXrb02ZsvfrgbxKlwdiiUx94M7G+iW3IP9H1PC/LHHZUdSUbpqkU3Dd",
-	"KrJkYpkxyMiDtEF4ETskWhfmTLNDKjhGHusb+uS456WdHu/IOi2Vjrc1SJa5WCxV2GEFOwt8MJDbq2lN",
-	"NRnJ9xnVi8ZuVNUyeXry2WkgW6bAIB5vQpkduCPPyVjvSKCul+VR+UYob9L5Grqnc5WMHnhJUACaGqOa",
-	"EqtgE3yor199mRwunjEGt6oVvPdS33rr1yTvMGjMVrhMURl5EGutwpZfmvtvLXoBWwosUmihOZc5u07F",
-	"So52E6e6Zesvs7AJtur+Q9MzBS/4Nf/dyOSKnVssyTe2ih8CXUVF64f6gEKVrbuMqjLtKkxjRxqV0rCC",
-	"WU7+8pVI4zFTwR81ejeu5pZdUlBGHwW5Flc/2dL8Ygw9i02AOGg4GAu9aP8uxoV/+yDWIKbz1VLPx4ya",
-	"+ZZoQX83LhnYwc66a2fmGUEQMPC8GsAWbFq1oeHj5ZdsIfE7y6iWvAZGswm8wsRvvSvFajoqes8jpkZx",
-	"d3EdsDnqr3FAnFvof2nknR1zylOV0sw6kgvm61kQkODbviiQTDrYoq9ucClTmpGH5svk//t/CZhDyyxl",
-	"OfkvYmBPImedLejNI21hATgKeWiRUx7VzdECVMW3EOAEWc+ityr95OjsBBDsShUl/ZAcNEMefezv/Kyt",
-	"rbI1behZN44X9CY8nqf9+xtQsUClTxx7r0/ECsFT3PuP+g01Omjbll0x5o09VrAICBzk0vJVRMl5H9rO",
-	"tb36BZPq1XRqUKg78Kq2IymBE5o9ESxEwkg8ZlKNGLwSXCZXbKkGtkJeHxHxeAcPrdMJIzFCN8S2Hp9e",
-	"s5zOGMmpcq/GIzLwvFYWasi1tZ8xPppmQuTGKWU2hP1pwvQZYhabY5rgjGSCz6A8jPLa1zmAs2pLkrB0",
-	"NldzPMFC/jc1JTeH5BWdzIecwklaT0+/FaLeZqRm9FFxvFrD20jMFnREs+WcxodDXtub7tfSevcPd/BQ",
-	"kDMLBipTorwf0Q5u5n9zw3Zz3l+F8va6+7stpIf31pNdm/azp6fVHRsufqvvBIOd9NYZcRW9FYRS8i+i",
-	"QrIgVtXfIL4DkqjyU+gaRlcqF+0Jr3J5QrNMf7RyWQmRjQwWbOWBeZolOeOVywiVVrkI8Fe1Dy610RAm",
-	"QiYmFIClFqZ6d0n12Xc03ow8NNPiokH/8i9Bsq7pVBNUrmLFE1euULeWSjUIu0sNIu+BKyz32W4HVWoc",
-	"yk+HDKIvgLKvX8oA9gX8ZJyBdLnMNlAeYM28nUPfUtDU3n3wxSq7upjY9CRnDdteQcbO8TDWgquyyq6+",
-	"LI5w5SXBtILAscPmBQR+KgMnt6kY8RepgsoAA3CfCy9SdlXUCXXQhBeYKoDtokCvxX98dUmeXB89KYrL",
-	"44hMxGKccpagZnhMefL4EMsV/U8cVRWDwwvbFrR3EUpzSLQPYUCp7VMOZbAF4yHOVUdfRrQ1Cate/F2F",
-	"k9uRVQH34rHj1nTq+ih1g83hlvZ7bnvIsaH+KMi0pp9bxecz2ZZt6BfgmI1/61q7Bbaij1nXjpWw11tj",
-	"rfua5doYE1dMm22RQ8cXnEmS8km2SljbIMhd/E0YKW51qvblW+BkXW4f18oHVTSY2/ldvNNrMNdihxaI",
-	"mHs6tawdFHJe7d6NetzFXsRWZNv5QbKMTZQWkBgaJGM2o9zY31O2JhmTcoBxjFQSw5TWNw9l5AuxYBx+",
-	"hf2lGcoFTrqGoRyMhtlLbsE80joyFd4unKrZARW+iIomB7jZSlvLY+UmBfXO+KVq+72ZL3a6IsFQY0kr",
-	"pm0ikX3HlnGXfUEFArFUYrkEkiDkZoN/DGsELKxnh/SHAl52azEevP57vLfE/Z7aOO0/b+GtrxEA3/0V",
-	"y8q4/7/NrIRu2QJbCdWaNN+7JSocHaX2kYGQ7ZhNxKKIRpqWiIeeUwSsGcEzvUtLbzN/GH9hA7f5gJe1",
-	"wJO4Ytza7DmDJl00h2JNOlHZ5pBcGFfE8dlTiywCi3Ya9Z8/JeONYpIoMcNo70Mpcig0/1mAfehKzB9F",
-	"6LVgi6XaREOuDUexUubXiKznqWIEyiPh7QZ3lkzmNKcTbY2eE5ZJRk6Pj0mccshYLSEUG1dEyEb67Oj5",
-	"8XZLCGCM9jR/oPi1LsZKzS1aFq9F7bh8bw5P+XKltuQRtQ9k1pGLMgQeEMAHHhQVohQzQJCQ0uix8YZc",
-	"sY1Wh6VMGLObyrHkBV3+hIv2vhpW9oz3neXJX+sbiwCbB+naxgxsOpL13CLYtTNDCnzI0T+kWmCMjhVk",
-	"R80wqWzy7frBu3ePc4xBua1KktdcKkYTEO76lrh0+m/78jIgxtZkMKTvfXnW+v0Gn2A1B8F3eu9y+9kA",
-	"y65kmUt6xRC0CyxC2EMSsxgyg6BVDweUgqBtT15N0dE9wB/OSeyGYIBcMzZVRKxUKIegGWnwv4ZDORze",
-	"9PsHw+HN0XQ4vHk2ff+H3UmTBQEaN9TXRjo4RZozOS9FwIw/CJ2aSREUa7LdDFhCzSvkrrdiedQZgbPX",
-	"fll6FcKYwezMM3uRMZprgzqETPKNWUu92FeMLSXkpEDGeUS0JU4m+vFaIk0rW70s4ddpzg6/TFmW/KSf",
-	"Pvzhh9cv35c0cLqw3UUBaWTQm6VqvhofTsQCSmfoMnX/D9qZ0+wJCuZcPtHv1/NtpdH1bWKRqr+wXHg6",
-	"3lDqHY7/rtTyNsfZ0XF1c+xJO6Mkf2OEE5IVcYhKInbCICGBTzYjPVAp03FmzwGS5dcGYctsXtc6wmUt",
-	"2CtF3oLro+BlLviKOPEahFyLq8qOt1DvRbYEYPxbOHto2lYfcIOgEJKVPPsd1PknOus0YOTV5YYpb/o7",
-	"PANqJZynCQtF5Cu+8qKnnanLkiTlZJnpI4xRnXORJSzHACoKB63V9bfCKr3od9jODm+1OF1tyW4ZOuZz",
-	"qQBLrWNGfzAr5/2WSZXdDpWUE0SRUaV6VpEbdHmoUqxz1H6ntI7xHPioLWTtUkzpt7EN9hFoDBO1I6K8",
-	"a35WCLXlrovs5UN2PQQpNhP5TgeZefsLe/sdfGS2HRJEtEaVQOf+aTgVkpnRbacZbL+PIofPSawVbExS",
-	"74iHoip2oo8So4S37LG2u2Vq4qjt5I4Xyfg19GZnCd1tj4IPvb1iLVPabxG3K6Rh4/i3lT5uLYNipTy0",
-	"Jj+A1w0uDsYt9slQK7WY6xwNbsCuUYKMGaHG+UrENHSmqTFq6JUXnKRJtZywxZscZr/N3Ci/FhnDgWpD",
-	"slah5rSBkXJN8GS1HLmGvXGEIaVUFgDStbP5WSgkHhrCBVZKmiCVrQTuGDW3/rrCPd6m3qBzrH2P0oxW",
-	"wZUirOLHJIskt1puYTrTRkkqCaN5lrL8kLzI6GLJEs1yffLLX/9Gnvf7/WAtSp336y38tg/3X/X9OGaz",
-	"1xu6+3VzGdq2YzsqzOueCVjHFnKvq83KSg+2M10qkvZOlqv3/ebZ7RHxK/Xva5MjvKcGqLT5a96e4K2o",
-	"J1WUGvz5T5tefx2FBDb7626M3Z883k9MBVoDdiXl/ezwcs/BrmOAkpHdJ2CI4IMv2EtbUDnlEtMMwmfc",
-	"VhkXpSL+fYUNcFHzdoTQZ2c50y1sZCGRq0yp9RSkexhAVCpJjFCs2PBNP4Ud3+IdaAR1X3oLR3qpqWC4",
-	"D1xa9JU4J/FjOBCwa5Zv1vrnQ3LpgYLYiultMYCnp1uG/XA4fPzfP10c/CeCJrwv/nk4Onj/+FFwCrnY",
-	"bbi/FQEgAAOeAs83s0d73909ObeoV/W9o/Qd77stOlOmvBoEK2JczUb38dnz436LHPNf42BVzXS+DyFe",
-	"S4beGiWzN3/NNlvypJsSow0+5G/DP7Wnu+m2xbzu7jKqEuoODiN8lRPkDdnGrWV1e+leTcC0Un67nA24",
-	"Bdk0vQkfS12DSFc4xCY5U5E+N+RsImY8xQak483h3cRjhCjgDT1c4KvnGMNKOfapy+jmsE0+Hrx3r5x3",
-	"92RUEtdRqUURDtuRsZqBWKxmkHnQZv0GG9qHiuTnIktkZb8a2KfqzKsZy+aM9TFYzz5RKRQvD/+Pgkmy",
-	"WmJ+PqhtgIQF+7RlLjK+v23Zyb0XZLestA4UXfvU38kFL6miY8MBNs4o/5ylkP+6FFLN8lLwvJjUS8Ay",
-	"aQ3VUi1fnbi2Uy68iWAVGJH8GdKHgx+2GClt7WfftSRXUyNwSi1b+i3c3AEHeRP+RMeqpe01SY5UweVj",
-	"Gd185DAk1lwKc7N1fDrYlbKHs7lK+ZP5Pv+uY6a3YaZIr1n+yrQd2wdobiLynGXUC1p09GDAua7R5SwZ",
-	"TyClCo1aUDHY4fFHM2vNbqkiUFBHQXb/8MPrl3v4Wxtd34ZK+it+913oydLKut7Dx4q9tO4KG2MaclXW",
-	"6H0zJyAK6L2zQKACMFktQxmJ93sYC8QKOjLFHkvnV/02xH38fVw4B4o8mnuLABm8WD/eS7PsuynAM++G",
-	"g/2GjhmCMHs5+gDj6L281SnU7/o4oymCrhEHF9hqG5nv2RNE6+FHPcQ3H6UJ46oaiGjlrjQvsNAMd6Wh",
-	"7fNYOlHUmgV/XGvBHgl8qgYlQynPMlCUgSeu/BrgX69kORl2QDC/LCJJTlMeEamlbCLWPCLGA5+J9SH5",
-	"VkiVbbDooZQOXStMhvfocdsX9ZwvPxPruh1YTgL0TlyVfFK3hQPMvEFYPWwCTd4A0oKE7EVoI6vmLM1J",
-	"ks5SZeABkXzSw49DqqS5X7TycXDhXmoC/egqTTsI8uZUt7u6UUPGx6ssnaUQK9vUKsUY/JaxERdrTSih",
-	"Ru4S2HSQaahXPhOTK0QQcBmHKeBIer84kAPvmsU48C7lYqUq78woZyNb5Odd91AN9NgM1HBThqOzq2rl",
-	"uiIPH6iTNDH5r7WXtT/3TugqdGC/tDaUBSM1gCZTkWVizRIyzcWi5dG3K8xw9wSXDtXpIUX0x1ysZSOS",
-	"Y8pnEituJmKxSJVqXX9cavne3Z2V72imjPrmgSyacGCL85bYqpFtCdyGbM7UrP+S0yYfRAFTtBOCF1i2",
-	"6o5Cw9RgxtmyWOCmkA6CDXQfKGm4EwPSf2EQE2qLkTPAYx0zom85JzMBZVl6A5EUNd2SzhgEfazyqofy",
-	"KhBsob4xUmmTCWvAqCTshi5SzpJzg6J0o/w29W04gEmmRkqEv6ePjlKhHDi3b0Yk5jxdLFgCFWcIaQqq",
-	"K5UkE7N9SqpDCHKG4M1rLWb1pZ4xrqVucNu8mFM+Y6ZLYpogiC6UBY0Z41AbBLV0VG8uJXJmCsxpmh3o",
-	"U3kgBlff0gBl1dB1HmGuDD37DiM5Z0hFzlouGy7M7kVzDe2v2PIuX6xGggsau7G4mQeXy3cpVXLsDLjS",
-	"aAvei7unsD22pmKU8ZrukMaBVQ+0U8Dohf8Q5IKYnN494iDdYy42daQGXloJmK+yzPQUMBA1uVRF69g9",
-	"QCHshzMbANgatPKDBd0yJqsk6uDCu0dY2d0ZkBjw35EBuTPi0xZyJ5Rf+FrJYIbhzo8WyTq1Y5wUCN+u",
-	"z20O6Zxk+vQatENtomH9B1M0hHCtQWyUhpy9HSHAPTIV8ZER4xORbGkd5sK8eP8re3vrZMcycrWf7rg1",
-	"xfG8e17jMheznEnZImKN990NT+k+kqwAmbULHzRmXjobb+dpHosNun20ySS3IcLxBs5JXqRwAlYHmmiv",
-	"LumspY6/Iw706JrZk+NW95O+99/w1lu/Sm/ng8WdnZLKDAyOU1DtqR86NPjnBZA1Di7ASmgUjiVgnhKn",
-	"V8hVNzaimolSSJmA8HDCoIlDDbE8XmrS2mFSldm2snXCgrWsJcvq1hMWPpB2WZ1XTKESn5Ssq4AsqKQR",
-	"lDC8S7bRVsPxRcUUC2Lwm5YM0J7Pux+9bev5pk2qQRPQ2R1MlC14WUVrgT2RMxyT2uNx6Y3lYW8nsOCK",
-	"3QTOztYa+I2o2r3TV7fuWSM04OU7yLTiKgRY4K43QcG0EPm1z85ysVqarhMBl4xBTut8fLNvjeyw7cu2",
-	"Tt2rImxwTXgla9u3mR9q2mmONm6fpq3g3r51OvfiKWrOuvuVEPXdCJx3vIJxtr9Vt7cZUd14W9RteErL",
-	"jHIadheAWkMyfgi40Dq7jmdUdWiT9UcLWlhZ6rtQGRtm7WbvCmxthaoFXYpX2tmFiexlc9iGnnXnzAo6",
-	"AQVOg28E9Ppd01TZRkjq3Bx6r9hSOUWMngV9HzqjEA9Qhj2gfprHNjTCVov1Ld7/I03VzqRY9+HiM1Ex",
-	"+xABtTT81QEb7lCS/feP9fA7LTnXa7VHKdsdYCg7DMxnopoMgNqklHEVkZRPczqa5FTOI7Jk+YJyuG6g",
-	"XiLiAGQMaOta5MmWJqH18pbaspnhfWc7INfbktpPxkVHSf9YAB0JwfHvjg4+PA6yhWbzZIXAN7ZLTNH4",
-	"vIDFed88QtODut5Bsnvy4b5NJ/crexAFaVsIG7sQFZSNQLYeXbjW224JoFO08UjbrhwQeoVwU2ICFTsg",
-	"O+yAoxKgoBvNTgCvL02/hAJ1tMOGVKlpXOyUU4eHFyJhWaukuGUurtMEszZa9JWD7be/WNvl9w8dWsqY",
-	"gzW1W6e61Ux1VkGB/0AS07FZRsauEJJBK8w15ZBvKRnEMQIVP86lEkpAM+UYrRLL9umV1737XIcygWot",
-	"eGMCf0GB6iyCmwDKo/fQSB0rUYOsYL66o2o7GHCBLpTjjRbzLJuiyKdZBmLfpFNhrBegtMNGhMH/dT6U",
-	"QJtbPmFE7wVt60pFNyaXywZYtIaBnF8yZoXSgyZcoDS2fbddoFHTqB5jrNWb15KFci323Di3h232jzsW",
-	"Jev1Gljwy7mRaurxZEf8iCUz1gk5/yO3mNTE98KAtrC+IeERA4FSyyxADtFGjwzOc5bT5XzkRxfapBd1",
-	"68exJZxXRCy3L4fZR22o9K25dWfEjouk2xI3oAJUGF6y1rMKV/g3+5dTtet9v1qQSG+l1bLNerzFO/dB",
-	"DNAPrFot+ju8s2NAaLVMOkqbtT7TtxgPnv13BY6M87csRM3mDrFbgGMqAtDrcEpTE/XQhAlomFIcqCIG",
-	"SpujJAyjklJ0fFCL0xQBHRN0KsViPMLv6DBRUzqfIgSz9JoB+J92cP72mDnSel/kpAznb4pu1/M0s3gM",
-	"oKjdWrRKjujQyffOwR0vkrgtytO0YB8/IfJXcXH7OjfAdptC1RYm1g4Way1oOscetizHfawEGMifciG+",
-	"LSyAesOeKa3v/EobDjKn+jS3gCby2cbmJlEu1yzXJznjtglUfwa6Mu1OW67QSawUmJ0m9tgmJrdvlM12",
-	"+/E/6br8NJH3rdPnDSalJSNNEm1IKGGlmnGTbikc+QgBy0rHwg3BqAQB7VdvRNHW+EAq1FtEdV2CauMl",
-	"M+cm4r9zdk55Xrad1C//1/9DTHci8sv//X8S09wSrtsORZERQoX6ycqo20Un8aLRkXmR3+jI6we1w8kI",
-	"A8dDV2WF52mWVO3knUprH5iPcswtUEhSACuCYW78dKZ/L1uSRZrnArm2c4pk9+KPnbd1RSX1KynqL1tx",
-	"KEPaGUFly7fm1tY2t37It7nlVXAIexjYIr8CwhYTC1SgrD7CgoaM9SKXywynoGoUYHNDCc/qds1uK0HU",
-	"6jSb7eNmmcGW96XYYRt/SuX+ozlWbXNnaFllPBq+JW1EWBu9w1HdtAGQeuFu9jKwurp2vI4DO578jl+a",
-	"G6GQuEXA1D+Q7l1va/vQ2rl6Uy2N3o4puHy5KXje19Kt1+fXnXEts7ZgLH7OFvR1HzXUglmp3Oi32vkp",
-	"24pqYVoJ73zgW31jOYOtjRQqZuF8BkVSmZdMBrIDBtO4Uq88Uoa655v3ws7KU6UYPyRfYG8421qOC0UU",
-	"u8Eu9ODY/uEP/X6/r01q8FBB30yuCJVkTCV7ekoevv3yBTl9evpZRCQDTElyWkTYNcMN+Thn9Eo+ikzb",
-	"uAUjYzq5IlJgPzhrxqzU9LNe1MMXhw0TtzQ+FpBKDCerhOX6JAuZF5hkO25+z7ciCYV4kxV0kYkJrI2E",
-	"OV+xpToksUmCqf0ETT9xdguWzwA2EgA7tObKGV08kMQ8OzDF2N5iUHxoyJdUTeYRoVjzjat7SOIxk2rE",
-	"plORq9qXjbxUc7aBaxux4jMb64TCQdcQUM0pNx/PqWJYMj8VeXkNzOxLGT/eAILU/KMxv+sJKU7+6FHQ",
-	"ohaoAqB3nSZtMkl842jWwuTX47Jo0/OUN6ohQRJB6BgzQs6xmtJ1hU0lWTDV4LlW4Ywx0IvtxWQrrVDW",
-	"QNXsSzyTLFgh0KOCrGb2IcHhSOTtp+Uc07ONLVSpbtcKW8ujZJHKwsOIaeKYLF/JTDetp4OMAw+G7cB0",
-	"NoelAZ4pQ6ljwJYi799DL4PuwG4w4669y7eyqn6ha38YLnCqZdxSm15WsUDLRQs70NXgy64/5q/UzxDH",
-	"XqDwNGcRPG2DttMVej4MdtehM3oNL70BAK80z0bqVxUaNiQsWhM2bp23Re/C3+fC3Wt/xD3XbyeK4c5F",
-	"/MolNdbl2DIXFmwJvZgQpg7AVkbapoJbQODNtPGVqkPy2tR8Flkl2xvT1TjlK0ZzNWZ0N75afWL20cZ0",
-	"s71zx+7Y2tVr2Loj/+r1jItgtvF3a9P9uIAROid0MmFLxRKwoFJ89OMB5rzmY3FjmwLVIlYWyTdgshhg",
-	"iERw5vgGqiWWNHeoXkuq5iVEo52e7D2azHxUXJU2mhNoaDUnUrq9h6QEfNfQWro36P30fv81XuZisWww",
-	"cjCP/UgfsIom2g3h/xblXg01PR0QWTr5J6Riy9ZQL6nKwgf19l6OXQDkPig+xn5YMvDqBagy8DtSLBjm",
-	"gWrjXpux+syEXkcYKOx+XDj9vGT6bNUNzjywcy8AsMuctMWS8dbdl78QK54UYPe3e/ZBr0hRYx8W3iJc",
-	"pOIAYWVQUKy6bee37tV722QnzIpcBRx1yIqBt9yHq7OQpJ/K1/maS5YrP3LSxSQLhVXu0oC2hWRukWqw",
-	"f8SiRVTi9ctPE8noWsoRCFvcLfzg4gIwohAvfWPOM/VWvGoeRyRGeJwRVabMR81zsZrNlysVYwYkSTnJ",
-	"Uqmkg4ptDQC3pCvJLAbcTh6BIYUdjgvKN4V5K4uB2aotapAayUSssgTcjRHgJRHINZYk5ZNslbRGRmvE",
-	"BdmeK+iI2T1/o542gtoHadgy9WdXXp/niDJrAxVO0Au9OwBEd1dTy/i65tkiuu4YcidRizsbDtZ+Vp0N",
-	"vtdyl6zKcuRs2lb3oWxge34qPeP8GEGL8s8rtmJme3E/Rg4RtpQfku/zlCs9LHLx7sXr15BGcEMXSz3O",
-	"3iTt0BHoJ3LwPw2tiwpm8MHz4ZQGAQ7NxkGDwLV6uHO3hn1KK+7oOQzAYQk+sSaplmylXZpQxQ6Mk7VC",
-	"887d5S/xNffbVH77aa015FNXAKePVNpism7lPF22K6r+zt7uxNr9t9CoeG6LpISyD7c68i2tNXa6s6p4",
-	"MJ16ccD+vBcZamHaPo0Q1V9/y67FpAESYGvnlgtptrTpNNOmvqBd2WMxpFLlY7O9gbCLaypdaSNEsw47",
-	"G6VFmaPTrT4NgkRMp2yymWTs+3mlO0u+4txEEZ3QR3SfpFT0GlYB6SINoaGMqZrMR7DCowW9aSkgxiLZ",
-	"jMar7Go03qjWOYjwVGJONt2fvGb5uNNTvkseH+wwxdLDHR7LaNqJlBY7foTABluCAIHmdJDnYEFyupAG",
-	"A96j8SoPgZN+N4XQoJFpEaEKVG7LXWnebUgQfvNSc2239y2htmMiQiVS1QHLlVQ05e3hn73GEp1W4Gcp",
-	"+AiOax2WHEUAfmfvx9K2tWf6xDrK9Pbv8K1lzqYsB6+TIXqXkWJ6xmhJZ6zzUw2M8w5/hBI4TNbAVhvc",
-	"NStAvHMZuWRf6O3X9bhr8jM6bSb9oRFAz3VbUG2l5qO5yNO/CN6W5yoapioZw1K2LrFrfBHVVEFJmAXY",
-	"L8DIzYwTmG2T7Atux4BAbhTwtW1ZkklhsRkSMxUxWefr0NJXWajM1yGN76Pf1PRzl8DO3qmNhYFsXxEc",
-	"J8PmANXmranmP+ttqfuyvD5zWz2e9j4HLpSJWatyp28EhsAYVau8K7Bo5uyirXY13rWt32UzDcJNeO39",
-	"UYmCHr18MrhxetMMLpEWE0mpgW+o1S4brfIsBLIA0PfCNlSgZMlyKThJoOOfPCQX0kTMbXgUus4c9po6",
-	"YAadoUxL6zkFc39BNwQ71qDRfUi+ZmwJFfsuMn/XvjmBdridOuuUny467fi0DC3GG+tia3YsAegzJPE5",
-	"f1zZdWTRmTr4jxqbSQd9Sm/Y2iUkdwit+MmLu8JsTKpXeGcweXknNModk5mDZec/8PTPK4e3jRIaYv6Z",
-	"4DPL3PC8hUkbkAW9YtKYrhDmVKb31Zzmi4xJuU+TulK+dXU7Wvbwu24V/cWuUp54oFuHbRpf/aqZ2pXp",
-	"KLIQUpGnZ9HZyVMC2jHSokUY66zUMMsg3GzfqPZbwd3nu9tDzgb9A2Rk6yP9786F+N0YzN77jIxuzVjL",
-	"GIUU5neNkdBWj2N4cirySQvwuW+0nsEqJeB7rTPA2WEwGAAwBoOWTUhzXWOtnzgE2pqG1QrWUhVVaDsU",
-	"BTOlZnlTamCma8lQYzYR+phlhA1WFJmeJMSmNJEllRIhIgswNrkCljevNo3eQj6p7wBZELPI7t78vckH",
-	"HCaHATVEpISOu2cGfZQqnS63trgs2mBu7+/48aEC3cT3SHH1j3uluZ/savEZmP9Rv98OpKwSMPAcoisu",
-	"1pw5Z73ntQd3e2Kx1Y3T1OKtX4urhjjZ9/oktgeeVhVSqaMRcA9wXG7k/1AG/yuVQYAhVpLZjJf7AStt",
-	"0QOyigJfP/6lak5irEWLIxIbCy422djwarO+kMwNVqKvXn42jR6aq9laQkKGiqQz1Hd+jD8i01z8hXE/",
-	"YcRUHh+SH03ProxNFdFW+NycHAwrgwGfEDjY1rKF9ux0ha2W1ylPxLq523I9cQgONnGlg3JMEGjh3hoU",
-	"V5BSy8P4mi0VpE6dewAZ1sAwCbehAfn2+G6QAYMMOmrX6acCJIqgmPVuR47ER1VFB0kPjlRH7ciE3yg3",
-	"0vE+cU9fQMcKujRLFpU/m3uZT3OPpH3XfFtjH5VvWq7uW31vsbS5WCnsFwO2kpbzcjfCCTzz1n/EC3G0",
-	"GgYGL4pxFD1Z2r7APVC8xCLGtnuDsf7t4zXhfV/FF9/nYpyxxUvov7MFtAZ3b83/iE9j+fPz07Nnjw7J",
-	"F0ymCTMZ4xZUJ1VkQvM8tTiZdKLcUWVCJRuQ2HZd1WqG3SzZRLFE/5tO1Ipm+l9oOCRxNOTxNBcLfU0J",
-	"uAdb58JNzrbTKl5fcc2CcpHB2zGIAqoqjsgvf/0b1P5WwRRCZdHvIGfsnKy1IoHuPnQhjbuVjDHF1HPt",
-	"oTNv1JAeVrRlrOo2rbOoZDuQLRkAgdSff0Unc4P4bptUrnOBCBKtslIMT7zS7w/54G0mTUOtF1XzisDY",
-	"hg3ZUMRQamz+AJqfWh/0iifYMDSMN29bWDTCY6MMA0/2ajJhLCEZVSyPyIobDgsbpIV56cTt2fPnnqg9",
-	"7ffDYUPVNCLNZTtWucnXCK5/LNdW5k2HOwNHBmLBlThYFBfXfsstbWl9ItwOPoFDZ9US3wT6+CSsof9T",
-	"Y3tSDJpbW3Iskg3usDm0w2JQlz9nNGmorHbCrko+La6ePu8fFQgF+t0RYZlEqB3rycUKspwumAryXDXz",
-	"CgSJ+aqbWQOtXB/Bhp4/BshdTIntI3ZOmN7bRimnEgHKwHrTG2NNpXko1OGiO3LvwmiTNuBWy0m41VwL",
-	"mPOShxhU28KpsYYEPEu9NyLojtqvILMylB0Vld/nq86HNYc3NkroRgbpVRjxT89amO/5Rh9AQ6fxuvxC",
-	"2LP7+rTFU7uf9902UTi0usWkt7Qpap1ZlYl1C42oh/Il3BoKxste6cvFwjRyjnlZXUo6SLqWw3fQjW1u",
-	"thh4eySutMXP8+bptWOqSbmXLE+vWaJP6wsT06OKEWxe5TsQCgQ/OKsivh9VDFNhWFKA/I3AMZYz3pRw",
-	"6Xoihudg0371v7TRvGzwOlZ6rNamBr8TMPNTByu0XGIFUnuAzaLZw9HTPUsdo95bNkulYjlW/v+KEAkZ",
-	"5axbLYmFNdjW5CLqZek140zKVugLbd3Ye0IwbIFQwOnXUGCqow9tm7cMHN+/egesj93G6jY4V87Wf3cz",
-	"jT5R5AWoyZKG6qF9USr2LUe5I7pF7SXVEo8d9tlbBkfgVtGh6tkKgqdUkj++uiQzaO6RqkNiAJoLGBOT",
-	"yCrWHKHIPKSMrW1WtpZwG6COhpYpnR5t1/XEf6ze7MQGngOIK3cAuPW/WWtvYj+Z8lR1z9Ap9zVpOYi2",
-	"vU28R1q2NfGesC1Nuoaa6h1MWn4w7cIyRS+T8JKH85Nati3xvlMqQ277TKmRScuHGpqZdGHocPuSbm/o",
-	"vGrtGo94D/yOu454s2jTeMST6cH+I7DDdigDm7bdMdiohxcVCTW2/9BDkdvMm0cOqZfEJi3b2CRQlh1X",
-	"VcT/JjDfyjqPOkimyhIXdGlc5017gzL0gnuG+NqnPeSn6vK4X29HpJnv0Pz7MOI99+eu3Ipm/6cfme3u",
-	"AnuLCgiz3n7dVraBscjVosOxtDoS/fQI8w26pOJ16QvcMOZP03ERv/2rp/TgZ/fqszrJhGSjonxC8JHJ",
-	"DvVXKxQJfj3V4iYC1ViAf4HGs9n3kHqPkNh4eNJSDEozXOtRRji7UaSIttsIjKkTbejwKDiwlukubrMo",
-	"Wo/Z9pj0xi0V3QA2Gc7IvBEPfmCGsqTAnlY2XSicwvZxmd59Q9F8xirJwm+LAnTrTXWX3ofDpzTlhoAj",
-	"7NGOuUEjYI1kd9bfj3Om6VEmWZKCNkLSFYSjyqc53OkI36CsAtxeJIx0Uzw/ukIMpylB36g8DambMZ1c",
-	"iel0Z+qXuc3lDOnXVVxA95C/4+KwI9O33n2krFuzTYHcZ+d2Dr1bH45XqmgnjpD01hP+yE+eAxzwkue6",
-	"WzPxwp2rb97ds7gO/uBDKphk4KhHs5zRZDOSVKVymja46t/C/c4h1kEW2gyUUSdslfai+x7ge+ukE1mJ",
-	"WtcpW0Mc2oCPRz1hsskNdDkPE83rEeW9TW/LUm8lKKNtCqyEX6zf6aod30HF4H3k8u/Mo0Q9Y9WJKYm0",
-	"yTHGA0W4WMM+sei325Msj8+eH7fbrJytR1ctVtfS5es0sY/hSEdzxG5q9TRS9St208Qjeg2SwCJUz59Z",
-	"BhtgC6wdjk6SNcuZVuEzoRQcQiZ0hXkUaU5gweAQIq4xhaJFzuAe5BIBaYFzhWafYhnOEMnZdSpWsoO3",
-	"unpudq+4aurm5PObJoRhONNfDlH89QjvgldzBQKpNJbw7CJvaYOnuUD+ZLctmkphCkYzdh3uvb87nQRg",
-	"CXItf8WEZiZVtfNrXOrf/qHM0CZ6x4I7qAON9mDwO8uCMuptePX1zFpIh/vZnxI+5itzvBDaqPq4YMRh",
-	"EPMYrE6ssk2KnYbAUDbLv7oPZbEJrcFjMKTwQaw2hXbS5u4tO7TJp1Ldov5EwitgXRbd7NnXXCpGE6vj",
-	"0NkRygIzuGftDJrd+IHbdd+u4GGbp/dByGgEhvPmH6a++t7Lje+wo/2U+p0arpr1Zp9tGNIlnXUczTXN",
-	"VlXP1VH/+HQX3fC54DDgRBcCpURraXSXhmi7YZynUzbZ+QEc4yu8t1zb3jo2godfc6wKQ8mbe1qjycPd",
-	"jUAkmPU+ShPGleGfpnsa+7x9bISNYsbRLrQNf7p1cpanUp98jTmiEoOV2sLhMjfz6ivHM+Va55GLIXin",
-	"R4AHwTCwEoUPrOn6KFkts3SCKJSWOhiyGHGh5eXI7zpYuQNdVfnIJaFxMRJLfaQCnwtLRlOR2+bqo+3g",
-	"8TjXb+g4bGk1447813B40+8fDIc3R9Ph8ObZtKFMwXzgHtAujQj5VHCX+Pm3bMLSZWAu+4mYgFljGbYX",
-	"9QoueR/tkCM1gLyiZQP0N/FcMpS497Zox9Boj/ibettmUjRXX6yyq44qCPsm7K6VzK4uJi522SmfOc1M",
-	"cv+uD3yJd24tfDMHngTOY7G9L25d5BZGJ/0OGv552TgV4JQmt76/YoaQbsKNi9QqzhF6VLF/YxYLP2wu",
-	"toqHXODNDigYHERYv2eps3WlzO1v8W6t9bN0lsJRbNNuBK+KB9woMgvQOlrOW+CaVfBc7wMwGVu3t3va",
-	"T5q+LTBiRy2hcy/N/Q44t2oXV4gRAlWuU72+lIGRRRVmqcw7zLW2B0bYb6LY8oEkFnWQXLFNRFYOCQq6",
-	"JWcIPvwR1J7Xa6OevZ6n14zbtll6EA8kKbLn4OAoEPGn1KJ+QTmdgWbANt4Nh10PosDvSIn2QMkHayrY",
-	"urS1f6fEspU4DyxXzuiiWUi4Q2IAAh4zE0p9iFxMr3PRUIShymQPb515sJBINMu+m/YGP+3CbxCSWcH0",
-	"vjpCBwzmFYf7FPjSQ0At8MsQEgPB9bph67bvfZ6bpPodBldAaS3pjGHfqBjvi61rAYK0YJNwBPd3jdcO",
-	"CTyqaJqZR+lUseCTMG+L5LXz+KfydLHQJjj2yQiLi9Q5P6B8zvTwNahw1tnPhTLRR76BzsDOAZRmDCJj",
-	"pslVNxu0Cidv1qnMF/V5lBfCZ+sqp75v3I97hfqBOCjiF67S2caN7SnEE1zu0vvtGGqlYLI+0wk+WtCb",
-	"LAQt6eIIpZWShHIrHMgVY0sZEXZDJyrbnHvoeab09agf9fv97ZEaE1NtF1Y1Yw6k7vsBn6Yw09xNAmFJ",
-	"7DyKmLfeDwb6xskAXOk9MT1aFFjWGcc0ta6nuVlPSAePCYjzEV0us7STF0hv0lH7VFEXbgHU48auGh6s",
-	"a9cKNzd5H+zV+1xgqvVZBPcp1qB95DqXc4BQKPk3YtOSfcUzJtEHLni2KdIugP00nwI0Ks0OAzgIXKV8",
-	"hf6YBVM0oYqOGgursfsgpNNgVyvYwYiXkCrCGUskUYLMBBH8HPeEbc61y1UZ/Qo5fxW8nT3AwVBejyYt",
-	"cDgNXxTnnWoTy0Ikuwi+K4sMhPQNskjUkxup2GJUQRx539DdzueYTn3u8Nm2yC5eWloZUqV180ycTXtR",
-	"YZ8Yszm9TkXeEnPlC3u794pdlYZh8Rzu9rylOWbRDjXF7brMUy2picnfbWX0ucjbFylPalk4J9hD0ZaW",
-	"BlJy6siEIwP/4A19i5x762zrSg0veDXR6+RV7eqLVv5ULk8M2FPlshIiGxl4uPIvdjNAtQxbuy5bo7FD",
-	"IPIvIaRXzzRxHYsVTyg4qReUr2g2gjvDhyhbVlwS6veTMx6KlHpVzPXMp10nvu57rcyjrbiuCmV+u4Oz",
-	"PD9kaXilj+/MPS+AlhpAZFJlur5NBR7L9V/GywdHlp2VGPu0UMNM2uKQufOAc7fzrN1VbaNpO5X6R9Vq",
-	"d+y3/BEVR5W496BA9thJO/oc12Jzle1TPYqWRXhpMYqOkaU95xEsQIPAKbXwCtbYcfum3e/silbR6G66",
-	"ud/GzXRnBgidvkw0v5JRw8J7wwXyt/sfMPbaHL2/pLN3oUSe9mV9NQTrmWz60paEsQ8trPwKjiwds0yS",
-	"8QYwmQ7J12wjSSbEFcnSK0ZixejiUP8UD0gm1iw/mFDJSMaUYrmMSJLOtPjXhyYADpMTkTNpChEoSYQi",
-	"KZdpws4R/en0+HjI45Rf0yxNRorOAHfzECDiFvTGn4yX0FxH5dsBzFF11HvKngvOrGtXyrthlVyWWtDu",
-	"bk88p9fMwPRqAqWcUKI3QehgaHN+24EClBBQux7N/QTj4kVB9gv6699++YKcnJw8PyQX0BLf1Otz8sPl",
-	"C+SERZplqWmAdG5B4iSgxK0kA2+hmE4lMwUj+vHJSumjrP9k27YEn6wNQVVAhY2mCpa810AXg9ASeEKf",
-	"USCnl8RMTmhGld6DqSIzoZ/lth4Wy3soJ9Y69yMiZdR5y9Zaja2UGDlweu+vkV4vJ/zdccIOIbwNSmia",
-	"HePYRp+W1U2DB9Dz+WnWUfSKnZO+7VqhKaZpwQKZ0Pemswpob1sJvH3I5RW2o0ZgJr3UgOpgItcfZcAf",
-	"H8A3qIVtv6OKWGuNYWGNxP0zx9F3uJ/d35hOtr3N+zJn0/Qm7HgYs1kKccVynUSkhVzOJmLGUwltnBHo",
-	"NIR1IK72mkwudvvooLjF9qnaKyfUPRnZnl7w3XJvdUOgEphJaY0ry1aa9vsmPruP7Clk2E+VPPWDZH/M",
-	"Kd+jXKd9UuLHR03aE+jrHoq1SjAVlig7+1SHVuLfWJ5ONymf7a7h6SzLTGVKE7TivoKuc7lAoFqhGFzz",
-	"3gyRq4yPEaiRZERMhzz+MAQInGFvMMTWl8NeNOxRBReO+8dPD46ODo6PL/vPByf9Qb//n8PeLSBR+w+W",
-	"G2TCG5RYphP4MWHLTGwOLZAi/FrOdoXbcpYdHB2ehl6Pbkn4RVuhlV8p38A7xXTYG/z0y1//9v421pZH",
-	"+aYsC9w0xTJR6BwMTb/UPGf6EHWtz14JY0ttOW+wTBaOSak0J6UxTbB7aBF1Koq8//TuuzfEHH08OF2F",
-	"xynXNu9DLSXcUsE2fx9USAtt/ZbpBFrulcgKErEiAu8HKl1z0j7NZj46ksudEFw64asACUT+wgJt/t1g",
-	"fehzTJ4mLfraXBTnGAPCIvVBEvHWbfGNyBKWR166gvQKctrUtW9rCTpR6XVHue7iK7syOO19rUp/dvu9",
-	"9/dzO420hz1ebm200+zoClTolRV6xQ6yKQAhvZBDZPNCIKRBBGcDLDDDE/LmkMSjIogleLYZjcw+GbkD",
-	"qL2szQQMZEB4nQvbmZUZT0T7rrq2TMOevlp1/26RzVqYKDahdQ/3PZjt05TPWL7M05J1Ur3LGBq/tQ60",
-	"JZase+htvmyYrSqrU9oS77eJDhv+7Yp+ydnayxABXR6XZhRjfitnRSnlgibM5njiEyvJbAVLHChD3EMg",
-	"eW/suIahCosLbhIGbbPWFqUUAb5oZ9OyzQ4x/3Wo6e2lj0rzQGJTAtMC1+npj5P9XDLH6xm9mKdnHATn",
-	"XlavNu6sFjSgC4h/nTPkEWCOWvPblh2SRwe7hnsfB+0tobdf6bAdKODeAiwQEbUWZM5ubKwDEQXGG8XO",
-	"CSU55YlYwHYF961tfnZILoicixxMc645apUlZMzIbMWktNDstGgZvoXL9Pp5K/bwp/7B84uDL+nB9P2H",
-	"49tHOxYNZxkCwzfYsFct49rX9mjceq0bD9O7oq7+0PwPb1/OKqZKkdLvAOsN0tL7bQRr8F1WmsU3t3i/",
-	"q37crv3a9lsvMOm3w863N2OSnKY85bNRq4yCqpeiux1YB7nfOURwHs4ZzdWY0S7JbG2A7wPYM1u9wbnp",
-	"DtDJvi550FqiGu3gn/ozZc+Y76BtiaxfnVyI8hW/boV7mln2XpQMMv8n0zCFdzKoWWz/I2ryeIuz7Hqe",
-	"KkZgNRA1DKueyGROczpRLMf2n9a10xuvUn0Y7mqlyFaGCsKirPJUbd5pwhqsNkbzUHLyBeoytE9SafDb",
-	"D8mPUPvBBQFMLHMTu0mlkhGUb2YZ6EisLRFiOaaTKwLOoakmA2Y1c5OjCSsMM8dhuEHPlVr2bm+hrdVU",
-	"BIrKbBlEJtaYsOAF5sU1y8kyoyknX11efg8//+ndd28Oh3zIL8jjx/qpx4+xPHiZMnRG6MWzmQ7YYEVM",
-	"wRsh1nyA0T1XtEYWApHuUfEjSDRRwvwr0rbdFfxuQrsSfZCY4S2V/i8WZazNuTfRZgXLJFsDRCK54OTx",
-	"YzcnO9ifxdiB//EEnCmU6F1uGltZFiQQIdQDiEyzWQhFDTklEDgAkliPzFysIfWPcXVIXl2zfGPbDq/z",
-	"VGGRyePH4ErU4+AeJGVOucSS23OSIQ9AnHQpsgyXBUs3JMkZTYbcPZmJGazGP/3TP5EXgl9jKYnUlx4T",
-	"YzLnjEhOr9hoQiU7JFqm4lWbodCYlBBBmQwyA1jT3m/6oYXfnYDxRF+LRwsZHw45Ia8TfOqHH16/lOdh",
-	"FlvQjTb/zPHSsE31lITpDxgTNsFjmHyaIMInoSbB4rjfh1for1uGkErkLEF/xmubaa8OELV5QLSA08N9",
-	"TB4//kIkKZOHjx+TC9eybyySjZNDlMQvBIfnLzdLhmdS53iOoUgDcQSf3Bys1+sDrS0PVnnG+EQkLImR",
-	"UvFklWfkIImJZEDlVOoR66UlVOIWIz/wKy7WBY0xmQivQRu6okecNFCL05VkiTaxv//u3SVZz4XXDBNA",
-	"5rKMWE8zBNy1AMEudPr7lCPwIljmQK8PtzGhWXrFDIGgy558/BjeVpquacr5h5+l4LHerAz4//TmBt50",
-	"dnNzTmJNgxjXBISO/gXF0VivkNKDiO2r5JPhqt8/meiHkMYJlXMm4aomPcwGTn0Loon6x1eXxD0cQ+zA",
-	"eE1tjgGyCTnt90m8oJleHJaMYMhAAJeB5Sgbn5PT/hGJV5yu1FxvronmU7h8QuKpyMdpkjAOTUBzIaUB",
-	"7dc3HJ241tUjJcQoo/mMwQ9n8LEVl6slNs4bLViSUsAn0TccH5MYBoKxCUzFgh+ek9jvQxWfkzM9GZt8",
-	"A8MQeb5aqlHOJiLHO05IPF7JjZmknK8UJK8nYg0DX3F6TVNQ+PE5blBYPOCi0/7zckfolI+mWTqbK/QR",
-	"wmD93xepBKiR+JBope5WAFgcVPzalKS6BRmzjUBAXGk57YVYLIFltehjSu/JL0PyA3LHKIltzwMcFOUk",
-	"fnVJZ5oLUPiiXQEI+ugqej09+BaGSR6KHOjyL/Ydn8ePyBwQWCShBrrL/oboXIAjC4imp0fHxceLuT/y",
-	"ywYjC6GBNVzEdH+0EJBaheOkXxdkPPiabR4/1huJwjpgaSsiZjj0YEM+V+inz+DHp2QuVrmEUzhbMgUO",
-	"GzJjShaC0+hZ/R69+3Hz75aP3ziVpNcj/h7w8gaglz9/E5OHTmvYiN7Z2aMiE55IsWAYzVPCjl1T6dy+",
-	"ivEJO7hAKsXaSpimOShf+32tGa30+TBEw3PYGxCIKUZk6Jug+vovf/3bbRwRztZalKO3yNSlSap1jJqz",
-	"fJ1Kg14/oXm+IfE3Kb8aEJQ+v/z1byhwzknOss/xC8MeKrjY+1zsWmOaemvGEzPsN/YkgZoFTb05lbDy",
-	"7gI4UDyRxrGkkzMy3pD4S0yzO3Dvwijrv7hTyuex6SQKvAajMzGl2PSgHzNtUkgkPsycuKdJIhjWKYMJ",
-	"Sh6e9k8fmeG/FRkqxRixXWNQVDIiMdpIsTWSPFsoIrGNKMQgehOtZ0C3J9YoAnsgIjEYwO4ummXOoCm6",
-	"OpOL71/rqyjk9bnrLyZE8QQKU/4Sk4dzRjM1fxSR+MmCqTydyJg8/D4HpmMrCT849WAedrrmg1YztzF5",
-	"iM2hFc3EbAVSQ/8gH0VDHj8RS8bpMj1EJYdvsNc2dJHB42CDYsEafDIRMBAPfhzo9+iQvBGcFcsN9rz1",
-	"fBVzNQ6NJx/gh1tgMytAQQVbd0dsjk7OiZ7pVSJKDExhvXHRLVkuBY/0mWoyJ3Kuhaq1lai8MqaSvjLk",
-	"0MYBGk0nkbd00qJXH5IYlER9lPiU9LDXtbYtwvEzRkSOSZq2pXVkTDe9s/XjWqJi+gC+PBn2yH+TYS9n",
-	"PwOSKKQUaA4e9ga//PVv0dBUHbg/9RfxD23GyLLBglrfUEFPHeQRS0yGN0zrl7/+7YkNGoBNC21yU37l",
-	"FgEQxDIGmypVeqOxHLbgAk6W+i5haUEexouUj4oX6pPLNSNHtpe467qVDwiESeJHfgbrAznkKCok3Ugi",
-	"xQCPLdOUZYlPWbBK9XwvVmou8vQvMGOjC7UIt1MAG8ZlnetXA0WoAqAE28Lbuc8hfyJLJ4wjog2mA/Yu",
-	"lnQyZwfHh/1e1AM3IJw65eDJk/V6fUjh50ORz56YZ+WTb16/ePXm3St4pmhW3TO5xF4t9KB3fQShctxl",
-	"vUHv5LB/eGIaMsPB+8n10RMQIU+WtjtuYRg3YmwUtzxxIvVfobnzbdT+ia+wDfTt+6i3FDIEwgE2iz0e",
-	"sQTQH/TfnEhhgAj0YtKZiLDPslHN4409MhO+0ha82UlgmRklqi0oseZGvKfSedlBAWBzlqLVqW1q7vAG",
-	"zklsoK9irNCGWJ/EZXZm2+ukN+ghZaOOhPXMGQhGvXeVQF+IZGMLvU3qV3VvIh66y9VxIF3okKo0Aj7p",
-	"3xofCG3VVbd3e4tOLLkUmiH1Q8f9/p2G5DcBPjrpe01+vfa6R0Xz3L7fGvfo+LbbDBJ06gRi/yizoXAB",
-	"j6cmxHLo2pbDoGqmXtNnzTPFaipzvxmAyVsJP+wobPv7o/vMQkH0XsJAUZYCMg1sEsxqn4mebQH2U+/C",
-	"IsffHGiL9QAOQL3B07Ozk6f6Yq6NFABFwRv1ZwrJgFFByA0NQfm+8exD7L5h8mvNaQOKXrQppuW8OCQm",
-	"dgR2KILKaDXK0RkBuvuFNhoGeNK0AtbYiaH9laUS4yuy8yZ7gf7WFlLrGyAZ7sK78L1xNf9UzvUs0hWP",
-	"LvvPB/3+oN8/7Pf7/1n2eA+0iVzNQq88e9IfnLpnjZIpPLpedMFxX5Fj3pvS0dnVvx6Xc6TNVzHlu4Ax",
-	"KNK6e/2j55+dTU77B3161D94Rk/YwfPx2fHByfQo+Yw9pafj/jMEYfI95fq1rfdtkZQd2LoXxiaamgh2",
-	"ZbfqI8muDQr33Mem1GM0wwjvwNpmi35DKjdGQ8aCGdh0ATyC4z4FIw3blYGXGA5OaOCCIsTUOQl2oT5Y",
-	"H5LX3IgFLflsPhWeYM15C8C7IRVFM8XASJAiJ6FwYTJ3/MKTf00a4F2XJqL56XRuy61X3lWtt8MLb5a3",
-	"5ZCSyX2tiKmjbqPfXzjdQeSEBExxxy9//ds+UqcbRROPpPUYG/Kiseil2R33bxpEvW9MQ52dUsvedx+S",
-	"64XZX8SmA9yn+WAOt6M0uUWpo02XEO6eWEBbF2Ghc51jHjoDQdMnVQtcnIJpUbIdTknMhRpNxYonQbMB",
-	"ZYwVFJXtchoOsiIDwKhAPR727k527Hi0ney7dUbDWB9IkiYR+KbKHJvq26Aw1W1Zr9qqLE38LbQzz+RX",
-	"UV8lBnNOmwNZpCUFTdVL7DYhTXTHpLv5HYQ07w2qDmbr6PDud5lxrhud1nH6pRiZtG10IgPhhYmXQ65N",
-	"NwkmurOZ0dNvO/OoOVtIll2zmoEM7H0Jjn84BeuPaV2aZYUnUkb6ZAxuNIxQaU3rhcgrbtIma7qW53VX",
-	"q7eUFta7Oi4lYHUxhl25kz02VtWP+4Lmq8Bb+wf9LW81+bX+ayuVRKXnzMeOkCPb6ZkabRt0jebT+xAv",
-	"aI96HCamnpvzd2uoXthe/hJcv1q4JVTRMZXMuH9YNnWYESaj0rSTia+O4mKjTFOeSEzsP9YnznJrm9h1",
-	"upR0wYb8SovTwsvnZCrKgdP+c1MY4GzUc4JNrTBwRUvb3WxvLN0f08nVx9njnlashF0hPgnjSwFwhk+z",
-	"dKJi8jD2dmz8KCQnZKCj0qe0t4u92HYnhnpCtbKl+3uOzAMKqzZQqrRLMt9tP4+GmQTFitdnCfP/P45z",
-	"q/OZI0inMH06uQ5a0+e1A/HDYOfHsu/vwVb/ll4xIlc5cxDVOcPkLCNZWkv5PSz6msH1BEXcbyx64B0l",
-	"Qpabwbde22Uml1bcIowjNuLDdB7fQsQctzjQqQ9rfLV0pjkbcie+MSEEKgyLGpxUWkR8MBSNWoBG8UYe",
-	"m1MOrGrMhVhCEEpvYP9BB/1iDVZ8CovMxJBDkpRv/DsHbKF8QPdYS1YPGu1jfL/BjAEiuJaRvyNFlQd7",
-	"mH5KVVV0RC1QEFzLUbRdW4q2cH/W+4jPeN1E+55V7YvmollnsCfnNsO53IGzk9ZuaIfaFNCZU2l2SBkj",
-	"Rf52xXpVbtu8TjQppeXfu8pyzDv5bcnsryCfWKwUWS21wRwv6E1cSqq27QI4Iw8BEJQz+cgpQcmIX2VA",
-	"EHF1M9BHAtsgKMLT+nhD6IwdEgcnoV9l8lLgreUKd/KKTuaYqwOZTimU09nC+MjoDCGmeoiuQ4sJXoP8",
-	"x+QeFIWH5EfM1jAoSibFxXDPI3BxZVp4gtwE8esRAaUzplBr/s5XHGgGWKmFb6qeY+ayyYZ8LfKrc/Cc",
-	"QT6EZ0VgQ01wrg/5j5DudwG6b0AUu1FPIKXdEAqW58hPp0slyVKOSGTx16/+4/MHAHH4II7In1fC4rhC",
-	"Wt7rfydyzrJsQF79+6sXP1y+/u7N6PXLiHz9+s1LpIeb8wPIIfrq4s3Lb15F5OLy8tW331+OXr95+erf",
-	"I/LNq4t3r0avvv/uxVfuj3///vXbV+9GF5cR+f7iP7757uIleWiSgx9F5PWb73+4fFdcKakeSMm0UUeP",
-	"mYJORFi9V0Xw+q5qZfdmwjW9mwIq12v91INgcZby1Y2WI5r79dTSXhXgx6D6LOgNBOO9uiLP3x+qJ7I/",
-	"H3QQ9C8qpP0YRzMrA3/6UGQgQD2KbZ6UMEXTrDfoBToqDSzuI4JSj9JEv+m9A300Hnz0Szk8RM9XtcXp",
-	"dfx8cPa84p4aVfAd+sUvmeuXPzEF6eHIcDhwU7/vxN1Xagd75Dd47T0fHyXPpk9PD/qTY3pwys7GB58l",
-	"R88PntGTyRl7Pj0e9097+3OJw8IrCJawjG5GYIDbS1OaZqucuT8zsYZ34Z9enOiEHTwbH/cPniWnRwef",
-	"0acnB2fsePJ8+mx8NOlrwwbKw60TEQBsQDr1QhuiAn7Xb4xyFe1MIdmlNxMEJkkOnxweHnodT0dQ5ADu",
-	"UAC8KZoD6GeZyjcebD/i76kcti8kvxRd8o76ULk/y5k0YIh2VguDn2P+XE6Kg3S531lR2qpFNjUfLvgb",
-	"A7ne5BuadoNggfv18P3bMeMbGEoqmqsWDAtjG127rneVPne2w5bdJNv2a6BJXY8L0yZkAqV7gSZ0BVVq",
-	"7eWQK5JeMyHrXeFwMCV8DbsyFuLXAeX2Br1lRtVU5AusClY0c9LA0PXI77bh94zunUz7k6Pk7Pjg6fgz",
-	"dnA6OZoePKfPnh0cJ6fss/HT6RHtn9QwLvQ63XXve6g+vYv/nE++53I2/eGPX//H0ankJ3Jy8fNn3371",
-	"b3/Kf75aTxd8oi7F6vgz+u0XEJ5ariCQc+t24zRncl5IpFbyS2tJH9T/p/fd1I/pJu/MnpL66Plmy+cP",
-	"2oiZB0OurZvPH4BoeWBNms8fdCHPgyEvWUCfP+g/GHLPCvr8wVFxwVlCnz9oItODITdG0ucPPgz1ToLM",
-	"4bKsGvZuHww5Wk6fP/ig/+j5tKwGAoPeR5CazK9BgbxarBa0bhFb1YtlF1z4GfJgJdsFJTHcagyz+47B",
-	"16sqdr2leMI+YByh4WgyeuxMMrg+7STi8Lc6j6j3Vgvxg4vplgau9nm4Fe+8l7wEOHRpJvFOvVgOLduc",
-	"e01CSXHwRVMMk01/S6ffH+DMexT1+32ScnQVFrWtUI2bKrYwNVja8old+SwlxhKKEPnahp+INTylOcLa",
-	"/lF4XMPi4iGHOlFTVCvypMD+M2eMc0KxmBM26Thn9Eqiaw/KkenEz9Ug+hP6lJox/2RFJYntaCyUnJ6D",
-	"+zDkRgZPWeapezxo3eX4VORwlpHL2lqa+ypF00Bn8KEnrswBqEPg+UWdiB/jSHVX4piiIvxogiqFZswc",
-	"cbQwMSeyV9ouIcfA0JiuD34SyNkHm4UcYaILnjB6g9rmdyyAAzxLjqb9yfH4OT1BbC+VbxDHwaQFSNPg",
-	"9bT/vCi7gKoWcMV4JWJSLBhsFygq42JdZMoUVVMwrwOc1z4LmVRXso7dCOJiySzu4dYt/pt0iNq5EpGD",
-	"gKu2P2ijEY6ePnv27Phou1IAYIHmzKHXPt1SbhOCtOaWptyVJRHR1s9EZRvTNdI0Uy11wXQ1JSJLmATn",
-	"IGQZRVDSZYq4Ko67CJ/CYJa2mCDd2VT/Y9W5162X8WSA7frwsXKhJbZNjRcix2pyvekPwRMpmRop4XJ/",
-	"S+MDHCrbGxbix9gXVa+L6dFqMToyMTsv6tTQ18pmKTcx56aco1e4AF3lujEzWifw777xUizTies/v/v2",
-	"zZK1v/vLTKzb3/12xdvf7KRB+0deG9l4SWftHyo5IO9HU1A81GMG4qBwEu0qb0ioooGGX/1SAoFpylLD",
-	"GW2rkPS9p6eN+dvOl3FcABwXSgY6CFPr3zodT58fT0/Onj0bn5wm9Ck9mbDnx8+TPuuz02cnTwst4YZ6",
-	"WDRS0WuzL6Um0BcP5mGJVj3dOy9JqXVLwHl3N0qeNVHSEs8qekMJ+PPQxDSA67Tocjq5VFFyetZaiYK4",
-	"aVFPMkeUmH0LSu7xGHnnNGOKx2cU6JmYebrTCN9y2h8WrH+ivL+SWn4iXR/7oHZ+B6mAB1JPDJ8YkDhN",
-	"nCqDayYVOoY/YuyJs1myiMR6R8QebRBcAOJYmgcQUSb+hkp1AIQ6eP3SAF8YjfiIYKMbWTUAbPiPq3Oj",
-	"PT/vu1G57h0FVBdL4dyGme8VnT8Ri4UeHWR7DDkGFY/OiG1kZGY2IKDJ43Jcj+AW8VV3ZErVbfvfTMyM",
-	"oj53r8robOaAd9ScDXkOC4TvEYLITKzxRfaR8YbFXt98k6SpxFIOEMQA4BK9pvoug5qYd1ta2n42Q46D",
-	"31UbGCHEixJipK3EkQF9Csbt8LePbnNQY9e8fvkPy2OX5dFgT2yXdUBd7Kp/D7nSX4osE+vfoZT0qqdb",
-	"VOlirtkU6I5JcROxGKfcQog9pjx5fE6kFjE0I7Gis9jHy1qsJAL4AFzPviW725w51ZNstqklgeiTBjU9",
-	"lvVNgOpVFLNAzK6tMfAN5cz2fdn1cThBIwqXavx6KQzUujQdHjK46913dDuaXaU8aRq16ZlfjLZTI/U2",
-	"Eqt0ztg+YKNCUmnDAw9jZ4zGjwyeIBfrpsm4MsKWZRml5j+tBrfWmtNi71FIv7FaP5WuB2NobC7wD4qk",
-	"dQl0uu/gnHOg5bjw/j0G9pstt79T7bmTVLvPC15g61PXoAedZJ7QDaqxqHCM/ZaqfV4rMqEcsC5NBFHv",
-	"Nz4xaD3obPOyQ8A8t1cWMna29CMvz1qfEOB55V0poPiu2CYectNTVZ8WsI1pVMPLDIFl1qGebIYGmP+T",
-	"jC6WCGbXJ7/89W/keb/f31K/Sh7GJrMljgglmHCkhw4JGgQTNB6ZNGlbWoJ4uHFUXLFZCCbdUL/yUTTk",
-	"zSlvEan11Y1IDM22RtDYZDrK9UTj5kr8ot3+p60OaszoaZOj05iJM6aTKzGdmpJmYLbe4MxrZDdNbzB+",
-	"WsnZKTpVFy8L9S3FDp31FJ8dKTfbU0g6FsUXS9g+YLTDbLdv/O7rXlEq1PIZU6nfu7+Kd14Iyy2yshRT",
-	"6J9+dvasHFKwUGNeUMG94clYm8q/s3DzXhHf8wIXEjG5IAZVijoPeYFpvT0kRTD/+F+oEot08jnAaVo8",
-	"0CxDOFFuwEcoDoZm6F+hrqsJFnPpYQy5a39jBu5B7HlN7/TYoD1YNXyNeH2llW0Tvi7vop3nHcuWxQyb",
-	"DDakS8lQq/ZCq/cu+1UFr380/elDk+CVc5onvcERjG77PcedQqVVyn8MrJQijlGPXVe0px+/hmpMtiHD",
-	"3iWji2HPxtHWLMsIoisH4tc1kbJ3EPv4uBzEVnT2QMKI6gMJha/N1A4UnR1cQbukruvSJYDt5v07jGHj",
-	"dm6OXG9VNKHg9XZNs8qufluKBsMY6FR3nRhRy2gNhJ7soqG5cx6jh4pIlrGJsvl/5jfz+EQfAnIuByTG",
-	"rPsY6+zRxQz1X9cMoXk54LDGmLxc3GZ0gr4v8q308mvWNFWmcgVOIIfkAjBiJQCEGJz4QuHAuEvlQ5eF",
-	"M1yfsLSGysVqNkf8WsPS2pqc5drij9DbbmLwBlsP1CkFeEs4sqR8lnkY4ec1JwD1fAAZVaaIE4AuaQb4",
-	"yahfHZIltIrwwSyd9uMGbteo7bBPnebqC819n9LSR8bQ+gP4oRf1cDkg5OlpFkVn0GLcGsgDZx6/v/WC",
-	"oXK1ZLmEGvT2BeeOEB8jwepnMfYqHMAFiyCY/fY4nnpw7zDxPiR5vxJrFFdYEUZzZuwkxykfCzLgeD9a",
-	"FFhgR4AFNj5hB5+Nz44PTgsssKe9j0QtvbV/FmOSr7j8+wEDg90TOdA+SCFD4agte80dLTVYPSF3p/p6",
-	"8gEX9rYxnBGbtg4G6L0w84/6/bAv1Bn8GPXcdEQLmzEr2rqfdvWDeNC946K8Ywz65EwptAtcZVfAeGkX",
-	"D193x96fxLhd/PKjRLTKDPFEKrHsbt38qlNoMoN+9JssSUU3+E990HYdlQoYX7yBSjzuduRWTaVPrYk7",
-	"qEsz2Gbcgl9rfymx9DbWxxFwaFs1Sra67oW4gjb9MKqIkUdwXKccf4BAKAKZq6KuxBhsBbJ5OLV+xTuE",
-	"YvEbAg1EMt40OSa0FbscjTdh10Q1Pmqba5qgbenXWltNr/2/H318f3fEC7suRQLc4OT0DHttQmXm0fFt",
-	"VEytNg2oy+sNTs6edQ8tvcCvN9VNoT1+Hy5PWLjfY2yovpPERNkmtL+Zs65eLXCbmiQv48CKoLkvnCCx",
-	"yy/0J/nlr397Ym6IySw1zfwACI685pB45qJN6PUcU8menkbYxy+u1g7HtrlFWV3UY0ItvJRf5mLxHRK4",
-	"BdgoAHK4w3lxlncdAnfkaTQDju6btwGS6irlieuqiIp039yHQLZDi/bkoU+l5Q+1QFStaIh0Nkf3AqN5",
-	"lrL8kLwIxhObklNsICk4ipSrk+NAZ9qP6TeGjXxQJHkWJbZaEeoNI8ODHaecwtQC1ad/12EqC2yJBLBS",
-	"5qP5FD/4Cd/Np7JOx6k7BIanbwRn0IBu37TB8sKeYIXu9mfeCPWtSNJpei9rCunYLQOP96iI3as/5Ymu",
-	"zE1Fk6jumvwTTKfRyV30miIynXGayVJDsaIETJo2ZegThlsfSGzuaIwG28Arwoa/VLGZyDe2YRl0qgRA",
-	"P7HKJ5hKbT99OOQv2SRNSp1ePRzBZIVSV1sgfrKLXE2n6U1MHo43FoXK7771iCiWZdINTBK6pLlyeIfQ",
-	"AI8SztZDXuBZ2AbMMAhHicMhtyfhaZplDOAMIaV0mhrfvpnmAwkggIv4HMaCrcskNHsDl75+HLp4cWzq",
-	"VEMQlCybjjyiVQSTyZdRNJ8xNdLXcTWgl2dE4qJLPrb419fwDmwhOmI3EwQJtkk09b6j5KENCoh8EcQn",
-	"RBJfmFF+2j5RZnkBHR/7xPU8X/gbobCn5pd5mlA4+xUk8guBpgfH46MjbMlQccMedUA3fFmmzH1p9Xew",
-	"hPfiMMCxMXSPQqf2Qoq/K3Bdahr4+Onx0enpvvr3iUkUanYifKGFhV8UZxDq0EcquPlXi4qK3ao8S6W6",
-	"sAP6PTVgqlcNugQsa/umKoUtCS65nVhZFSyqaoGdA72sfNi0VzKQUna34dVO6EjGXIcOxiyxIFWNdXwt",
-	"QLhqRDqqEcl8pUSkIDRXiRzHzeTo12lRwvxxEzNATdtJdFIjkbl/P6Ic37GNldkouxOJ7Rb/5GnEvo36",
-	"QLpx/S82Vw0Fnnww/7rdVZ4I1TY5dTVtsf4vZBjESsQRlsWlfJKtIEUhkN+S5iRNpKv8B0hnk/UMGiU2",
-	"78d06DF02x/yBZtRcDuJqT0hSujlNROQjWFiuk7Y23b8ZnzGmZNRqUialNoeCZ6Yzppkma1ML+ZLV9IH",
-	"CX6UW2YhLusOIafXeaoUg9yPVCJ+gbMkU0kspHPsgxqg5sLciwZgUijZMl4ESGWYQjmXHJiHVbEMLjsC",
-	"3OUGEdamV7h+4yDQirpKeDYe8jmVxbv0AwlV1BRBlpXuuatCjbEhtvkZm2KbFv1pYpryH5LXykIlUGVW",
-	"oQlTAlbL/jTk5rdyjWpUrJ9tlGwxtmbpNePn+I3PGcdBlgpO7ayN6VspJzUTeSCHHAluoGq5wCatSGfg",
-	"Cdv8DWUN8O55wXm5KcYt8yRCs98o+53Ioq6bQf3/7H1rbhtJlu5WAsQFSppJ0aREWTaNxsDlLld7prps",
-	"2O4p4DZ7mEFmkMxRMoKTkRTN8RXQv2YBs4heWK3kIs45ERlJZvItkXLVnyqL+YrnifP8PtPijiw2KfeN",
-	"uCBanX1vthbkAMWRzjcTEb8qj3rD1e4sjJjPbnzZaBEXkOm2mkBOK5Yggim2ogY3mqbmvLILMP+YLcyF",
-	"MtzyylwaYRqhjjwLMS8oPK+z0JbowvKD4ltAq9dWjGAhI76iTgLHCg14xgKDEL47SBgNaUBbq4fbVOCm",
-	"gkdUuLk25gQDoXBvtFkIJ7jphpBYDwGDCvXddqONNW6qC/xTi/+iTQb7ZuGmsMpTajZERQQL2gAZJc5N",
-	"/Ly1QYVcRdcAs4Vr2vRV7clURWsEOK/3a8v3ZnSXC9hBLvCxCLYa2jJBV/lg3VuEZkUuVNrPYoJ2irPK",
-	"POilQrr9xsIFYe12zdhY6crPo1VXOjVNAkyOx9Mx/NWAxtCfO7nZPZup2OqPUDi/wRRuOTvfp2qmRWpO",
-	"fhlBhGru8ZSBRjEzhxZMEp1PbqhQK83HqjC5q6bs4AHeEvhkONvWsujSbc4acdCzBC0T1GB4HRIr/W2t",
-	"zFLL7doBMee4v9Ns8MK9zHU/UtOMwFNqzZvnVzfNm1bjutFoXDRqOVSxvW2Meed03PgZ9BDWjpNYDjuy",
-	"3IoJanQAdSk5dVuiHarDt5CpvkJWDOvEUZs1ni30BjAtnKLVkUatarOvneLEdczMdWpxBBili6+oBR1v",
-	"/OAWHBq4YgZr8TcaH/g5H6GOhIt2cuCqmR74lWfwd9Wkwj1mHuAumolO7d6cpttBphZxaCxcBmQhk06A",
-	"7DJyTzuxFKH0ZwImncVJgiwxFUqm8jb9oQIjfmdRjWdxwbmGmsWxDU4y5z+YX07fQH2GlSfrrdRyk8No",
-	"zHEivMQkyDGy6C20ImPN1EQAe6ujm2AhYHFDJe6ZWb6aWOr1AtYdasznHqmmTX+w4RMu5/UFRDsKmlh0",
-	"OtotYD4s1JH59kZsvr3Dcdh25b6YVjUgY5JMXTIocsMV2uGK1GYjRZQ0YP8mVNGAJieeMz5LR/EFsBdS",
-	"i/FnO5pDhT2kum6Wzmbq+mtPHV+vNO6qM26lxy+rh7nqjMfo/uoiLOhMwexVtcPugvKm+IqiZdqwmmKj",
-	"XFN8KK31enuldcmwASSrntDZhRgMVJq5VhnhMVYYoBxXNe4u1gTRXzFvPEm8zEH66wv40Lrmq1386sb5",
-	"g48IfLhSESVqkKLKSQ71gpbpq5mL2lyJongg1a6cZctmnS5oIaeCffeLrd4C0Y0iGsRqLJ2q8btysbNy",
-	"Yce5QrHAaH+mGd3oBEEUIc1XmwrFNeNsLNKhYBOe9Ufs7OPbN+zm6uXzc3vWRao/HQuJQMYWg1eA+5eF",
-	"nVq3Oxh0zbrudju1kJIPOxLr9szvzv95KyYZ+FuhMB3lJLt8fhk0Wy1MOCOPNGThz6wXk1o+XMU175WU",
-	"p4JSNELquoXfLWRpV3rHaFz3FTd20BAPQtuMWa2xEMpsFXCQI/9JdbDRmawJ11l3Oon4JmE3mMoumamm",
-	"dRcwxRcTql6+EymmHFxtLoxoYCqSpWmsD2aMZPk7ITL3u8DYRmBQGeZTTu36QUZ6IcTANSOWLwG53XDZ",
-	"5zFBfLI4a/vkeFBTXCAwoaJlD5UIyQEwZ6sjl7CGqH5ZRG1A7g7r7D0ljmg21YKFNo/kwr66yipw1IXl",
-	"WVEe6j5EDPwIfP4D4fKCM95NO3ApQQfLE82hYX8SSXQa2EC70zHsUSP8pmQQDpXg9BHA/g+S4ITNRL3J",
-	"GPuwrA9Dw7JCZEBCyVOWGETxr2TERjwZ4LGB5KGxZNlMMZ2JCcZH2TDlEpQSQNKZTvBXEiaQGNmjJE/H",
-	"HY3RdAjisky9Au3KJqx0JBEDWMZYy+VZpa7Adi/uXtjckAbJzgAKBCugsOgsQ+RN0+IJN20+d+LAI2Z2",
-	"FBhWEp57YGKY3gMdD4OODL2/fRlDqTiWEKqagfNH8yQSsB2T1bmYBrm2Gv1h+TP/ogUMy8HECjKiHUas",
-	"wFbgECZP73xCsAeXLVTb9/QVkhhzyhlFoeqQHl5aUhNSckZma9MogQX5hHL8bVI9MEfpbaJmfBJf/AnV",
-	"BBBKHbmkorD1GsrpKSCLTEibVLhha4PcFrRVftXDXhkDLY7txjirdPtjQ3jtT1fF0ywe8L6xFAfU9Wa9",
-	"VW/UM57Wh/+9DSDh0tSZZ59CLdkhlTJLilRRP1TNhFSCWriN6JSZ+JIduPrrDb11Xy/HAsLnXsy7B0LP",
-	"XOpjicPig60PhlJVkMR8qA/muwDFnVtlUgoRAT/ZLVGS/TYzeAGp9cnbFzSnWDZe9E5gPqOMPHScLB7T",
-	"yY5u0zzj0iUcY60Y+pDaRThljLY5OOWOtKmidfZeCj9X0krKV4zjNx2sCXocWSIyjV+HWiKEca7wfywp",
-	"F8BTtrV2cQVlZL04ioQM2Vmo7kSaxpEIzx9f94AxPA2/Rw5Y/Byjjbsd9FuUcxW6foIH64dpsd6BqcHg",
-	"oQ0S8cUxS5eeqkDa2lcyiqlF1pPQNqqoRxc0FlnAdCz7AnTUAGW/HqkZ7DfMPkD0lkjVWehqaChN2b7N",
-	"OiqAfbkoV6SaBSwedKR5n77F3A7rDwgYT7QiUwNSAROlESTRRlMs1zGhQlCWRJy13UcpzuN7UsNlgxiz",
-	"Bhzy9TxkOGY9ESDjphowJXNoR00Yk/kT6x0i9FXzeyqGsc4E7v1qsPSy7U6zu7Gl8ZowlvNP2rHQAtBB",
-	"VtNdFLwGh6G+eK1z/cEGtrRgfs9t215ZSspUTAD7oA4x+UkCOYkI7FFKO+GmpdBmqtQrJIa2Gi+XsTgg",
-	"V+Ed3u1jdfA0RQQ9nc1BrqH+tj9SkKs+s6C6u/HhDXlGSaLiLo4sd38SD0R/3k9EdzLiGkrsplLC5+7x",
-	"GaONjpAkbxSbFtdqQW1shAeBp8TwKgzwF18OGSixHObJrOTa6w5U2kV0e4tpH9Q8FWA5yNdsNxr1a2DZ",
-	"d80yJ37eKgi7Y+FGNhKAhwKt9Kn7ysKH+ZuLffnbAjQUnabg98uF+DubeIZfrnp3vbaFHj9JuCxgKy4D",
-	"NJGA1kEuaan+6BDK/Cc+Z7PRvHg6EU6zWR6Y2PIb1ecHlNb4ZNX57+eYH4H8IUgIsXD0AlNvLCJSjAHN",
-	"l9zxVA6oGUIOvGIhsZ+GiNpQZ+FEpGMuIfURkaNc8BLrfrAuD+kpojoLURBA2hwkbYLS3SdTAtv3HZZN",
-	"qcHgYZX3x1XPzRCehnZuUT+MVE251LF5LNg/WNlXUgoEz4Yitc3F4NvC2DwEtPGG501QcxF0Sn7LvWD+",
-	"Geeg9mvBlgcfEux044jeT9uFYHgpRc+iBPppe5bYa/lUu3zZvn7pKkowEbmk9N1eQRZcem0keJTEUnhf",
-	"2nioXBV+5ZJauTSIdsh+dhv15lbM7WMr6HfsXsUQICU3NqpIgvdy6z0Ajc8SL88kVcNUaI15nmWpUZcu",
-	"NWostOZD4ZfmmFb2M6Pn3q9QdoD1iZqfL1IUrt4QruEIwkHIi5YKVNZbAU907wTyUue5rbbREyEj3HZw",
-	"ouDVrfejSOIhpQO7NxtJjr8nAjdCl9TPFRp0UFMzKVI9iifuRVNpfotqKwbcEmd1c15xqSQo5DnckSui",
-	"Qu/xPQGCuk1uR/repyfHnhoRG00TgtvBM5L05K3E8zQV6A6pzNTtib45qJdqB06ROAO7wjizMuzBQxw2",
-	"ofopu4aVX41D81wAYvBCveSIGai0jXRD5Mi1tEPsXaTZMFUzdB0j4kGm8B91RqUebIZEGiEmqN+Keei3",
-	"AVJsEX+0UE3v0mRjW8sisf7XgZSRmogmlWWlIfAI0DHr7HVHksAvpPI+vw6ur55juI+dtZpXVFOEPzj4",
-	"B/PCv3x+e/ECU4htkdFf/rnRaDTgDk2E4Ai8ys5al5fnpuMuo7cjcQwgexkQW1XvP0U/QxAXbE3zOUvE",
-	"nUg0Pv+qkFKKPhMosCskIGNFCbQdvex2Es0DiE7RkdfA3mUTqinnCLvabMA18rCbL788313hNjNpYdDY",
-	"GcE3+EUKIQEWoDPy1sjU82BBVe/I9bp6q3nFHLBtplQ34elQWMfbMsAaFTGl5hgCGSDKY444Ym9xgx9T",
-	"sfdqgytqcwPzujQVqG+iS0lnYnJxWSj4FWlaqO+d8VTGcthmUwmZZHc8jaH0FF/pNidAwKKWctG8XCw4",
-	"dgqM+xQUmOalxdqlpeef/trBzPJOrf21Q7nlHUwuh2/7BTntr7UsS6yGZfQcT1PDbZZ/u5cADDt92n+N",
-	"//n4379//3HW+Lcfh+oPMDkPHMl47a+lBzGEFuyb6sqfr+WF4WbQSy4gppeTr84pW7izZe68qXoFImDR",
-	"IujukL3/moB1/OGrrEQ1IhhqNU5RP8GeUFOrygEOp5wsZHZ/ExlsxTx6ik/zDNxRoLzTeRLLV3kYopBg",
-	"D8BFQvaFUSIGttJ3mPK+ANdVwWNqy39GIqHano5EbxAiqoa+oQ+VxVpg6AwDSHkePxACY3P6PDXmYEVq",
-	"f5B7wO0DgjpPtbzQ1o6MMWr2Kh8A7xEAWO1NoXgNc38QK1W6l/kjWWeYt20OFHLGLRASI3zUSKWZkDpv",
-	"xfqwWAmVcOzTljjyz3NzlF+y0FqV3XGsgX6p9HS2axvbvQ80NMFCr1+sH625+8jpdHZpYmFtY886gveF",
-	"gTtYUB1fK6JDFhHsQLO7JbVKpcB88gUFP1KWT6zZIluiKgBAB7n4KIRo48ym5mgrzySLByXZ/IXyg1jn",
-	"FUXhtlUE1jsTblwfYCsAKkkqnJwwM3oajnrsmVVpia976+0LK3RXAqSDZ+YrWUgnm4O/4FH2rOfgrUQp",
-	"oTjZHU+mIoelpBljxo55hZZ4KKdJEuYp2x59gjkuiRnTWv2r62TW5bF+cBQM+6n+VW7tDXOsbK3vo6RF",
-	"lyMBrBjmBTX+h898uE5zh3sO402kWl7rL4ozLZLBbzdsngcunsbBOC0RB+8y4sZC28Hh5VA2maygxnmV",
-	"J7zaUSjXk3c+8kAtti5LjGz4/MHbacfalzM5e88jqMb7HIx+YGzzE/GTyFwXT1ObhRXCOPN4lB7hXPTi",
-	"ik9Wi/2lgJw1zditEBMNpzcc5qeXD5JCCOpD7hN9emXq66LMm23Lj8WBeHin58Yts236WVXwM8OFUw5w",
-	"ei73B001t1QN31hlfcZvzemq7kTaRhIiHzY8gpR28yNIgfUHOmZ859nxwari+PJieDRj8zezM0kIgK4i",
-	"3+bujbh5wYQeLKuPZ2e2zt89j1N+vmGFPHXmN1Mjf/lt1Mh/5rcC6yg4VlI8Wo08LZgLmC395MUFsj+U",
-	"SIsFRsWR0gKFBOzKdCpBR1EpmLGkPdTZX5w7vwDcAShA4Yf3n5DWlcYwDDpSpbjDdcCkApcX1Kj0uYRi",
-	"GYgE3In0USRTXmqRWxw2nD+OtTYyxNzn8vH4JGc5szeWpOyFS967oCOXpNO21TPwwo+OYOiYybhlCXTY",
-	"Xz+Y/dDy6kd/QB5CB9utkAVVbb0WOG578U9pADnJVJ46ut2gVcWZEYGEn3AOHCCkHOEMoAzkJyz834K/",
-	"xQ8a69E00yxSM9le8FQaadwTjBjTbAUD5k5hPpUlqCmplj5FuxWefcoAa1uYpgt9PcHK4h/juwUC5x7v",
-	"3z78JpZi9uT1N1TJ0qnUdkfgkRs6wioiZbLlp5jXAFteUpHxKe5QKWZPGwCxGPm82irw+bHY/cdIolvk",
-	"4/Qns0p3uaZCh+36JaKf4PCs0DlwQTumOalmJ6p6gCsFm/vwomry1EFZXhddTx4KNJQLBQXMNUCTxrIG",
-	"h7/mJ58ZU9WySPBbgedFnb1mthZsCVgl1ixK1WRC/HEd6ckiV0BmpCbVBFCZKYXPuBQz8/qxAFZHgJnA",
-	"DGugnYhlrEciYoNEzdhY3dkkevgb4GYyZQuRt42ZuVSygIVYXmWWgu6KLyM+1ZlnePoVTmBxlmajaWzV",
-	"zM+I2y7eht/5lrPQtvH7L6K2HD8E93EqQZmCjEMPlNko7Y8Sjcuh7fZIUgmonoWbPctiCQ7e+bqwMzsL",
-	"Law8Mou6lhFKE7Ytz3rJgebP1+WwfMRu7c1vsQ7u78lks4Q23Tak+TyJBBac4d98/koKdIdPWmX4ScDR",
-	"68kwhEWzeepYXBrhIZzTaYEkGcVJlArZRgNIpZasC4el68DagvUeiypns/t8uOXxaVrwTSdxLwwy5nJv",
-	"cagWB+g0DlVkD330LG00ni+evrvxc8GhiMwx6AAADZ88jKjNY/jJuRd1MW79aplOQiRRZbFLOUAaGAAT",
-	"0c9EhA4M/F0mc3wlhsNzHVrzLNaD2HF9z0ZzUh+AuZ2g2wA9rp0/5bk+7E/WPYKYkfEACJ2ybkkrt7UU",
-	"yJ2yUFbKzmxcvKTD2yr+pjc/kcH7DUotqjSBEnClkQpeSXFA2PmP3hBWy7Vt0+vJa3NZhE6ApechmGxF",
-	"aQZNNK3tVyJ7lSAm4K7ZVQsMTsS1A7kF3DqiZvxxchh1PJQ80avNJrzHOSlSARX4OcoGqDp2MoCo3wLQ",
-	"xjp3vmQu7g//bbMMovsZ8r9NZSYieBH6FXiS/AGQBoCCOJ3nTBt9wjkoyGKu8zgRQ03AN0ONFNQMJafH",
-	"1jFT4MbZnlW/TFAlsc4+0XCug5QEVM68+1EMQJw4DJWMmYDTU8K7SNh9ZD71lEoEl9vSlq+58ydYbPvj",
-	"NBKA5F+/1ni/LyZVcDZNn+p7oe4eEV3EYCDAnCW1z6H95YdmEZuIj6lU+9JsO5inroe+1J/qTI1r7hLI",
-	"2pe9ZnQzeN66aPQv+UVLXPcuXkTNlxc3/Kp/LV4OLnuNl/kjNE9aZBnCxqBLoBtHQmaQdF2b6En+O02Y",
-	"+JKJVHIzucacmKi4GJC/Glxc9ppN89GlgDxgBeRPEZIAn6OFXkYovnnSN3Tqp1hnq2mwSTrsRXa9p+h8",
-	"38OAPGxts6erNOZPOTDQN2CNry5M5DQzQIA7UlB+iOYqlQS5ZQNS16Z9k35pSY1zIW/eY055rEXMQHLG",
-	"Gscc1ncidBtgiGPNEmXUAAZHNTjMrRcN8qxyepO8eJuzWarkEMS8OTWSmVF4rY3s4RmGboOic82Z0WGc",
-	"q2UIeMMzpGuGy153ARfGQ7TBNjsQHK7zVkdY5u2XnoQoepxKjsdJFEdtZ+iXCKOQnRWzGyh3AVzmBL/Q",
-	"zVTXNTNkZ7fCnJtjRe5CyPg6Dzqy/IGu6xF9K4kB9nmAOa13wp6ygAFDgziUKhVRF9RvkVoAFwpWLNxk",
-	"jr9Y5p0zWj4UvysdZx7eqhsyxvUtOUfMN6Xqqgkk3tql2UePMSoKpiPQu94U7JMIYMcsWFk+LjAJryXj",
-	"k0mq7niSg9yMja6RamD0jkQ/joQm7GupYJRTdUe9M1P1n2CXUMga3nG2AEyfs54zlNlmODvSvFsjsGxe",
-	"iYtvtY3qJrG8DQNCNHIZht8h3FAZaM4CENBVroTAXjMWVt6wYNkFXVhd52SrZTwdCkx7xiG3SYr5qiEA",
-	"oXxNgF6ZZxhWIObHdyLFI+KocfKFPY9H7EXrptlcf/ovndcw0LV27bbZvh5c8Ub/ZU80o5vW5fP+i0GD",
-	"N3uX/auoJa4Hzxs3zReXL694q3fdfx7diBeDl8XrOx7m2wD3ezNwqOwafN1BXFf4KiPW7TCsOId9e+by",
-	"+WWz1VpzOq+3axAv8KC0OJ/gnftqwAuAhlSIuAVsIxEDbwjbSENWjtfosBqRe+ZQII15nypBGrcn7MHR",
-	"r+IXNhdzYY2DSOd6JNL4TkQg5o8eK8KzqhBeQMC/327MiCIa3zz5D2IOOWeKRLwiKx01GwuRMZ6rUWY5",
-	"OwwR8mkYDd0xfmbxWKhp1pGQbaKBO31FRmx7qRTbgxoZIgUQpcgA8RUps+QSBs4T11oEdmQhqiZtZ2CM",
-	"MINqzOfO+jALPkC8Q8+Dbm4ccQijxVB3WncKWneaJhBGtx2wbPETkWol2+ZffCjq7HuVjRAQcqRmktHO",
-	"Aqsj/PXv/3iWj+2zr/5hfP/MalRIgIJ70qhnqN8vKvEY0//aqX2K5TARCKhXMLo7tfavf/9H0KmRHt2p",
-	"tTu1X+Ik6vM06tTY/2NfO7Xv52Y94a339/dG4+rULNjIe5nMOzX87TPOq/2pI82331g9Gz9vZgi+8jpJ",
-	"3g86NfNtSBPSnVr7r7/+/R9/u79Hb/+KZ98YnQiela4HYCN03S1/jHUWy372ixtL052OzK+Qywt66f2K",
-	"6jI2zA0KfmLmvcu19VVuSWgUiWYNG2vQRhIscmeLRUJM6uw1S4BQJl+UsHa5zLXwkOjVzJnTZkKq6XDk",
-	"7AaNbkspGJoCsOUSkTkmrDrzrQwEKLUMO8YoAy4bbCMuTXYWjmPZdR8Iz20qV29u/ZzWRuIJVBxq5Wi/",
-	"oPVSIVwXrMR3Umfm0IDMLylmBZPdukNnXLMxj4S1WSmmZZRbwnMNp1pYOyqss3cDcpRwDTh+eUKKHSAM",
-	"GoHH1tKdI6vmUliq7e/pvHKcnNh5hj505xc7PUuG+pl1FucGjCe+XAOw6BJSirxcPo0AuLfC2GMFoDZM",
-	"oq135KKzOGI9Yd6kbxGFAnPScnol0laYx8lw3GxlL5TnJwB4Zpy52c6xERlLdrP/0TwsiHVh/osWzL/F",
-	"+jAnFAMWmgMoNapdVw26KZfD8rRqavHxE6s1XYfdaf7t4UbqW+AAnwg1AXUXksT2p6Lv9hEm1VfJXQs8",
-	"G5F84l7beJKoWZf6KVLn5i9IGAi/TVJlLIG2OQtYfyT6twjSOUwFMvzYl0TdHri6Y1dKFNTAcVdr1/4o",
-	"Jomas2a9ZTbEJFXRtI8xuGUHcwT3Gt3uPqj1eZJA4URhPIFniMBV6Ab8U7KRmqYPO8CuScFSdMB8EI9x",
-	"ZLGCk8n8E09nzx1wv8Kxfh/USPnq9sSI38XGYgNah1p+BRLwEXtsaaKrXfb3m5tGnxb31WNk7OeGnBNE",
-	"NR9xf9nZUV5KCA6a0uUPCmCtXRtl2aT97Fnz8qbeqDfqzfaLxovGM7rn2SbulPpts34AR87x3UKrYjzb",
-	"LhexuGCW0Jv8JDfQkYwSBf7cnjjJqggnbLQaCwwzqGmm40hs6HPyQICluoC0UovDvFPlhCUr3tP5lMQ6",
-	"9z59Nu/cdzcfiEX5Mx9+EuVxwSRBtmQI2PzwmQ+tJedG6Dt9dC+M73/5TkODf7v+F9PtZ19vxfx+yyW7",
-	"EHNw0biMD88X1MaMD0HTX+diNbO8i+P6Mx8eKOHSmFsS+gBm12aZl8dbIZ/5EFTioyL+/XAnZOZZLnUz",
-	"3VpkoYfph0UXWMM9S8HKt0FVlg+nNdDuBFWSuAzN4dAcRplSKFnwdWpgTLQ4lfVCoiVRqCiJEOGQQSSz",
-	"JYIdh08orYVamfdYnq64xSLXS4v8xJECST33Toct0AKdsD5ATOpQW/sTeFe329eHy7Mz+tuFrQ/4jbi6",
-	"Cxdoa8cZi8RE0PbMNzpWS5T6u195xPgdWVY4sSHZJXvqRPVmEb1V6Ru7jL5hAIlfFrp6gvgRzuqAbe2t",
-	"9Ieuy/at5gqF7QN6/zAcgvUOSgodoCNaxCmLIx04mG38CX2obYrqdAexHIp0kkIuErDW0h2MT3iKFBzK",
-	"mFT5Qf7aE6s+0zsc5SOuicEsdCyIXiaGhjCL2c9zrJPk0gWRZnGSsEgdLE03j2ZsvYeOmzKbxXe8Omc2",
-	"p4AsITGtpkEtPHlYtKlmo/j20ok3q9963f6W5+Y6zkybVoALeXdv09KyrrVriw4dd9stvPm2eWJZuW7l",
-	"rk/MzcXEMXNzTTstG4b0w93VWthvI0vX16Og5JRyaq2aZCyfEcjYqcuijW3VBapPhSxedlaI853XGUVm",
-	"beRxLDzi/450NF7stfcSuJcSFv1PGbUrRkpFTBhkZyEUZnT7ajyOs2w5g/GIMbIN4lplRwPKyF+8hLXj",
-	"6VdWosayGEjYNVpSKY42lTxvFgZnI42suSVKwe8BgK2Pk03n78+xzES0MH8lIilPMXAIGdD/k/T8/xmL",
-	"5nL5hYJygRrnMV3/1UlHIDcf3PR3E3z8E+6dXTpFM8FBxGGKTQmDYNGjoIlOT5N1/8pnBzJHIub4eM6D",
-	"OiNWg46kw4oqvwney3zVL2wZQdU3FGHHXkoe66upMew8oEk8QL3ku0W3BbV1B8+C7RSnbh7BvwCDdRrH",
-	"X57LDFVBPIqQ42Dj06rYlUNUPZfYVOYj3Yqm0uVyi+vSs4ke1jKrsrhWGVrY8OMdVWsPKdrV7kMneTbB",
-	"EtyhAOIwrqHSlNdKf9FblbocXgA1jsEuWBzn3IezNSmbm9PP0JC9N+PvmuKeFUQLE1Kx00j1OyBSFmkE",
-	"gw13xgqlzIu/BN+cUuW2OhaHX0AIcwfih4dU8D5SjAYBGgDhkVKSLSoWKFSZmsR9xNvJS/lZHFH+dTJn",
-	"oXkW0GfYe5vXTE4ID2GL0pUHKu3IyxbkEWp2xgHBbxAPp6mIzukzEgEg0NtNqBPmTfhqTPsDPY1BXUMI",
-	"owux41RwuCZsvQPhAY3UzHSzI9UgE5JKi7SQWUEdDWgsSO/BsmLmws+mK2omV0MJ2rE4X1F5+QMtC4i8",
-	"H5eGYQGdoZaK5KJZbxmFhQbVZYxevHjRWqjLVLfOdQDLxN1bt/imW9dEFsdmIzfF5XZ9tgXKLie3sqe4",
-	"0iKYFJrXguoGRAvmXy+NIL/KiRas33lB8q9iZtgiFbAwRB9FX8STSl0LF++MYyn1aboBaObzvQYm5nIO",
-	"4NtEzfRKH8Dy4bJcdTqAt1SpUj+LmbAYNxiZHsQJlKXzVLC+GvdiaSsz/onL6J9eMW2EBk9YmPFhyPKN",
-	"ysZTnTGeJCix1oW/qqJd2Os1kDTvjRyGnmHTxBfez6xJDLWfVbg0cLGrhYaAjFH5/WU45l9+EnKYjWrt",
-	"6+blMshnsKIhEOuPoRwom+qq7+PV2qZr34zGJ3xk9deXh8FIiFQlSfVY5HeYjXuocbDVMbexjKq+DKws",
-	"FR+8vH5e+sH1uWVvYenWTh1KaJqpLp4XTiRj5Y6rn4gWLuCJZcGEitO2UCGxyj5v+Hb8NAVQPZ2JSa1d",
-	"i2VsTmYRDYVnYiNsh3kVfpnwxu2fQ8UTUKywggrP0WHKJ6OuTT+D12xzjDi+HtshaRU8OK5Q8AY1qSK/",
-	"ocu7ul3jQyGzdj9u08/tMYI7uyKVrkrjIaxO+NU2uBnUzOhOJ7abrjr/TqR4Sw3QiOGsx72JtedURb4y",
-	"azmoTSfRRjNkDlSKt+4VhDUiZH38Ffbu0UOvAxL+JUfgYlx1ezPqIY0LkH+h2RCQGGJVODpSja0xQgo4",
-	"WGSsAZo/Lh4W0p4NX1HiV8csqzTr1Cjzy+rv5kcA+vaKjbOUS82h+Imdufc3A/dyWphhABVjaJid+whF",
-	"xo6oSEHLbOMd1QSBWK8yCTjrTaOhAGfzf01VxokowKK8LIU9N05LxXEya+LIRsQK+VsqE5eE2jbyCqbd",
-	"OhRWyaIDlUu8yUf5UHls5mWYxUZB1vW3YyuiQ9Btw5sYh5W8p3pd1KqffSUr6R4FQiJwbhbMEsB0Akub",
-	"EHBHhGkGW0vNpLbBy4CJL30xAWR22qqWmWio8mw4NZMsFWa1xutSwS0Qt0eRsQWaLXZptw23cwp4YXG1",
-	"Khg5zcgR9Owh/H1/hI7SGmHFVMA1x1HBr1dqYyHG8r9ANO4POdEIIHB9SMVApG3w3fzh59CHmUNfUp6c",
-	"7E4RSkH+mWiMtcUaeJXfFmtbCo8IcSi8s5GQAXNw8FJl23vGyxdDGfMBdi3MfWJVxgB0sWANCDkdm7G1",
-	"g2WGfHuLABuwEUTy4GclBS3Yv+0n4a5wza6+/WeV/VlFMeB+HqpKbIV82193Mi971Bg9zEXFVlo8nwnP",
-	"O0M+k7FIhyJiegQ16cm8DdKU8EYYJNUDuovSDpOZqFZU7z9FPwuYUa9zZYdx3ZFgCWCCssWG7E0zUKnw",
-	"KfdmTAiYjVQiLLy6315o3QV075+h7XA7OI9jzeBOcAV35Me3b9jN1cvnALuBTmbTrlQgexKnLqET2srz",
-	"gFxK4JetI0gXGRwbgKUvsSEFFlQiR2vY5vyAbj7y8bGrUle0hwEjTI9qnsa1lpRmYw3rgxuWRVqaxdWx",
-	"0MiStoApuNOXD63a7aumjbgc2iP4O3SjCTKTxGRvva2iGBCVM+6snB9/+EyFQkYbA8QlyNcJ3w0u/kxk",
-	"1ypl4b/YDfCH8LzOQqPgw2bxTQPzA1iEQUeGSxp/GGBlge+KgFd4C9ETbKAtmCEIwTNLwiZ6RZCumiVi",
-	"ANBUFhxLdyTNSB1fMtX0FnMgh+it7Qk2lX0YeVAJOEvEkCcMrEqH6xXBJ/MboeDBfq/O/kyi1eq1HQkA",
-	"xymqtuZRi54N7yKA1lVyy/ZuA5EVJ9Dibt7iMNhPkAUdCRZpj0eAR7MWRSZYtl6NUfuChZNU5OC6drNV",
-	"E8b1xRORlSsdkEVBCgQQpXZxvVnb0zV4YK9fhW3d3NHP5/nvtuLK64vTFNDUuF0M6XhwMUaFLu/Rdgb2",
-	"M9y922cUPLriWs7sKefWIWeZuQBxGgGlf/2f/82JJl9RqgkWLwjuvIhkFvZ5msZCs5A02rC+bEV6piNi",
-	"ilvtF0pYAU3MfQ+r1N/gn1CF513DY7HaOUgaMjGBGumO+YU7qZpbKJbYwseTltuz7Gxunu4jiXHg3YB0",
-	"kXXD5Xjq6USkWkSYXJILs838gPkY70ovdjjlECHvNhU9m1S/LwqYPGVpbaCcqP/hAWtCotsFCBXZGSSH",
-	"aFRmSOkCde7cevj/RffVRPyBJ0nIeE6vQkk3ecbkwWpIzUD9gD1c47wxmqoDNMX9b5S2TIMerkG5wiDH",
-	"okvTSiZzb1wZ+oWel1PDmAO9FjjvD/5llvRO7p/P84l4IhFhBNHGfMx2P4aS2NXBwYhnMHYl4Yb7YPvk",
-	"HXNv67Iq2FoI5trEJ7sTcV5Abe9bn/3e8UpYquuDlrgFjxm19Fxv32ljNiGo3jfhgqsuk5lPjBYxjG3k",
-	"IkQ+onqYxzu/86KdUM+ChiSmiCzi5mT81slTo45s55VGfhG3bI4aG7T7Eo2Rm8EVh8gcbhIaJeu8gSKH",
-	"bVIGXy909EGKGjeTRc0SWVTs824y6KpKBpWLnX1H1BvHilzCk8wgxIVQSNZVUnwHqW8PFOEk/ehZTpld",
-	"qiZ9As/PBVDu0YbmPQLtgM0f5KqEUyw8fYd9EoKFP/7wmUE+uf/N0NE8DczW3V43Cljr8iULM6W6Yy7n",
-	"XXytLkfAgmurtKY1QuX1YEPF4yeuM/jGhhBqZh9srtb4StBOgS1o2iec9P0X7luVgEb5DcWqKrYLwOs+",
-	"UW8F+bgsZbj556//878MqZ8CNFhmozgRzE9PtHlPkMCIigAaoq4WIpYspBTCMChxcxzO2buFK8E06JQd",
-	"CQej603FMNYZlHsMplpgfdN0ArUNmyvndrROzj1pWvagDgKbsvu09zRsZCpWebUqbE41AQ8ZgAnVRMiu",
-	"9WNiUTkLIas3PA86cptdDF36Vvexi0xQWNrtuM33bT4+R3fmYVseNiHvGY31xdOOG3wSmXYbxx2uoU0K",
-	"BMO6XUCGzd12fWB7SeasJzyPvkrpHAdYCQhPAjoElTfSrCzC4QXAQV0AwqVkGBcU2AWStjwSCr18c/Ie",
-	"/oMczHt56D8uDdXR9/ZrfeuyKB1TDbrFH+ZURuTVp7q/ffWaTmiPFSj2ipNXntXHSJMo37tmMr75U9hy",
-	"8yJBDY/4FrlfH/MhOvpmxbaQIQZYRw94IFMZw9PcpxTZ8Pfpqew5GNdvdMttjuLuBuHomwqa8qCGKDhP",
-	"Kz2w71AFVGlkThBJmmI2EnM2A87JKFp0tewZV/4E7dmkYhvdvg9SKG0a4RdKn3C4FxC4i2lrVNi7Ye1u",
-	"EVuLSnN3Cbd49/avGhc3otW6eNG7aV08H1xFvPGifxk1romXDHcElZzU2ldNs82mBKNhs/zSqTTGRK1d",
-	"G3PJh8i2ZVPn9LSPcKawLfRtrV0bKgaPsvqzet2shNXFsVdNVxyr0lvosm3CYepkzSpaH3aGZXz0Wlkv",
-	"Uxr3nwMlgr+/qajzLwRa4xKZ0XEc5iemhbUJaQm6W2ghhitrVvPoFIWYckBHl6/HxyKyNazRFPe6cGna",
-	"S8d6mcSMpRapk5nHhSxc3Lpum9KYVm7SjTfUu2JvN49Wrz+pzQsPVyH6OooYXywz8HbRIZRfMdHPvuKg",
-	"3x+G6d9bRrupO+bhQzn07ACy3hxCurS8ji6UPk7lKZStLdZo5OTDwFxEJWcQB1sGZC2HVRWTggmxkfxx",
-	"9Vhu3exhChfS4bevQNpcJjz2cnaVSAeRCBWFRyi9iDbebJwzOrhYOI7TVCE87mWjeW6OJFSLoI737LLR",
-	"OHeYwZsvKfYavrNEdBIp9OkyrO6h9AxIVSfu6qlMhNaA/9tH/5OZp4dao6oH1UOHWKVVausWGunG6/r9",
-	"QrMfZmUf6YD8KPoqjXIidpoj4np/yIPzgNykZlieOi0pavzHZyR1Ca9FLtJvL41nT7rRgk2R8eH5Cl3u",
-	"5NhETyRJ6yRIQ6trVbdkDzUSyOFtVRGIapGtyYM+EMtnvu5+J/g8JsHnA3qLsQz16SctUYwq8BBxXG01",
-	"MnEEwKgOUBqWj3NJBkeCR0ksBZtwrQWmIIdKdokgI2SazzUoOh3ZE31lXgJVWUQXiEi0JABg9/I0jY0q",
-	"RKRX5oUzThq1RXbO6UEZR4jmEytsp9wrM0L/+un9zwzgw0Vqi9smPM3Oy4vfK5k/v9EgsBszqHjAinQu",
-	"52YMBujdr4aYptvtKuoKKlepxpL+ulB8celiAf83fx/MCqowdnn7z1wVnsnXOuW+bslyepK5nx946tJO",
-	"IIcpn6WDyNRY9tSXSgXwBwBRd4yBJBbYRKRaQaE1pUkFTPpoyzviI7+DtmwSbcPckZ3geFe7dXvqy7+Z",
-	"JzYJtJlRfzJVmMCH2/4r5bHUEPC2ZlF4zdqxG6xbti+vvRjd1vE42szwHJzZOWYFJZoUYDZ0LPtiOUbm",
-	"NyGLM+DeK2JRbo3Tvk9MDdbK+oCa2zvHj6rNipQQdht7cgQ34Alh0pKQSrgUeo2QMveQfPLYTEFhgYwz",
-	"m+cSS9KYyOEz4VMtIiBkNiKjzUZqxsZczn3KdDJe+gmPjdIj1YydhZGYZKPwPGCwYBE6CPITksiIQjUA",
-	"gIoxOiS/xGa1Y6Wo+4JnHhHybcJ1xsaxnGaYthpLxjUbT/sj1NXMX+6+y0bQaDRsMVpfmW6ehdkoVdPh",
-	"aDLNVhCBrpHEP8GAPzFKZruFzW6ZZKNau3kZ1MyyAAFTibeN01UWlr98WWBMxrxW/EKhbpwEVgFSOydJ",
-	"zucD+2baDjjorcugNotlpGbALArEovf7CSUzb+tlEmyno4ujhNZYKUX7AamGDy2Hnn01/7t/BoJje/PT",
-	"TNEH8+exLdC3OfujS3wnowhkaVHm5WhsI5FELJ1KTbSRueCNrTRlZMst0j360mgbqMWpFmbYfjt1bLFm",
-	"kZrJbWKPdox2zRI0Dx/IYpkC3V6CM1a6vbe1Ugobb9e8+JPZeT+JTLt99p1fJO4rGRSiRK/LLXh8lAb4",
-	"VbTFqGR8vLQHpcrsPjzI/sPx/kY34JbZ7aexxVx2+0H3mLGkqrXsX0aKWIHNQUDr0irRQFUJkKIqY3OR",
-	"IUUVMxrpK6NZh5ZFnWdhgEvfPKGk0JagCfGEiT63y3VXDUIs8sKGeQGFdCqZmmYdibDxcmctF3u8icPB",
-	"bwNPsfmgoFNbEME+RjriKl9EoXMbOyU+x2NRyUtE7VLSFyLWL2JWR1VbaOVsrlYa8ba2GfRh1NWqPo1X",
-	"F3mZVrrn4IltWhBLnXHZF+vaQLft05iTNoqIc3hd2vUypfJuJMf5Ni/NcV52IaHNRA4iPRIA8ufbbMSq",
-	"PVH9ESCZ4t/Qppe9ZnQzeN66aPQv+UVLXPcuXkTNlxc3/Kp/LV4OLnuNloVS1aN40rWmGbwjcjaFlyzq",
-	"WRqFteEuXzT3dBuBzNnARIPlfHwbzUrIJ2SkjQXhx5WdYv+O+LcBi3jGe1yLgEDqpzJygIcYAkvUMGBw",
-	"fmIsbSB4Nk1xUpayHP5sPro/l3LczQF675oEQGWaaXbHfyVxJhydZ6KG2EtJTTG7tNeImoNrcXEdNfoX",
-	"rf4LcfGSX19dXA2ag8vBDX/eb5qXoq++1m5dW+9Hrd28D2q2h2ZKLV1VfqxAIjXACtk2wE9amMWA4wSc",
-	"nEbh64IM6o75l1q72Wg0gprRRrq9aXLb7c0z84nm85ubm8vmc7oUqf50bPplL9ucKrh6J9KevUK6TJ9P",
-	"eC9O4iwWGi/h51qNl4tX4Xfg3gPdOm9XsBCw6mZZAr6YF89bjQa0GwCZukSUutAEBGvq9qYpjKD3QKHr",
-	"9MsEAJ37yoi6a7gQ52psyZfNAumCJ8trL4o/vBl/zh8oXjOnHj4S66wL84MPXJsfJ4DQirFSyiCkq9d2",
-	"mrtGFvn9oNnPf2o4eWEH5vL5ZbPVMuIiTrq9RPVvXTuv8AGMs45UGv+3sTvMM9cvL6EHjXt3PBMLQS3w",
-	"AKsb9SYR020kaGFHlsKfAV9wemcUlAOlFs0QHt69mMW+zHwdmck4YYmppz03QvoZeSgxYLQxFlrgGDqV",
-	"FGCbAnEzpP0ue+WFjHSdhUa6QdbtIOFZGwgCsEQv9NUP87flYg46MnRuXMgayABtZZr11ViE7AzyXrUO",
-	"HKSTw4cwLQT9O2D6Np5MoOQlLGg+YZ2huoYSH5z52UikBMvWkUb1d3i2FVhuGxQgbo7VhjPTE2+8STkV",
-	"vLbt4p+O6X3zR96RBubxn65XjjPxJcMZucgB/dwhW4ujNmu1OhLuaOdLsu4c8x1plmWbfe3UcMY6tXar",
-	"FXQKKnGn1u5spBR3akHHqrsd0nc7eSQC3kMiCG7lGfy0pDu3UHeGe2i1w4203ulZby13au3GvVmKBcNm",
-	"EWu4RAXFUTML3JMEuIfNtsU4l4hhX+g4EqyfKI0k7oeD0ZvZz3lylOAKTy88WZSf1m64WJngXSZBjeQ0",
-	"owvxSkqrZWGfx6mse9ZICHl1vjgFXhSOyZm7iVVWJlXdNzMOmFaTVNzFagqiapWcZEcTk57E+F1O7i8n",
-	"b0rkJCUFl0rJm1OSkv7qhbt7yVTAFbuO6Uv7SMlHFou2T4vVCU9ENK5xMW+sVVI9lxow59w5pDZpfUz5",
-	"v8H/ZP50HiP/D080A/MV10qeripZ5fX+XTpuKR2vnXSERVJPxZ26rdAfr09JMtr1DXdu4kX1noKd0Km1",
-	"m0End5+ieEUPKdy7vDP8Wy6acBNuFLiQK9+1PXVWzAe0gPuPrbT6IbKnJ55dTHBvAW3fxIi+XcmCwnpA",
-	"HRXyvjCmiBl0hLnakQVn7lmk+pqka30cna+WzsdTYN/bKfhdPO8rnp878WxXY32SxiqNs3mX6B5LRfXz",
-	"UxLVsLzhNmStUBM09VUSdW1vjKVvPiRm/k/NRuMJKbZg79t50ixST0966ngoeXIA7RZflGcoQy7FAURm",
-	"R5LMxA9YJZbHGdRELf1NTK50t3mR92efZ2KoUrxDTVNjZ80nwvszjoTM4mwOHy6WDlnisKmeCKntb2ez",
-	"kQC5a/4bazMo56Zzg4HoZ2GdfcAgDEpnqTKWqSRqI/4bULFmnqh2YatnX/3RubfTlOvnHXlaR8AnWke/",
-	"nwCHc1/gpNcjkcR3Iq0Q/Ef2XjQLgt/t0U2V9JeoeHu72W//4OKy12ya+5cqYZqXC0/eijk8OuHzsZCZ",
-	"3xzTJ3Q7iyxLjLqeX7MSARV6YC/Cy7l0gEs25OpftLICbsALvmxY6kl5TU8T7QoUGPAMpi7m1aBdzbNY",
-	"D+IDGBokRx77oIRKfCchTv6InFG+SNWh+NnmtGrBRoKnWU8QhI8R8Amf2NqcMmfLrnl/Nollk8Q/+72j",
-	"JrfRKD50Yt/JZrLtlXGF47s+5YoG+eg5V1gEYE4p26SnlX9FjX721W2F+2eQd3MxTDnx0G7XOOz08TEb",
-	"gAAyTrURUMkA0S2gZ1C9N1MIV9pmqYA0EF0Gt2mfmKlpErGhyAJQ/EMYG0reCevsZwVgDyLRWIgDD3Vk",
-	"nHkYEfCIUZRdAWP44f2nz+zXv/8DBzyEDGUQorrOflIuoc9p0CMOxYdqmjGjdbeZFoKF5gWp8OcsrLPL",
-	"RgsQJAhlzWnptnQoUyxagHV56aR2lPJYEoKDj+Hip2mVg0Gaz78xLTkqpKjfTrPhhsrsQH/ObE6Xn7u6",
-	"LpF0Uwn2Yz4Im+MTbN65h0j1bVzbVF8cJO/NrcbKqmyXDdynWc9HdLsBq+K+xN0Jo/EwDJiXjVap7Cjb",
-	"L4cpBjHSBkSCOSU9iQMSavcaEXeaVEn2fGHfY48TgTQSC5WGUG2OD+X6MggnLnNf8Wyk2K102FEIchwJ",
-	"HtXZu0xb0QUFFzIXg3NK64K3pQBlpW4XYeBzSSRV1s1P2Ip6p7G6EzhO63TEX0bzV9RSywOY+fyqZRoa",
-	"lfz5i3nMv/wk5DAbUZ7qOJb27yZArxqTqdau/cdf/6PT+dJoXHQ6X5qDTufLzeBv//x/assc4suqV6uM",
-	"8BjcLAN0lNtROcSa/MxvRT7li19Yq8/srMaQpkDr8sjAap/4nJZyoSSFJfGd0AFDb1ecwSjpvJ4qzuDE",
-	"j5TFgwrNA1JobdUDxgcZcOhoxAFwhlOdvcaiwTjryNSIJGO4uCotzeMIvgM8dFAXyP2HaTKYFAIrueyE",
-	"mWWNrAuZQlXkFfnGoHuRssXCCaAcwDfgyCfEg44MxZdJwmMZ0g7H4My4apeaLYKEx4Q26AavJxIlh9o0",
-	"hEt02HlB+fNt9QvbQ7fbD6kiBLUkllMA1CAEi7+aYwzS5Qsz6rKjywpStqhQLPTlUFBG+LotQFrxgY9O",
-	"yB7kjKOFaGXKwx9oz2AB72ysPL4IWlvkX9hHkDIoaTdrqt1Ek4L47GMNDnYWwkCERgYIQFpByKdXTlph",
-	"yDvO2JjPzclujmusPO5IrUiI4RlJZaEL5wEinWTa1r8j5661W5xIo7SfHHFy9yMeulR1wh+j+v9WpFIk",
-	"BIa9+Zb/o9ePXauS/f295zaF5uy5R5cLk1fuUnd8PfWdumIFs0wkic71KXSXFjbLiGvylpqT0Z3bgCGw",
-	"xz5xo3v8vbLxnviTWxHVO2LzHRrFqQAkH/JDblbhun1jP4qJSktt1j+pGTM6jycyU8dKPlQK4KgexpLd",
-	"FwiWz63Ti1YuqL77nt3mG6I/TeNsDmuwJ3gqUjM998FXs8SwCKvMXPOKv2pBbZomtXbtGSxLatHiAx9i",
-	"Qb5/832g4gFYeJ6JgP4xNbo8j82xaV6C5LEsS3mcmOco5yg3/xCscdnT/wu51Zy3fzIF+oOAUV0H683t",
-	"PwOju1Og2mESgAEKlaoQKhKR99FPVLlZ8VmHem42RqqSRKSkqPOemqKJ4vBFIiUFeCbBgil8REzKPvGv",
-	"qkfNNKIWsM7QLUG6gVsepIyAZZC/9oe8BHX53eAWs5y9KWwiAKNGUDj8gQGnpbYELiMuo0RYywzHmwFp",
-	"W5wAoytTM+l93y7SkrGz5JIqzQF61TTTcSTq7BcbUdWQnhYb6+lWSB242CEsFWDc5Im/RD654GetLCIk",
-	"WKKGtLbSObmTEB1jMhFodGmwxXSAomOiEvocpSD4w4uxw4qVsYwX6D2KeIHLT36mfqbCSBSot3bmbbFM",
-	"0nsZlkne/+3+/wcAAP//",
+	"7L3rkhs3si76KjhcO0KXVd1i3yR3dzh2tCV5rLEta0ny8trj1iLBKpAsdxGoKYDN5mj3jvlxYp//+yHm",
+	"Fc7/8yjzJCeQCaBQVSiyit2yPLMcEzFWF+sCJBKZibx8+XEQi0UuOONKDs4+DtgNXeQZg39/tcyu/igm",
+	"+p9yuVjQYj04G1yQX8SEqDlVpFhyOYgG1zRbMn0TjVUq+OBsEFMes2wQ6SuiGJwNlLhi/CxOB9EgLhhV",
+	"LBlRNTgbHA4Pn+4dHOwdHrwfnp4dDc+Gw/3hcPinQTRIBGeDs8OTYTRgPDEP8GWWRYMpTTOWDM5+1oNP",
+	"2OBsQLOC0WQ9UqxYpJzqTydM0TQbnA1eKTKnksBLCJVEzzdjiiX7g2jAbli81KMepcngbDA8OP3iJD5i",
+	"e88mh8O9Z8nxwd4X9OnR3gk7jE+nzyYH8fBwcPvBDmEUiyVXg7ODaDBNM8UKTYWM6oEPYLKKzgZnPw8U",
+	"o4t9ThfsLM+omopiMfhwGw1+ERP/s8fDvQN6MNx7Njlie19MTg73jqcHyRfsKT2eDJ8OokFepKJI1drS",
+	"oWBUAr3lMmeFZAlLBtFAKqr0AIol5ymf6VEIRbPB2cHhcHh7Gw2ew+pkLPk6E6vq4r6fM0K5XLGCKEHc",
+	"MpYrvFRiNE15KueDsynNJIvMYo8K9uclk0qvS+WHjCJTfAwxQy6yNF47jhnRTH8uMC8yWZOD/eP9A/jZ",
+	"fCnIQ88cD91Gg1hwVYgsYwUSOk6fFCxjVLIenBgvi4JxNZKK5YOzQcpTpTknmTG7/hUebR8Qss2yYHYB",
+	"Z0Kvy+AtDklPcBANZgXN56OCXacSCDeMBjXeBCbR/zrVTHJUMommzlXK9d3lNBdsMWEFbGi3cT5EA7FU",
+	"UlGeaBbR3zBMMryNBppTZU5jzUUJm9JlpifMReJPWKw4K0aSST3K0RXTq0hnjKuzOD0zl88WNOXeihUj",
+	"UaSzVC8tXLVTPIwGepWWuSWM4eGPg2tW4C0DvfpDvab6t6V0PJMB0ys6gxm6nTY4G7i9dhsNlnlCVYcF",
+	"WtHUiBnYKVZUvLRioiYLOXECBEWiXMYxMxvR7ZpJJuKrlM9GTiYNovKi43auJV40mCyTGVOjNJG4UNVt",
+	"hPRxMqyFeY9L5m1n8sPTs5PTOpNTpdgiV6OUJ+wGFtr+gvxkBpAwmmQpZ55UTlhG16MlV3qGpaD22H2a",
+	"iRXsQ/yzu8SNBsBf+JhhcDlnICx8cQtDHBUszmi68Hg1zNA5XWeCJnqFiqVegJkgk2WaJWT/yf7+vmYb",
+	"c8uI8VjgThn8oherlFwfBwVTxXpU/j2h8ZWYTvU/kSQLOTg7Geotts71CKbpDUv02xf0ZqSfTrW6PdQM",
+	"V0r4g6H+S8wKJoGxSzovmJR05oiax5Zho0G+nGRpPLIawHHJIBr8eSkUNaMseatguR5hSSm9U9NCazaa",
+	"00mapQoG9/NgJgZwv56rf7u3haWiRRd5CsMbXTNUB3pqyHJ22PZvT5m3bhaWpbMUxrl2z3OhRjTPszSm",
+	"k0zflKVTFq/jjI3yOfDwwHs1yDE5T3P3/JLra5poG+hp3zASSxULkDew96UEGbWUOePS27HbBBSIX7f7",
+	"rF1REUJvWS4KtVFhm1t94ZOkBYtVes3MkjNflP0umX6XTL9Lpt8l0w6SyS6RM/g1l3wNBmbzXHFB9A5D",
+	"E8kYofdzqrBC5/Ob+U9DZj7ujk23OrZRc0YKNkulKtakYNOlZAnRF5c5yILbX+m48A9i/Dsuuovl/7TV",
+	"8tcs/D0cnOqMjMcpIqaEAlP7jLyLbtXf1RemohitRHHFip00rbl2N51qXnL/arUrN/ZWvIOE5ZlYD35X",
+	"vt2Vr+G4X0H1Dquq19veG5RszsApMZqmhXQc2n3rhPQuXsvYiMN+bWrdYsm5Uck9tG5JyIDOBTPg/hTu",
+	"8LYp6k+qcvnICq53oMGqYktrtQ0uinieZklVoG+VKBXtWXWk3s/2j4+Ge8/Y8fHeF5Nnx3tPp0cJHX4R",
+	"HybDE1AgUu9XPU0WC66Z9wiskqXx5cKeHcAFlQKRF5TTmfORghrxiaGovGpu980aZHh2dOA0iCiuYMp2",
+	"CFaZfAeyqLoeIJ+qvnO9HaxkzdV8cHZwWJVjYXklsoTBRgmJ/KahYV3H/h5Necxq2hec+dd6iGpeiOVs",
+	"ni+B2KWleXZ8GA1WKU/ECmTZ0+FwOLzV8/0hZwVt95pVz6yUEwH3i+J3Vfr7CfV3Jfm7kryDktSM8BYD",
+	"X6FTqImJNQz3f8gTaFBO/HOeEQ92OiN6EdA7HBKHrYfEn5C1OweH9NOSTEVBKHFbsW+U6Hcl97uS+13J",
+	"/ddWck70bPa0+vImZwXy5e8675/aL+px4h103klD5+mTH09Sq+YMeRaUL2mm32blvf+uw8a7BB/ps7jQ",
+	"Z0lYxYE7fW4bQsWRMN2YKQVW4E8oBuoGIHjYWcGSgAYOCDUtIvjyRgu3pKCpNidGleMyu8nTgsk254Cb",
+	"gtZC8NI41S/LqFSjOaOFmjCqtu6SLL1mnEk5UioDdXGkD9ttTFlOcqtXAIngOUyAIvYql0rv+8rPewdI",
+	"3zmjiUkrusiMGEqYjIs0N1mA+py/YGouEonyCEMcUiyLmJE5lRERnBwPT/Y1F8RztqDAr6gEpSo0H+tP",
+	"vXxPZ+HX290SkZQTrcOYxKw+SGIcnA0uB88uB4NScQ3OVLFkmz/3KmGLXCjG1VvQf81Pj/VLxmQ1Z5xw",
+	"oeb6SLGikiSCMzJhMV1KRlJF5jQhE8a4/WEqChac7ESIjFEOn/8u5Vfh2XJ2o0hOZywiVJLx5XI4PIr/",
+	"/te/wT/YOSlY9uXlQN91ORifEzqRjCtiCM94so3O34nYJetVv/7TnBUMXsPZqlzDFKjdh7ZvCjZlBeMx",
+	"u8jzLGVJgLh6t3/52pBXfzN3DwGV54KLZcG2TuettkYupiYts/qRd+gzJFT/TFbzNJ4TJYgq1oTOaMqr",
+	"716kPF0sF5gnh99JuWIzVuBeyGlBF0zZ7RD+5FdslnKixxerbG2+rOapJOyacXVOhiSVMN+JvlOLGj0K",
+	"UAx/XrJibZSQVinwBX+EWqjDXk+5eqrV38YhR4MLtCne6IGHmc1YHQ8kAWM/IqIgY6Otx25gOVVzb1zO",
+	"RGvniQW9+Y7xmZoPzk415ZRihX7Tfz40L/+fPw/3Tj98PIhObx/9t0EUWNjny0KKIjzssWb/UQx3jImY",
+	"IgPRmb/9QiTFJwYtIz0cHn8BNLUXDkLjepnM2KsX4XFpi0bTMmkhHVg8abKRdG6Rl0u4MzACe+D82qUj",
+	"V4fyA8/WZKWF8YRlgs8kcD0woX20jUIVD/+Ow2qljr1hI4mqA7gLnbTd3J9E2rJuo449uvYfRxtN9Bs3",
+	"kaP84l0o4ZRdvP6WBVTd9/SKSUJJwXKmwPzDTZVKYgxYMqfFImMSTxqHx2QuloV0g0Y7oRy298E9/cW2",
+	"HXdyUt9wnqz4+f/a+18fHv5M9v7Xh8fw70f/PSwqXk2/pyqehyms7QrycAw2whgF3E9P8K9HAYtlsZSK",
+	"SJVmGZnTa9Y+w+kefrRlak+PwyN9LTjbNlo3qpjqgxdUNpjih3NyNDzWqiwD2yOVxAjUTQPV39xptMY0",
+	"fE9nG/cRqDapWcbtXklWcyEZUXRGxjFNC77vGZpjmBLwF9jlbfvNPaLorG3oB8PD4+1S+49i0rYFfxGT",
+	"TTvQ1G/cbQN+RznboIb1ueGBJPqLLaMwkcT2Mfy3gk0HZ4N/eVJW+jzBX+UT/fXX+j04FKle6gUL0eMt",
+	"k8sFa7df9slXhVhJVkgiGU80C07WmlUXkmXXTJ7rK6uUSyKuWUHG8Py4lTf1WPZgMHuvXrQt8NFhkKLp",
+	"Ak+s1Ql8I1ZkQfmapIotpDaLF0KqNv7K4CX+d+356uxkCJ45NK/Ab+eMrYOgsfXantK+wUmGjXt7U2Q8",
+	"NlAmgxseN0Oa6FMOzTJj1ixaiafVCs3TPffhQVd+cE84pnBX/g0IdG9jJ/pBHDhZMMrR9JU+n9eWhN/D",
+	"bPD80X7oOAOnGVnmWum/Jia1gDw03EJOTh7BFKXQJ1t97oMQNgSzV6maty6J+XCrtnsaBU8w1hm06fC7",
+	"XVWdO9rCwdEqqHEbpZ0T6i5HjLfLHazQYtlqf5qsin7S9e2y1eaUiuUPtN2rjQqakSu2jsiSp39eMs2r",
+	"4Dr1Db6q1HWj2U3uvlMsx7HpUW7TokCqmBZFyoxuVHSGToArtj4DRTneJ9/TNZkwMNWoq2/MMyiRxMGF",
+	"6FpXoCAe65r0SIs53wD7zzN9RDs8eXp71iQ8yMdX+J6DkrNpUdA1eivX4J2xrsj3dBY0PvUyKTp7IHFx",
+	"svSKkbHzZ473yQuhJKGFPuEVyp72NujKKzA4Ox1OYUtusx3eizyNOxpAas601aOfkOdukcDslCynkDGj",
+	"VWYsFgsquy6eft3W5YO5+KtH9/4y+vCvDyPzj0eP/9vmRfQUbfsirnPWjxTrnN0jJfTwthICzvFNSlxe",
+	"7ut/DfdOR/t7HmFq17fSyTOWW+n0E01VLtKwlaU5fmVv2GR7upvuboGip7x1NPDrZhO09CLvKg9xDE5N",
+	"myEZGz/kj0zjud3vboR5IWImJZN4/tkyWM+5fS+jhooImQsuy+r5H741kRPFOJikpvpDT+MJBIprJfe/",
+	"YLl96KP2tie2LF9/sds4yycgUhM45mhdgodGjirPc++X/vC90iEe+px55knDgQ7ffZ7RdCH7UATuhKcw",
+	"HF0tZes8e/xw2+ThAywpz6egVzVfCS204OdPQxA43bxTBcOzn0cTxW7UExCXe9L9XgY10uSMHB9ecrjj",
+	"DK0UE2+95AlV9Ix8vBykySXkaF4OqLocnF22xpcuB9FlaVzDreasA7+AioGr+kN4aZ0zd8V9Wv9inFLw",
+	"Y5dIKzxkzc1LbUpeYiosvMEiBcBdemKXg7OPlxDvhd+9iO/l4Pb2kuv/bYwKNFjggiCFwUWBCgrMaabN",
+	"fohAsFTNWUFkmmhmESheIPnDuTWfIwV67nUbqt223xtpRt03vv9MkPs5W1U9vx6b27DbJs6Geyoxs523",
+	"RDX+tOlZd99txbncW9h6ucxbliAABHCPi1CmiW2Qwr/yaljv9G6sbTPvttHVT9XsTlBzeytD22PbPx4v",
+	"65m9TGbsnYJChV6akiUz1JhdAXZYznjCeLwe2Yw5LBMdacUHCDwrjsJx1B8m58hm8TQeOAg/cDLYoWAk",
+	"p1KObCUIWm4FkyK7buaZlflkUNKx88QOB4FKnKPb7gd/vbJ2nVslQjJjn8boKAsbe4vLhauH3LinvdLJ",
+	"flvaPRQkCX790xGlv/Zw8DNbtUcFcOm2BLDaRsmymhoLm/rL1KivlXGPohgSEX87Gs1PPtnzsk82vaWZ",
+	"rnLrF9ntphylKc/buougjq/fWphHWlWj/vb976G7qDs94t5773OREKooP/1R+TvKWW+aZKbKcCNNoBSx",
+	"Oz3M7UFa6O/9xgzW10J9L5J0Gswre+8HSGxsRJq4iYmkiClER8qo+HjnSfmFkL3XsqvQblZadl9b++w/",
+	"2qnkTSEmGVtsoGiOd/xryJ2EeJEQkYSbRw5IwpXdTESyJk9mgmZnxMS4CDoQSAZ+ZE0KbX2yohCaDD9/",
+	"LB/e+AB4I/XroT4k5eArH8CnAFUydQ7PwZPrgydagcoyUxxN1JPkYDqMDyen9AjD/qpYQ8GCTdW3qeDH",
+	"h4fRQKUKXEbI/JivMykYvULGhxR+GqvSL2yJJ5+UNNozNOrMWmaJXgBRgp63n6A+gXFFVoXgM/Lw7dfP",
+	"yenxybNHNQZzucWbGAVvsimfey4Bc9MzXnYoVg0Cutav4UMwOF7dd6p7ILhPC/gVMmMVvWL806ikd+mM",
+	"06yv95ZNpyxWEFGWywUbuRqCkaQqlSCoAYrSlMrQOGY5whhJ+CDy/OnkIHk2fXq8N4wP6d4xO5nsfZEc",
+	"nO49o0fxCTudHk6Gp925E6fylsUszVupip8vqRpp4UdE4aWR3j+R39NZXwpjjUlZ4+HKGSq1Ht0I4/RW",
+	"MAqLGRuQhZYaJ6kJwNzJ31KGe/prSVfisflkg7d132/ugSAp8KulUvRKSj6ZQYgjeuu+9Jsn1CsUSFwo",
+	"nz5275RfQBkfX4GrsY4XnKCsoNmbQuSswLIco+WMuhKTX7SAuY0GF0lSBW3a+Pgi5f7VA6ildH/W4Cc2",
+	"kQC/59lfdSiUZiicmQjDTSoVBCm3hGijwZzyJGPbhvIN3qWJ26ROnjOObqdryzSb6FOlRkLVVl54IeLl",
+	"Qr/afb6RYxUvpRKL/TGhPCEUAspahKzFsiBiBYrLzzk5rKbcVwP3+C4vPv/hXx/+vL/3ofwzGKy/9UO9",
+	"P+OvH9rpVdAFUmAjsZoLrM8RuGg42fGU8ZiNicmaTk31SpXKcM9W5cW4+hpuvI0GUzc+l+ywMR2OrWBG",
+	"tQSdoUlhtH83Uxh6859PYzPIdiozpLN+fY3tlijWArz0vlgyDM+lSpIxfGN0xdZj1NhQrmTyoiNIzMO0",
+	"KUynqBddYWXoxy28kibb5yADk/CC1lt2UHmnXVtbWlqfPn6sTPwzMUzAub+GtPCkIlhsyl49Ta83C1VX",
+	"7DaQ7YLFliNXo9qQf2gzmPuissqrLCfQwsEmdKWq00TCPFelYiWBoGUps9RzzjfW0oZYtrmQ0LUfDZbc",
+	"mbnlSvadC3w09K62Kaz9CfRUonleiGua9RR5cJqzNeZayFF5xZIz8vSYfJt+5VKtySswmORcrEqnQgQC",
+	"kgPbmuzPKtFpBphatlq6koqNIZ9GrSIE7FdzocchyYKuScLiNGERUUKEJQBYyg1mvSB/fPfDa/IO1laz",
+	"I2RiKkGmaZaRlFvRwuADUN0NgFZAUPzRZQ4PSTkvazlDCpz1FTwcM75cjCMyRhYZQzIHiwhb0DTTZ49l",
+	"kUZk7HSivtUpTP2H0Y/6nzd7i2Wm0izlbPwoImamETFchkRfApTlw7FxWpj3wT8fRZec0XiOkxiDH0H/",
+	"7tHHqDazGONzMrZsO4azwhoyM4EVIGc6xX0uioTBH6bq0t64KlKlGN+/5D+ZvHFtPV5xzSygNwESVa8e",
+	"X2YZujxw/W/2ZmLPLKk2f/ff0tX3BgTD+3VPXqX5nsiRqfecA0a/5BY04Iga/pcVLjuI2koJknQK8QFF",
+	"cibyjEG2NaSEw4vYPtHWQME0O6SCY1ZJU6QdHQ68koLDLRUFFWCSriZZXohFrsJeUdhZ4OiDug1Na6rJ",
+	"SN5kVC8au1F12+zp0RfHAUO1bM0xWYey9nBHnpOJ3pFAXS+Dr/aNUE68c2j1T9WtmH3wkqD8NBWsDdFf",
+	"Q7752Fy/5jI5uGhjDm9UrHjve33rrY94scWkM1vhfYrq2EMe7pSS8rW5/9Zi47BcYAFaB9shL9h1KpZy",
+	"tJ049S3bfJkF5bGYLh/bnil5wUeU6UcmB6XRYUm+sxgxEE0t8RI+NgcUwk3YZlZWaVdjGjvSqJJiG8xg",
+	"9ZevQhqPmUr+aNC7dTU37JKSMto24lpc/WzTT8oxDCzyDaJs4mAsIrn9uxwX/u33dgExXSxzPR8zaubb",
+	"4iX93bhkYAc7+7aboWsEQcDE9SrMO7Bp/RQBH6++ZAOJ31lGteQ16PJt0EgmScC7Uq6mo6L3PCI2lXeX",
+	"1wH5qfkah0+/gf7vjbyzY055qlKa2WhFyXwDCzEVfNtXJU5WD1v05Q0uZUoz8tB8mfx//y8Bc0jb9wX5",
+	"T2JAtSJnnS3ozSNtYQH0FnlocbkeNc3RErLLtxDgDN2skLIq/ejg5AjwUSvVgsOQHDRDHn3q7/yira2q",
+	"NV09FXjG8YLehMfzdHh/AyoXqPKJQ+/1iVgiNJd7/8Gwpf4SbduqM8q8ccBKFgGBg1xavYoYbB9C27mx",
+	"V79iUr2cTk1zlh68qu1ISuCMak8EC5EwMp4wqUYMXglOoyuWqzOLv6IPyXjAhYdWaczIGIGBxhbthV6z",
+	"gs4YKahyr0YnAfC8VhbqkmtrP2N8NM2EKIxbzmwI+1PM9BliNjbHNMEZyQSfQekv5Y2vc+hZoC1JwtLZ",
+	"XM3xDA+1PdSUU+6TlzSeX3IKvgQ9Pf1WSK0wIzWjj8rj1QreRsZsQUc0y+d0vH/JG3vT/VpZ7+H+Fh4K",
+	"cmbJQFVKVPcj2sHt/G9u2GzO+6tQ3V53f7cFjPLeerRt037x9Li+Y8OFzc2dYJD53jojrqa3gkB9/kVU",
+	"SBYisf4bBBFBEtV+Cl3DEF7toj3h1S7HNMv0R2uXlRCZzS+tPTBPs6RgvHYZgThrFwFcsfHBXBsNYSJk",
+	"IqYAW7gwyAw51Wff0WQ98rCyy4sGW9K/BKm0poFjULmKJU9cKVrTWqrUl20vI4u8B66wlHOzHVSrX6s+",
+	"HTKIvgLKvnohA8hK8JNxh9I8z9ZQ+mXNvK1D31Cs2t198NUyzcB1+IeC5vOeAZYSHGObXQpvf1neflfv",
+	"vPflMNXTTLkZbRp0eLYdqN/0R6QJVOPQeO5XZU3W4Ju4YmvPg1eOtJ6SvYOjtZxP43Vh2mRXF7ENErrz",
+	"j22aaixbD7M1uA+X2dXX5aG9SmHMVvoYohmmGwV+qkcft9d/BmmA2xIG4D7XRoSy6reH7XOBGUjYNxcs",
+	"mfEfXr4nT64PnpQLMY5ILBaTlLMEbYHHlCeP9wfbA7iuCmJTLpBLfDBuAfsQxqm7PuWqFjowO1Za9PRe",
+	"RRtzO5tQLnV42i3JWnAvHjRvTcviT4IC0B5i7C5lN2cytFQTB5nWNLauefniLjF/b+Pfuh7Xga3oV+J0",
+	"YyVset2KXLNihTa/xRXThnrk2oQJziRJeZwtE9Y18HcXDyMmoHTyo/jyLeBLqfbR7uR1LDttb/0u3ul1",
+	"2u6wQ0uE7R3dmNbyDbkrt+9GPe5yL2JP5s38IFnGYqUFJIbDyYTNKDcnrilbkYxJeYaRq1QSw5Q2GgOg",
+	"MAuxYBx+hf2lGcqFyvpqUQeKZfaSWzCPtI5MpX8Tp2p2QI0vorLbG262ytbyWLlNQb0znsjGfm/ni63O",
+	"ZzDNWbKLoeFIZN+xYdxV71/Z0UAqkedAEoTwbvGIYk6VhQnvYZHOChqz+slxGHJgZILPvCgOqPI5yxJT",
+	"sSVdTIyhc2BxXsb8lMgSAxNGXHCejNGGGgfZb9MpNehXKoH3N4IEwCff4L2VfewpwOPhaYdIU2Mp8d3f",
+	"sKzaEem3mVPU7zSxkVCdSfPGLVHppDNQ9BR6OATSDSYsFosykm6Ybd9z6IFdZmpZK28zf9hy0PC+8aHA",
+	"G0FTccW4PW8WDPou0wJAJGissvU+uTButMOTpxbxDBbtOBqePiWTtWKSKDHDTIWHUhQAgPOLAEvXQd88",
+	"itDjxha5WkeXXJvAYqnMrxFZzVPFCMA2wNsNIj+J57SgsbarzwnLJCPHh4dknHJI6a/0bjButJC198XB",
+	"6eFmmw7gFXc05ACUY8OZskdRfdSNy3fm8JTnS7XxjNs1CN9EVMwQEEkAH3gQmdi/gQGylZRGI0/W+vSr",
+	"FXslj83spmoexILmP+OifainRHjHkK2wKd/qG8vgsAd238WgbTtcDtwi2LUzQwp8yNE/pCRhjC87+CGC",
+	"Oi6ubfLN+sG7d4cTmcH/r0uSV1wqRsHfMda3jCueq64vrwJ1bUzlRPrel1d4OGzxZ9fzZ/yAzTaXtQ0O",
+	"bkv0ek+vGIKJgm0Le8hYG5lB9myGsioB/K5nyLbI/g6gVOdk7IZgIO4zNlVELFUo/6UdAfk/Ly/l5eXN",
+	"cLh3eXlzML28vHk2/fCv21OeSwK0bqhvjXRwirRgcl6J3hrPFjrkkzKg22aFGhCnhn/LXe/E8qgzAqfI",
+	"3XJsa4Qxg9maJfo8Y7TQR4MQYtp3Zi31Yl8xlkvwWUJJTkT0mYLE+vFGElinU0dVwq/Sgu1/nbIs+Vk/",
+	"vf/jj69efKho4HSRm5gkIKCdDWapmi8n+7FYQG0hzVP3X9DOnGZPUDAX8ol+v55vJ42ubxOLVP2FFcLT",
+	"8YZS73D8d6WWtzlODg7rm2NH2hkl+RsjnJCsjKHVyig84BY9UCnTSWbPAZIV1wb502xe11TLZdzYK2XO",
+	"jesw5WXd+Io48VqnXYur2o63TXDKTB/ofmQb/VSQZsoBtwgKIVklKtVDnX+ms04Ldm9Tbpj6z3/CM6BW",
+	"wkWasFA2Sc3rX3b7NYWrkqSc5Jk+whjVORdZwgoM/qNw0Fpdfyus0stO0N3s8E6L09eW7JddZj6XCrDU",
+	"etbjBDPKPmyYVNXtUEuXQnQ7VSn4F4XpuwNl3E2O2u2U1jMyBR+1lf59qs2tgcKSlg5LrQGvbkSUd80t",
+	"DKHJ3XWRvVzevocgxWai2OogM29/bm+/g4/MNoqE2NyoFqTfPYWsRjIzus00g+33SeTwORlrBTsmqXfE",
+	"Q1E1dqKPEqOEN+yxrrtlaiLC3eSOF5P5NfRmbwndb49CNKC7Yq1S2m+euy04Y3NQbmsdbjuG9yo5lG1+",
+	"AK9P7hYXeI/sykrz3d5x7RZwLyXIhBFqnK9ETDtVM4deecFN1odfDNzhTa6XkM06qr4WGcM1+4BEw1LN",
+	"aQMj5ZrgyTIfrVKeiNVoIccRBsdSWTa2aJzNT0LB/dAQLrDO2YTbLFRCz/i/9deV7vEutTK9swZ2KCvq",
+	"FFwpwyp+dHVDWCmdaaMklYTRIktZsU+eZ3SRs0Sz3JD8/a9/I6fD4TBYR9Xk/WZz483D/Td9P47Z7PWW",
+	"vsf9XIa2IesWCI6mZwLWsYPck3fKOutmutQk7Z0s1y25Z/itHWKXlc7GrcILavEwqYxlU3TF0SyD40Yl",
+	"dAnh5X1SlpxTAtlhBANQkJeUtrgbd9QttdbK7Rsf/CDNxJNKU2X/adNfuaf4wQbL/c28mU0c3JrReL96",
+	"YTdxGWje3Jfw9yNpql2h+44Byq4CHU/1ZfBBe4kfqqBcYqLGjgzeKamlgg2yqxQEJmyXExCT7S0A+8Wz",
+	"bA+JOm21AoWMGoMgTyUZI3Y99ujVT2GT3vEWkJOmk7+Dh7/SBzrcujctG3Gdk/FjOKmwa1asV/rnffLe",
+	"g3OyQAybghNPjzcM++Hl5eP/+fPF3p8Qi+VD+c/90d6Hx4+CUyjE9hPFWxHIYDawV/B8O3t0dyrek9eN",
+	"elAKWxA18L7bspl4yuvRuTL41n4aODw5PRx2KNz4NU589fKB+5DqjQqDjeE7e/O3bL2h+KCt2sAg+/42",
+	"HGc7+sFuO8zr7r6sOqHu4MnCVzlB3pLQ3VlWd5fu9RxXK+U3y9mAv5JN05uwyel6ertqPBYXTEX6QFOw",
+	"WMx4ij3jJ355wy7iMcK2KS1N7+Cr5xhcSzk29s3oer9LyiO8d6eyAvdkVBHXUaWnIw7bkbGe5FmuZpB5",
+	"0OT9jlHJwsgTc5ElsrZfDWBffeb1pHBz+PsUrGefqKEvVIf/B8EkWeZoiYHaBjBvMFg7pnvj+7vWct07",
+	"ykFH+IIAkoFP/a1c8IIqOjEcYAOg8s9ZCinGuZBqVlSi+uWkXgBAUGf8o3pNeOyqjlzcFRFgMFT6C2Ro",
+	"Bz9sgYe62s++z0sup0bgVHrcDTv43wOe+zZQl56lgJsL/RypgsvHMrr+xPFRLGQW5mbrkXVYRlXXa3vp",
+	"/2dzyv5TB3Nvw0yRXrPipenTugt+ZSyKgiGwqOHhng4QONe1+sIl4wnkeqFRCyoGW2L/ZGat2S1VBKpU",
+	"KcjuH3989WIHR3CrT95QSX/F9tIFL5fgWA27Pdja3/mLzUfvisVkOpjW1uhDOycgfvO9s0CgyDJZ5qFU",
+	"yfs9jAWCGD2ZYoel80vpWwJS/j4unQNlgs+9haYM0rcfiKZZ9sMUgPW3A3l/RycM4fO94gFAh/Ve3ukU",
+	"6rfJntEUkQyJQyHttI3M9+wJovPwowF2philCeOqHiHp5L80L7B4J3eloW2MXTlR+OaCn/7/iawFeyTw",
+	"qRqWDDbDrJ67WulpFjT8KrmjgUITPKwV14D5fSWrCb5nBHPmIpIUNOURkVpAJ2LFI2J8/5lY7ZPvhVTZ",
+	"Ggs5KinejbJxeI+esn3RwEURMrFqTqGa2Ogd1mo5sm73B/bBGmEuIfFyn7xeYvDjirEcIiJqztKCJOks",
+	"VQauEykvPTxHpEpa+IU4nwan8YUm0E+uDriHDmhP37urBzZkt7xMZuwPhVjmdZakWTYSU3204Wv8x5+X",
+	"olguguxpugFWywDLRnZ+G4UtuZUvs3SWQjxy3Xghg98yNuJipRdOqJG7BOYpZHNqTsxEfIUIIy6rMwWk",
+	"Xe8XB4LiXbMYKN6lQixV7Z0Z5WxkS0K96x7qiR6bwbtvnak1ERvF3aII+waSNKlGOMqXdT/Cx3QZ8j28",
+	"t+aghWs2gEdTkWVixRIyLcSi4ym+LxB7/ySiHlgGIZ36h0KsZCvSa8pnEquaYrFYpEp1rlZ3zgIDT9DT",
+	"M+fDgrR3hXogy05QkJvWFX0acPe6ks1Zzc1foOa2xeti1fpWkHJg2bpnDW1sgylpi6iBm0LqFDbQfaAo",
+	"4k4MaKOFwddoLEbBAK95woi+5ZzMBJS+6Q1EUtS8OZ0xiF9ZZdqMStYgGkPNy6TS1h/W2VFJ2A1dpJwl",
+	"5wZl7UaRMfDAuCsHMMnUSInw9/QpWCqUA+f2zYhVX6SLBUugqg8hj0GVppJkYrZLAX4IYdIQvH2txay5",
+	"1DPGtdQNbpvnc8pnzHTIThME2YZsiQljHOqvoF6R6s2lRMEMHAFNsz1x3cD6fRqyJBHqLkxPA4Nn6Dl0",
+	"KPIFQypy1nHZcGG2LxpyioHiu8MX60HtksZuLG7mweXyvWO1PEYDvjbagA7k7iltoY1JKVU8tzsktNR6",
+	"u3SKfVUawkBWjMmb3iGk0z98ZJNoGuDGtdj/MstMYxsDaFRIRaA2Jpieth1CxH44s7GMjfE3P+7RLyu1",
+	"TqIe3sh7hJ3enmWKuQtbsky3Bq+6AjSFcjhfKRnM4tz60TIRqXGslAIbXOhzpOuEQDJ9EA/aoTaZs/mD",
+	"KcxCOOcgkk5LXuSWaOYO2aD4yIjxWCQb+le6iDXe/9Le3jmhtIps76eUbkwjPe+fO5oXYlYwKTsE3/G+",
+	"u6Fv3UcCGSA39+GD1uxWZ+Nt9S5gQUe/j7aZ5DbaOVnDOckLesZgdaCJ9vI9nXXU8XfEiR9dM3ty3NLZ",
+	"XbF/x1tv/UrIrQ+Wd/bKjzOgSU5Bdad+6NDgnxdA1jhIBiuhUThWYJwqnF4jV9PYiBomSillAsLDCYM2",
+	"DjXE8nipTWuHSVVl29rWCQvWqpasqltPWPhA+1V1XjOFKnxSsa4CsqCWEVHB+K/YRhsNx3qbvWCPDtOy",
+	"BXrEevej9281X3fJmmiDxbuDibIBXa1sPbIjOoljUns8rryxOuzNBBZcsZvA2dlaA78RVbtzJu7GPWuE",
+	"Brx8C5mWXIVAIdz1rZCy7SI/AA8rlrnpShNwyRicvd7HN/vWyA7bvmzj1L1KzRbXhFcWuHmb+VGzreZo",
+	"6/Zp2wru7Runcy+eovYEwl+p44YbgfOOV+dzB6tuZzOivvE2qNvwlPKMchp2F4BaQzJ+DLjQeruOZ1T1",
+	"aCT4BwtxWVvqu1AZWwpuZ+8ayHGNqiVdylfa2YWJ7CWm2K7STefMEjqFBU6DrwU0nF/RVNlGaercHHqv",
+	"WK6cIkbPgr4PnVGIHinDHlA/Y2UTdmWnxfoe7/+Jpmprfq/7cPmZqJx9iIBaGv7qoBh3KHv/58fT+Act",
+	"69drtUO54B2gPnsMzGeihgyAOqyUcRWRlE8LOooLKucRyVmxoByuGzidiDiQHgPxuxJFsqGNcrNSp7Fs",
+	"Zng/2Db8zcbN9pPjsueufyyAnq3g+HdHBx+CCNlCs3myRHAh20Vq5IB9S+ihD+0jfMscLlMgMbNXHuWu",
+	"bXl3q+AQJWk7CBu7EDUkk0DiIV0ws+3LJVD0inHjkbZdeyD0CuGmxAQqtsCi2AFHFdBGN5qtIGlfm34q",
+	"JbJrjw2pUtM93ymnHg8vRMKyTvl9eSGu0wSzSDr0nYTtt7tY2+b3Dx1aqriODbXbpLrVTE1WQYH/QAJG",
+	"rGa6yNgVQjJolbuiHFJHJYM4RqB4yblUQrl0prKkU47cLr00+3en7FHxUK+3b61FKClQn0VwE0AJ+g4a",
+	"qWdRbZAVzFd/hcr4oBFhMJadDyXQCJzHjOi9oG1dqeja5JbZAIvWMJC+TCasVHrQpA+Uxqbvdgs0aho1",
+	"Y4yNyvtGslChxZ4b5+awze5xx7J4v1nOC345N1JNPZ5siR+xZMZ69Vn4xC1oNfG9MKCFGGhJwMRAoNQy",
+	"C9BZtNEjg/PshDngtTXarXVQj3hiqOsyRgA1z7s+6PvkB83rJsJIuVyxQsvjMSrd7sDAUIz+Pau2PywP",
+	"2B1CkmXUdTNLGVnQZaW/N7dujTpykfRj0xbUhtqmlazzrNpNLiBSseQS08N/rRULQ0K0O+1TtW2Cv1rk",
+	"TcunZd6FQd7inbsgSugHlp248B3e2TPKtsyTniJ8RVPVZTzoUNkWjTMe9apmMhIzxP8BjqlpFa+tNE1N",
+	"KEkTJqC2K8G1mqCs7NaKhokqlobjg0bwq4ySmUheJcDlEX5Lk5eGJv8cca3c62Lhf9r1obBn95E2pkRB",
+	"qn0oTFH2ap5mFq8DrB+3Fp0yTnq0T79zxMwLz24KnXVZsDdemkVXepedqKr0NroGnaSxWGZwAq5Ykf36",
+	"QzaSV0u9F7CgwUs7X/KkYLYccHG374mlAgsviKHtmkHRghGp0iwzvXY6iui7tsf5BGy2vfHVwi2x0etz",
+	"KndJv+zIwWV7Kn8pSkZwvNjG6i+TGbsPSAsPSbtLC49aWRQ0mFtx7AM96h3gAfn+CeoIcirlqIQIDQI8",
+	"i+x69wSera46V2MD2n43+tTDIIZYfvpM+NXti9Jc7yqxSjVeUZs+uTYxJBQntVi5LtsSRyCxIxx4Fm3b",
+	"okB9/B2Yq94IsDqmr+HXqOoGMKjzHeXctCOER52DrgKeiymhBGu2dkzx7bJ5q/VjWg3wUVnuteXhH/g7",
+	"dyuWp/CUz9rIC0s+p1h+4Jw6XTLr7Ed6HdnkVZrnfZ/pvZEx4ythudwls6N9T5qNeDWorUitlyF+uUmi",
+	"Rm/DKjXqa+Ux7qa9fB8pGE5Rfa4MDBjAJy89+tWm0prl89N8XVoupTNzy7mjs5HQO8tnA2+1tf5OZux+",
+	"GGsn3xukXfX/Piq8EEuIpOd0XoskOJ3+Do9GRlngiC3N6Robk8Pc3afaVu6+JMJn3ULGKXZPbQJ34rWe",
+	"DskNLe8qzpIO/eV9v2nwKDSlTU9GrR8maPVYLFirs9LrtVprG9Ns9HzXk2uXxM1dUzHDJ7Qt57LXImGh",
+	"YCZSDyINci4K1aTOnQvpft1itp3s8R0ruowPvnNxVPdSp7ulYO5YA9KhyKKXJPBLKaqFFrVExGb5RLiI",
+	"wSs12L08wFNJ7VE4K1RokpBlTpSwPkuTWbYB++MT5HhXB/nVmiD9CNCv2R+16yECqdDswd53weudzc2c",
+	"24j/zkUxqvOy/dr//r//DzFHA/L3/+f/hjxQ+Pf//j/EtgCPjDVZOpezajM487LylGFCAEZY2k7iXsP1",
+	"LXlZMHCMU9dWeJ5mST0st1Uk3F2wBbA3yn4fEAc0qU2I66NYThZpUYhC7lRV2h8vY+ttfZvl+OATzZct",
+	"OSC3bE06Z/lbc2vniJp+yI+oyavgEHYIn4niCghbTiwA2rH8BAsaCsWV/jsznJKqUYDNDSW8mJrz1tVU",
+	"QH2a7dGvdpnB8vuy82Ebf05b/ycTNN2UAaJllUkC8eNkRoR10Tsc1U0X+PDn7mavaK2v9eA1wtzqsntv",
+	"bgQYuQ455n64eWe0NcN5bq7eVCujt2MKLl9h4O52dVk00Rmb0YeOhW4wFr/MbaovjFrgc6xUbjVOt37K",
+	"emcX5iix9YHvjevAK/rrIoXKWZT2oqvD8+rvQHbAYFpX6qVHyuapkhLzXthZRaoU4/vkq7ViJqRKCwaO",
+	"YsVuFOSgQy7gj/86HA6H+sQE+ScFwKIqQiWZUMmeHpOHb79+To6fHn8REcmg5Qg5LosSNMNd8knB6JV8",
+	"hOF4EOoTGl8RKfYvuWfGLNX0C20gw4vDholbGh8LUCWGk1XCimJgqmTQ1J60v+f74ClxnCyhufGYwNpI",
+	"mPMVy9U+GZu6ocZPEVFC4OwWrJhB0xCAa9Waq2B08UAS8+yZwdPzFoPiQ5c8pyqeR4QibB+u7j4ZT5hU",
+	"IzadikI1vmzkpZozjBSvxZLPbHo4YC3ZWLVeZG4+XlDFEPVwKorqGpjZV4qkvAEEqfkHY343a3ic/NGj",
+	"oCV8Ss3tc50mXYpvfONo1sHk1+OyTdDmaWuERAmSCEInWERzjgBUtiJCL9CCqZZEuZbIJujF7mKyk1ao",
+	"aqC6exHPJAtWCvSoJKuZfUhwOBL5MIRzrGg3tlANEFArbC2PkkUqy/whrKzHY2+tmB8RNcOMAw+G7cB0",
+	"NoelAZ6pdvjDHHeKvH8PLTb7w/rDjLu+vovOAUpYndPiKGm6lG1FXs0CrboftmDrw5exBX/fDrO798zD",
+	"sZcYzO2FF0+7YC337YgYbnWw0XCEJ/D5UBu/lvYHlXm2Ur+u0IDly17s7VvnrbnhH3bhKh0putL/ntdv",
+	"aw+LLouI0bSdmzRubaTndfbp2W6x+njPOtwLKDsdv/nh3Xvy5PrgSfmtMdp4ZAX4ecpLKAk41X/vxBsc",
+	"7f310PpFpFvPvn/U9/SFQvtNNrTljCUtaZpXbC3rsTKFaTDXzGRQWlg/rE8qlOye0c8w76baG3UYCJDt",
+	"ntPze7fe32a3Xi+ys13M9gDMqIrnEHNt6LwbDb5xGATNzZAXwrZ5wHgyVJUFGmZF+jwPt4CxPdN7JVX7",
+	"5JWBaCyLQOttSrfIg28YLdSE0e2dXRoEdY+2VofvXOrdz9pvqFv3+NZy6VczLoLgID+sOEvIZO11ITgn",
+	"NI5ZrlgCp/cUH/10ePuv+EQAowVz8y0PB47LBsc5EZw5vgFwo5wWrp9ITtW8Ila35hTsoO0/KQx6l1Mb",
+	"0NDlceb9dn6l5Y5PjOoK//xh9zXOC7HI1aaCBi1iSDynBY2VCfF2h5fy0+lbILh6AKj38o1LxfLOyOyp",
+	"ysJO4u4e9m2tT/12vJiFw5IzD96HKoOWL8WCIWxDKgm4UPgsMhEvGCjsflw4/bxkhBasXyPVwM69gH4f",
+	"xssrcsY72zxfiSVPyja7G5h1IzPWtSn6JspIBS5S6byyMigoVt228w7NsLdN3dusrILDUYdO0PCW+wiz",
+	"lZL0c8XZXnHJCuVH7fu4A0Ih/c16fmv8fJtk7lBdtHu0vENE/NWLzxNF74u8FAiZ3y307WLSMKIQL/1R",
+	"hEqRXYmW0e9jOIONK8eqFcuyMzKmWTaOyJjy9RjCSFLAk/sQd2Smd5XXNAc75oS2aC82Ns12QrAj7jh/",
+	"sN0nVaNXo4WPJdSHqpZepQXbB9L5AjFdONOV6iUezFI1X072Y7F4opeV5qn7LwhLTrMnCOlSyCf6nTCg",
+	"78z5uB6oYrmaa1Jjg4ERVQYoTc0LsZzN86UaI4aEPtVnqVTS9Q3s3EInp0vJbBedrdsWhrSBe0r/UTkw",
+	"i3tHTe8tU9upOSuCjhME0FokSXmcLbsXsbSmG25GKnDE7J+X3ywHQIMAadixzndbEb8XlzJrAxhxcrmw",
+	"XU76QGj3jzx1TLfTPFsm2zmG3ErU8s4WP7tfQm9z8RplntaK2JiIrYd4H/oftufnUv3OLxY08v+8ZEtm",
+	"thf3U+Yg4Sbl++RNkXKlh0Uu3j1/9QqyCm/oItfjHMTpNtA5v6ca2ftfwS5qOMhGczIKB2fId9BsHLTR",
+	"XN/vO7fu3gWc6o6BxEBDEcFje0rQkq2ySxOq2J6JudZovpl1AproPb7m3jXRhgP0J8gL/6TgYAZiQ87T",
+	"vFvm+Q/2difW7r+fei2QW+YoVkO69ZFv6LO+NbpVR9Tv1Zgd9ue9yFDb6ObzCFH99bfsWsQtoMob2/hf",
+	"GKgnwjFm0gXdqBtwZDmkCnZku72BjatWWPILXgZIbtnvfU4ogSKdbvVpECRiOmXxOs7Ym3mtVX+x5Nwk",
+	"FTmhj/0RkgpsaFgFpIs0hCc/oSqej2CFRwt601FATESyHk2W2dVosladSxLgqcQcNvs/ec2KSa+n/AAH",
+	"PthjipWHezyW0bQXKW0j4RFCQ2/ICQhU7UPao20z0Ic0mP82miyLUHu3H6aQKWRkWkSoApXbFUsA321I",
+	"EH5znnfHYDHvywHIKRYhgLb6gOVSKpry7g00vS7jvVbgFyn4CI5rPZYcRQB+Z+fH0q4lmvrEOsr09u/x",
+	"rbxgU1aAI9AQvc9IDTRATmes91MtjPMOfwQAPszdxL7r3LWfxo6xMnK1P4qmWe/jrknX7LWZ9IdGUI/W",
+	"b0G1lVqM5qJI/yJ4V56raZi6ZAxL2abEbvBF1FAFFWEWYL8AI7czTmC2bbIvuB0DArlVwDe2ZUUmhcVm",
+	"SMzUxGSTr0NLX2ehKl+HNL7fP6Chn/vE2naudCgNZPuK4DghEeRuOVCUQGk3dHBY0DWZCZfjTskVW/+e",
+	"9fR71tNnyXr61mQ8/Z7t9Hu20/1lO7XmOX3PsFV9zSGXp1qXW891My5AFZ10aHv7wt7nWt1kYtYJEug7",
+	"gRkejKpl0bfNZebOmBs3I95lIgjBF7fToEZfeEN5f1ShoEcvnwxunN40g0uk+dAL2QdWKy/ENRstiyyE",
+	"kgGN2IVt709JzgopOElYnCZM7pMLaRLCbPaPEleYUBDowHbFwqitTFu+c0TJ1vpUpjNOM3Rg7JNvGctB",
+	"YrnEs635GD0SOIwu2F5E6d5ff9rOLKrQMrQYPgh0O97NqF8b436+HBxw5VttI4XASns4AXQlVHK5KEw1",
+	"YGDla4+owcXen+jeX4Z7px/Kf+6P9j48DkYSQCcFePaKrc+hbw43dXMm6JFJ4QrdgFcxsSAyzK2vmKjj",
+	"jClAbR+nPF8qOSZLnrACX2PsuzJ83c9A6BXHbiZgdDFBamCb9e5SW9rC6G92C3ED/T9BYOE1W7lq4x7E",
+	"8isTtxnZTKqXeGewMnmrvXbHSuWgAfojT/+8dOYnnrcgqTITfGbFKzxv28adkQW9YtI4oiCPTCFuPZnT",
+	"YpExKXewYKvF1PXNZbe9Nc7PjQsDU0G09es1IdvvYvv+qmXYtekoshBSkacn0cnRUwJn3UgrN2F8Ld7g",
+	"D+whaLOAtd8KSlU/eB4KHegfIE9GC/V/uIDgDxNwYt1n6tlG+zZjFOqT37WmmnV6HPO/pqKIOzTj+05b",
+	"OghBoiyiKoQuTPsEaKCDWWFtnff6JrN95hyzzjSsg7VVIFJC28E//lVOzBlTegCDKJRyPmGxWDBX2CO0",
+	"lUgs7LI7+UJwnXJMPcMmepi+pWUnWq8V1KTyk649woKmAJ8UCkSVQB6VgU+p6Ri+bdSIdDJnKOutm4do",
+	"zY3dPsu+enIJu9W8GkcXHhM0iURa3h1KsRXkMLiSpj8lQsj33PizgsbMeazKM3m7T+qLp8edHFKfvuuj",
+	"m/gOpbe+37ky9yOcW6/5HwyH3frN1TIXvMjskosVZy5rwEsfQBBu2ybfRG9t6/xrcdWSsPOGqniX1mj1",
+	"7lg97Zd76KzmRv67HvsvqccCDLGUzKbe3k/f2abMCXy12tC/6TtJ1ZyMESNnHJGxMT7HplIPXm3WFwr9",
+	"wMD11csvmM6xAWWnY3fPEHhbhvrOTzaMyLQQf2Hcz1w1iGj7BBRlKknGporoA8TcHHoMK8PZIyHgFbq/",
+	"CEuyzEerlCdiVZfDpZhtZjDDmWzsh/iu2HpMEADyU0VU6s7+XEEO97lX4WwNDFOMFRqQf5TYDn5omryO",
+	"unnaaz1hMWBgFYffmsCQ+KCu6AI5+tvJhN/INa1Cn7inL6BXEmOrFYvKn829zKcapbiPNW8PTmDj5m6r",
+	"+1bf6zUIEkuF2LVgK2k5L7cjr8Izb/1HvFyLTsPALIpyHJg+Buq24wvcA+VLbPPfbm8w1r99vCG876sw",
+	"900hJhlbvGCQBtIuhXH3Npz3+DTCsp0enzx7tE++YjJNmKkmtKelVJGYFkVqW57SWLmjSkwlOyPjgkmx",
+	"LGKm1Qy7yVmsWAKlPbFaUijyQcMhGUeXfDwtxEJfUwLuyTKxwttL206reH3FxbYKkcHbMZsDVNU4In//",
+	"698Ak6wO8hiCa3sHyevniEOSF2JW0IU97ZEJhuU9bzP6l0cteeoJ0Dzk+9Y6i0q2pUkpA4DS5vMvaTw3",
+	"zfuVUXirQiCyZadQrOGJl/r9oQCWTeltwQGgal4TGC2FvvBbS4GrQRHApKUHkmRiZgM44CpveaUq1qht",
+	"NnQ6RxkGYaBlHDOWkIwqVkRkyQ2HhQ3S0rx04vbk9NQTtcfDYTh/SbWNSHPZllVuc5NC3Axh5JR50/7W",
+	"DBYD/ejKXy26rGFFb2kr6xPhdvAJHDqrVvimCeZsdtSGfdDE1eT++XEikjXusPkgGvx5yQAvcM5o0oL4",
+	"5oRdnXxaXD09HR6UyIn63RFhmUQIYOuERnSBgi6YCvJcPQUcBIn5qptZC61cr8ImXwDCgenJL6YoaZiU",
+	"54TpvW2UcioROB2sN70xVlSah5CF+wKp1kuvFkabdAHdzmMVrHPp0LG+4twG1bZwaqylEsBS77UIuqN2",
+	"A+uoN2/ajLbxplj2Pqw5HPRRQtdyc/Xo0dOTDuZ7sQanYocgnGsZdU+ftjjv9/O+2zYKh1a3nHRzklWk",
+	"sy5p05lYddCIeihfw62hrEA5qHy5XJhWzjEva0pJB5XfcfiuwUqn9nUGm3+HDNquuP7ePL3mGQ0p94IV",
+	"6TVL9Gl9YcKRVDFyzWIlCt+BUHYWgLMq9h2gimFOLkvK5gMjcIwVjLdVfrj+FeE52PqjpOynFtQqteyp",
+	"xtTgdwJmfurgjvMcS6G7t8HxEuGe7giDEQ3eslkqFSsQkfBXhG7MKGf9ilpt5mE576PDUPLUNeNMyk6o",
+	"kF3d2DtCQ26AdsTpN9Bp66MPbZu3DBzfuyYQ/8DBcBlj9NTU6E8Zjxk47eyAA62auoAiv2NcfQ033kaD",
+	"uUMD2/SIwQwLivi3jLPVP91Mo88UeQFqsqSljHlXBLNd62LviHzWeEm91nSLffaWwRG4U3SofraC4CmV",
+	"5A8v35OZ/gLg01VagpeHUyJWHCHSPRS1munt9bHfBu9jQNxuA230+z5atrHv+pjgqhBZ5iRhW445oPTc",
+	"ofGO/81aLK78ZMpT1T+5CHomOydtx0GAhdBv3B17m3lPzAT2gOobamp2HOz4wbQPy+xWVuB1se/4nQoe",
+	"StdnKu0TOz4EZev1MGk/hrZbrxiJIp2lfJc39F61bt0/vQd6hqO7xkm9fmK9cvv7NGvyZrEydV2bwwNO",
+	"pkMZWAOkXtBsmzKw9WM9g416eFGZUAMaIpXkoShs5s0j10GIjE19mLFJAB9mXFcR/5WaDNXWedRDMtWW",
+	"uKRL6zqvuxuULS/YIaVkgyembrVma6JYlmEQYQXwU8WSY1pt2POsD8kBSC48wyLuGUBRA8ZV4hdohXHQ",
+	"Gg1NveRxd17rqXf7AAmHcr0N5fVM7z1ztO7K0B9pYZ97Bv/dpcMwBppZsjGIAa7hOU3IhGmRRK8YN7V3",
+	"th8PInKsqATw3BBjbWgz7MbQxc4WhfLd2f8cRzjP+b0ts6bd++3H5fs7QN+i+YE5jzvIpDtkJwbGIpeL",
+	"Hk6J+kj006Nq6XCXRMzOqSztY96BcPeQ4Iff/tUTuvCzHVOqahZHJiQblZVngo9MbrC/WqE8gFdTLW4i",
+	"rG9ysMBg79iyEVBupomHslIMqtpk5KqlOLtRpMy1sPE3A1cSVo2x4MBaC0QHsDk0ncesJU5t3FLRNaAW",
+	"44zMG/HYD4cQlpQd0ZRNFgsnMH5apnffULSYsVqq+NsSB8nqfXfpQzh4TlNuCDiaLKdTVmBm2AhYI9lu",
+	"2/w0Z5AsXyFZkoI2QtKVhNO2T0lzuNMRvkVZBbi9TBfqp3h+chVETlOCvlFFGlI3Expfiel0a+Kfuc1l",
+	"jOnX1RyA95C95aLwo5gqNhPlR5qGpsX0tnM7JzTLyMPJUpGcFQvKob8iT8pWz4/81EnoTleJW2wstdxg",
+	"Feqbq1ZgeEXrGGQ+spdJBY8GNCsYTdYeEECIo9/C/c4d2qtfEuYfjXpB/HUX3ffQVKpJOpFVqHWdshVk",
+	"IZiWeNFAmFoC01CPh4nmdS733qa3ZaXjN6C5tIXVwi/W73SF4u+g2Po+Kjm2ZtGinrHqxFST29Qo438k",
+	"XKxgn9i+GJtTbA9PTg+7bVbOVqOrDqtr6fJtmtjHcKSjOUKIdnoaqfoNu2njEb0GSWAR6t6HLIMNsAFd",
+	"GUcnyYoVTKvwmVAKDiExXWIWTVoQWDA4hIhrTKDpkDG6A7lEQFrgXAfRgAuRh/ODCnadiqXsEauoe03c",
+	"K67aeoz7/KYJYRjuHJN3sLekHuFdYBOvQCBVxhKeXeQtbfA0F8ie7bdFUylMpXPGrlkW8iRsTyYCdKxC",
+	"y18R08wkKvd+zT2AmoQ20TsW3EF9qu77M/idZUG1H0Z49fXMOkiH+9mfEj7mK3O8ENqo+rhgxGGwGwpY",
+	"nVgenpQ7DfFJbY1HfR/KchNag8dAmeKDWCYtOHN3b9ihbT6V+hb1JxJeAeuy6GfPetBbeq7o7AjlABr4",
+	"3W4GzXYY6826b1vouMvTuwC1teITe/MPUx/amrxMZuwPhVj2Lcy7CiJu2rrgoPLr0yyiG5CBG7zrFLUr",
+	"XlaoiU4L1d549SQ9COaXoWy1C+qZovbZliG9p7Oeo7mm2bLu7zsYHh5v4zZ8LjgMOAeHEOXRxuyButeE",
+	"ENneFmc6ZfHWD+AYX+K9u2GkGZeBOYyGW3OZezp354K7W5GvsFJklCaMK8M/bffY/PlfHdKpnHG0Dd7J",
+	"n26TnNWpNCffYI6owmDlkjqWaOfVl45nqvgAIxd384QJ4FFh6oQSpeew7fooWeZZGiOEvKUOhvlGXGgt",
+	"U36leQc6+IqRS9zkYiRyfRAFTxVLRlNRjIy/cbS5GRfO9Ts6Cdun7fBR/3l5eTMc7l1e3hxMLy9vnk1b",
+	"SnvMB+4Bqt6IkM+FVY+ff8tiluaBuewmYgLGoGXYQTQoueRDtEWONHRt2QIP+kV6jixK3Hs7oH22WnH+",
+	"pt60mRSdMWtK9I0kQ29rrPjtoO9fuNutwk/Eiptyx/49RZIZG90fZqrzozVzmNp9K6fD4bOD09PDk+Nn",
+	"x8PT04NtdmLfyN4W9LLmCb4k6ANZAXDT7GaBYR5Ig/bmw7qFAwP2kb7LU+PK8Gva17+VUROfU2sb3Fzd",
+	"ligETwdz1frWGcAXGy9qGXuhvlpmVz03GDZ73F7En11dxC6pplehTZqZqrNtH/ga79xYkW18MQm4isb2",
+	"vnHn6utw/w44mPhpojUwsraIo79UhpBuwq2L1CkEG3pUsX9ntltc+CTbKVR7gTe7Vjrgu8bCckudjStl",
+	"bn+Ld2u5lqWzFLxE624jeFk+4EaR2RYmo3zeAa221vHkPloK5VCh0+1pv5rntuyiMurYXOa9ud+1lqkf",
+	"2WvECLUdalK9uZSBkUU1ZqnNO8y1tnFn2KWrWP5AEovLT67YOiJLh66YKtkR3Hsn29JrENosqyrSa8Zt",
+	"r289iAeSlGnd4NMSiKJXQSdbUK4VAfhkigIy7z60fPudyx61DxujuxIeMqXV2+vF/JeLvJM4DyyX1nbt",
+	"QsL5rwJN0gxgud882aUb9K5mjTCLItkhkGAeLCUSzTKTtrcZWEhIZgXTh/oIHdimh1riU+Brr0dIiQmK",
+	"WE0Imdyv+0znYw3Cr24/1QSUVk5nDJtdj/G+sfV6Qv4IGP4c29+5bvH7BB5VNM3Mo3SqWPBJmLdFx9zq",
+	"Y1FFuljocy52kgyLi9T5ZaGuO1kCEpRBWrVxSC6USYzga7IQBXO+6TRjELQ3nbn7HfTqDdfMOlX5ojmP",
+	"6kL4bF3n1A+t+3GnLCQgDor4hYPgsCkt9qjvCS536cNmXNJKngvjYBMv6E3GNrUfrqyUJJRb4UCuGMtl",
+	"RNgNjVW2PvcQaQ0mw8EwCuD3Vw86Jt2jW8aHGXOgpsyPRbdFwOduEoiXZedRpuPo/WAw2ZwMwJXeEWyq",
+	"Q+V/k3GwJ0wgA9e6G3u4JUGcj2ieZ2kvV6vepKPuNQwuEgx9gVr7Tnpg/X2PRG7yPoS/97nAVJuzCO5T",
+	"LI7+xAWY54DtU3EijiOihNA2U8YknqMFz9ZlRhiwn+ZTALyn2X4AoIerlC/R6blgiiYUemC0IH78BLFA",
+	"D4EddjDm4KeKQLsTogSZCSL4Oe4J2756Wzwg+hXSkWtAcDsk6KO8HsUdsK0NX5TnHVeDOJrUyqhccpGr",
+	"1w9kGxnIq2gg11KxxagGhfWhpSW/zzG9mvPjs10hx7yM2SrWV0efmZ1Nd1Fhn5iwOb1ORdERDOwre7v3",
+	"im0l8GHxHIwulumYYTMGzeMUt2tepFpSE1Na0Mnoc0kBX6U8aSQIHh1urBkJQuaODC6RN/QNcu6ts61r",
+	"4BIQOkDXrgcnoS9a+VO7HBsUwtplJURmPYvVX+xmAI8WW7k+1KOJg8bzLyHWJCA0sXw0EUueUIgELShf",
+	"0mwEd4YPURbvoiLU76ecJZTE4cFrNJMyt534+u+1Ko924rp6g5rbLZzlOfsrw6t8fGtZTIkA2IJulirT",
+	"F30q8Fiu/zJePjiybC0R3KXJOCb5l4fMrQecu51n7a7qGrLeqtQ/qVYLBJs6qHU74U+pOOrEvQcFssNO",
+	"+krLoe4bqb596kfRqgivLIYlfW3PeQQL0CBwSi29gg123Lxpdzu7olU0uptuHnZxM92ZAUKnL5MyE+wQ",
+	"1DzP2GyZLu2g2lNk3tPZu1CO4c695ODBli9tyGX92MHKrwGc0wnLJJmsASxwn0BrxEyIK5KlV4yMFaOL",
+	"ff3T+IxkYsWKvZhKRjKmFCtkRJJ0psW/PjQBoqWMRcGkqZGiJBGKpFymCTtHWMLjw8NLPk75Nc3SZKTo",
+	"DACh9wG7dEFv/Ml4tRZNuNgtiFF1R72n7LngzLp2pbwbiNZ7dDTlS7XB/1JCqmGPScSP1wSCHql6E4QO",
+	"hrYcoRtaTQWau+/R3K99KF8UZL+gv/7t18/J0dHR6T654HLFCgMkw8mP758jJyzSLEtNi+Bzi14qAb50",
+	"KRl4C8V0KpmpZdOPx0ulj7L+k11b/Xy21j51ARU2mmpNThx/2EwPCTyhzyhQbkDGTMY0o0rvwVSRmdDP",
+	"cgvUgJWHlBNrnfsRkWo7FMvWWo0tlRi5rineXyO9Xk74u+OEHUJ4G1RgnnvGsY0+raqbFg+g5/PTrKPo",
+	"FTsnQ9sJSlNM04IFijTuTWeVyQiu6/DGIVdX2I4aEQP1UgPckIlcf5IBf3pk+aAWtl0sa2KtM7iSNRJ3",
+	"L2pB3+Fudn9rzmYF+CdY8pHehB0PEzZLIa5YLeGKtJArWCxmPJXQchgRuEMgPOJqp8kUYruPDurubPfR",
+	"nRJ53JOR7dQK3/VJ5ghUQdmqrHFt2SrT/tDGZ/eRoogM+7kyFH+U7A8F5TtUEnbP/P30cH47IlDeQx1p",
+	"BT/JEiWqgFkGvhFaiX9nRTpdp3y2vbywtywzRXNtmL+7CrrelUyBQqpycO17M0SuKnBToHybETG95OOP",
+	"l1B6cTk4u4RjX3E5iC4HVMGFw+Hh072Dg73Dw/fD07Oj4dlw+KfLwS20SPAftKkqI2jwDG9QIk9j+DFh",
+	"eSbW+xbhF36tppTDbQXL9g72j0OvR7ck/KKt0NqvlK/hnWJ6OTj7+e9//duHW+iYV70pywI3TbGCPSLU",
+	"NNJU84LpQ9S1PnsljOXacl5jBT8ck1JpTkoTmkAauBd1KvEn/vjuh9fEHH08nHeFxynXYvhjo+7CUmFg",
+	"q3FqpIVmzXkaQ3viCllBItZE4P308NCctEsXtE8OMXYnaLFewF9AAlE8twjQ/zQwRPocU6RJh4ZrF+U5",
+	"xuBDSX2QxEYgti5QZAkrIi9dQXq1gl0gNzY1eo9Vet1Trrv4yrYMTntfp6rE7X7v3f3cTiPtYI/3Tcbv",
+	"iaDrVTx7FUWyLQAhvZBDZPNCIKRBBGdnWPuKJ+T1PhmPyiCW4Nl6NDL7ZOQOoPayNhMwkAHhdS5sv31m",
+	"PBHOrGzpdlKakLYWyp6+OvhzOmWzliaKTWjdwX0PZvs05TNW5EVasU7qdxlD41cvQttSeFarHKh76G2+",
+	"bJitaqtT2RIfNokOG/7tC8vM2crLEAFdPq7MCKEQNdu6Ku8FTZjN8cQnlpLZMrFxoEJ6B4HkvbHnGt5f",
+	"pU2DL7rZtGy9Rcx/G2ok/94HzHogsVuOaSvv9PSnyX6umOPNjF7M0zMOgnMvq1cbd1YLGjwYbMxQMOQR",
+	"YI5GQ/kmxJE/6Iu9P5kWX3vbhnsfB+0Nobdf6bAdwJbYgHkSEbUSZM5ubKwDwU4ma8XOCSUF5YlYwHYF",
+	"963tyrlPLoiciwJMc645apklZMLIbMmktD1DKC7jFi7T6+et2MOfh3unF3tf073ph4+Ht4+2LBrOMtSl",
+	"xYCWX3WMa1/bo3HntW49TG+LuvpD8z+8eTnrcE9lSr/rpGJA4D5sIliL7xKFKhsti6xdR96Hftys/fAz",
+	"UWU4QbK4Zimb+6F0N2OSAlu9jzplFNS9FP3twGb3la1DBOfhnNFCTRjtk8zWpSNLABZroze4MG1retnX",
+	"FQ9aR8C1LfzTfKbqGfMdtB1bvtQnF6J8za9b4552lr0XJYPM/9k0TOmdDGoW25iPmjze8iy7mqeKEVgN",
+	"BDTEqicSz2lBY2XAsJ1rZzBZpvow3NdKkZ0MFURsWhapWr/ThDUwkowWoeTkC9RlaJ+k0jQW2Sc/Qe0H",
+	"FwTg+sxN7CaVSkZQvplloCOxtkSIfELjKwLOoakmA2Y1c5OjCSsMM8dhuEHPlcoRJTvlUxEoKrNlEJlY",
+	"YcKCF5gX16wgeUZTTr55//4N/PzHdz+83r/kl/yCPH6sn3r8GGvw85ShM0Ivns10wM5fYgreCLHiZxjd",
+	"c0VrZCGwBQsqfuxeQJQw/4q0bXcFv5vQrkQfJGZ4S6X/H4syVubcm2izgmWSrQC9lVxw8vixm5Md7C9i",
+	"4nBJeQLOFEr0LjcdFy0LEogQ6gFEpgs6hKIuOSUQOACSWI/MXKwg9Y9xtU9eXrNibfvhr4pUYZHJ48fg",
+	"StTj4B5abkG5xJLbc5IhD0CcNBdZhsuCpRuSFIwml9w9mYkZrMa//Mu/kOeCX2MpidSXHhNjMheMSE6v",
+	"2Cimku0TLVPxqs1QaE1KiKBMBpkBrGnvN/3Qwm+bw3iir41HCznev+SEvErwqR9/fPVCnodZbEHX2vwz",
+	"x0vDNvVTEqY/YEzYBI9h8mmC4MOEmgSLw+EQXqG/bhlCKlGwBP0Zr2ymvdpDTPozogWcHu5j8vjxVyJJ",
+	"mdx//JhcuF6yE5GsnRyiZPxccHj+/TpneCZ1jucxFGkgxOmTm73VarWnteXessgYj0XCkjFSahwvi4zs",
+	"JWMiGVA5lXrEemkJlbjFyI/8iotVSWNMJsJr0B+1bF4qDQrsdClZok3sNz+8e09Wc+F1aQb8yywj1tMM",
+	"AXctQLA9qv4+5YgJC5Y50Ovj7ZjQLL1ihkDQ/lU+fgxvq0zXdIv+11+k4GO9WRnw//HNDbzp5ObmnIw1",
+	"Dca4JiB09C8ojiZ6hZQexNi+Sj65XA6HR7F+CGmcUDlnEq5q0sNs4NS3IJqof3j5nriHxxA7MF5Tm2OA",
+	"bEKOh0MyXtBMLw5LRjBkIIDLwHKUHZ+T4+EBGS85Xaq53lyx5lO4fETGU1FM0iRhHLpTF0JK001G33Bw",
+	"RMYGnmekhBhltJgx+OEEPrbkcpljR9fRgiUpBRAgfcPhIRnDQDA2YXpB6B9OydhvkDg+Jyd6Mjb5BoYh",
+	"imKZq1HBYlHgHUdkPFnKtZmknC8VJK8nYgUDX3J6TVNQ+ONz3KCweMBFx8NTMvYrVFI+mmbpbK7QRwiD",
+	"9X9fpBLwfMb7RCt1twLA4qDiV6Yk1S3IhK0FYnVLy2nPxSIHltWijym9J78OyQ/IHaNkbNEkcFCUk/HL",
+	"93SmuQCFL9oV0NoFXUWvpnvfwzDJQ1EAXf67fceX40dkDjBHklCDKmh/Q+BAgLgGsOXjg8Py4+XcH/ll",
+	"g5HFqcEaLmLaElt0Wq3CcdKvSjLufcvWjx/rjURhHbC0FWFpHLC5IZ8r9NNn8MNjMhfLQsIpnOVMgcOm",
+	"xDQBwWn0rH6P3v24+bfLx++cStLrMX4DUJ5noJe/fD0mD53WsBG9k5NHZSY8kWLBMJqnhB27ptK5fRXj",
+	"Mdu7QCqNtZUwTQtQvvb7WjNa6fPxEg3Py8EZgZhiRC59E1Rf//tf/3Y7jghnKy3K0Vtk6tIk1TpGzVmx",
+	"SqVprBHToliT8XcpvzojKH3+/te/ocA5JwXLvsQvXA5QwY29z41dz2ZTb814Yob92p4kULOgqTenElbe",
+	"XQAHiifSOJZ0ckYmazL+GtPs9ty7MMr6390p5cuxaXENvAajMzGlsTY2IcFOmxQSiQ8zJ+5pkgiGdcpg",
+	"gpKHx8PjR2b4b0WGSnGMsNNjUFQyImO0kcbWSPJsoYiMbURhDKI30XoGdHtijSKwByIyBgPY3UWzzBk0",
+	"XzGZJljZd/Hmlb6KQl6fu/5iQhRPoDDlL2PycM5opuaPIjJ+smCqSGM5Jg/fFMB0bCnhB6cezMNO13zU",
+	"auZ2TB7CzqSKZmK2BKmhf5CPoks+fiJyxmme7qOSwzfYa2u6yOBxsEGxYA0+mQgYiNcZAej3aJ+8FpyV",
+	"yw32vPV8lXM1Do0nH+GHW2AzK0BBBVt3x9gcnZwTPdOrRJQ4M4X1xkWXs0IKHukzVTwncq6FqrWVqLwy",
+	"ppK+csmhwwyL04Qlkbd00gLr75MxKInmKPEp6bWF0Nq2DMfPGBEFJmlCB3S6MPdifoF+XEtUTB/AlyeX",
+	"A/I/yeWgYL8A8BSkFGgOvhyc/f2vf4suTdWB+1N/Ef/QZoysGiyo9Q0V9NRBHrHEZHjDtP7+1789sUED",
+	"sGmhf3vKr9wiAExfxmBTpUpvNFbAFlzAyVLfJSwtyMPxIuWj8oX65HLNyIHeA1kmVq4dZHFGIEwyfuRn",
+	"sD6QlxxFhaRrSaQ4w2PLNGVZ4lMWrFI934ulmosi/QvM2OhCLcLtFMCGcVnn+tVAEaoAKEHPEW637nPI",
+	"n8jSmHFEtMF0wMFFTuM52zvcHw6iAbgB4dQpz548Wa1W+xR+3hfF7Il5Vj757tXzl6/fvYRnoOJBwbHd",
+	"5BJ7tdBng+sDCJXjLhucDY72h/tHWCM9h4P3k+uDJyBCnuS2bXtpGLdibJS3PHEi9d+0VQ2Nsro+8Q2j",
+	"CSsAnCMXMgTCATaLPR6xBNAf9N+cSGGACPRi0pmICKN6Q6JqnqztkZnwpbbgzU4Cy8woUW1BiRU34j2V",
+	"zssOCgD7RpU9uMHvAEhmBm/gnIwN9NUYK7Qh1idxmZ3Z9ioZnA2QslFPwnrmDASjPrhKoK9EsraF3ib1",
+	"q743sVWDy9VxIF3okKp1qD8a3hofCO3U7n1waxqHyVxohtQPHQ6HdxqS353+4GjodZ/3+r4flF3dh37P",
+	"9oPD234zSNCpE4j9o8yGwgU8npoQy/4gGsyBX2FQDVOv7bPmmXI1lbnfDMDkrYQfdhR+8gY1LbrPLBTE",
+	"4AUMFGUpINPAJsGs9pkY2N6UPw8ubFOLmz1tse7BAWhw9vTk5OipvlhoIwVAUfBG/ZlSMmBUEHJDQyjj",
+	"rz37EBsDmfxac9qAohdtimk5L/aJiR2BHYqgMlqN2jZ/Wnc/10bDGZ40rYA1dmJof2WpxPiK7L3JnqO/",
+	"tYPU+g5IhrvwLnxvXM0/V3M9y3TFg/fD07Ph8Gw43B8Oh3+qerzPtIlcz0KvPXs0PDt2zxolU3p0veiC",
+	"474yx3wwpaOTq387rOZIm69iyncJY1CmdQ+GB6dfnMTHw70hPRjuPaNHbO90cnK4dzQ9SL5gT+nxZPgM",
+	"QZh8T7l+bed9WyZlB7buhbGJpiaCXdut+kiybYPCPfexKfUYzTDCO7Cx2aLfkModoyFjwQxsugAewXGf",
+	"gpGGnRTBSwwHJzRwQRFi6pwEu1AfrPfJK27EgpZ8Np8KT7DmvAV9BSAVRTPFmZEgZU5C6cJk7viFJ/+G",
+	"NMC73puI5ufTuR23XnVXdd4Oz71Z1tp4mtzXmpg66Df63YXTHUROSMCUd/z9r3/bRer0o2jikbQZY0Ne",
+	"NBa9NLvj/k2DaPCd6fW1VWrZ++5Dcj03+4vYdID7NB/M4XaUJrcodbTpEsLdEwvoOCUsPrVzzEPTMuhH",
+	"pxqBi2MwLSq2wzEZc6FGU7HkSdBsQBljBUVtuxyHg6zIADAqUI/7g7uTHZuxbSb7dp3RMtYHkqRJBL6p",
+	"Ksem+jYoTHVb1qu2qkoTfwttzTP5VdRXhcGc02ZPlmlJQVP1PTbCkSa6Y9Ld/OZmmvfO6g5m6+jw7neZ",
+	"ca5RptZx+qUYmbQdviID4YWJl5dcm24STHRnM6On3zYNU3O2kCy7Zg0DGdj7PTj+4RSsP6Z1aZaVnkgZ",
+	"6ZMxuNEwQqU1rRcir7lJ26zpRp7XXa3eSlrY4OqwkoDVxxh25U722FhXP+4Lmq8Cbx3uDTe81eTX+q+t",
+	"VRJVnjMfO0CO7KZnGrRt0TWaT+9DvKA96nGYmHpuzn9YQ/XC+GSIBNevFm4JVXRCJTPuH5ZNHWaEyag0",
+	"na7GVwfjcqNMU55ITOw/1CfOatetsWvCK+mCXfIrLU5LL5+TqSgHjoenpjDA2ajnBPvtYeCKVra72d5Y",
+	"uj+h8dWn2eOeVqyFXSE+CeNLAXCGT7M0VmPycOzt2PGjkJyQgWZvn9PeLvdi150YalfXyZYe7jgyDyis",
+	"3tut1snNfLf7PFpmEhQrXgs4zP//NM6t3meOIJ3C9OnlOuhMn1cOxA+DnZ/Kvr8HW/17esWIXBbMQVQX",
+	"DJOzjGTpLOV3sOgbBtcTFHG/seiBd5QIWW4G33pll5m8t+IWYRyxRyim8/gWIua4jQNNRLHGV0tnWrBL",
+	"7sQ3JoRAhWFZg5NKi4gPhqJRC3TBiJXH5pQDqzrmQuQQhNIb2H/QQb9YgxWfwiIzcckhSco3/p0DtlQ+",
+	"oHusJasHjfYxvt9gxgARXDfbfyBFVQTbK39OVVU2ay5REFw3ZLRdO4q2cOvo+4jPeI2Oh55V7Yvmso9w",
+	"sF3wJsO52hy4l9Zu6dTcFtCZU2l2SBUjRf52xXpdbtu8TjQppeXfu8pyzDv5bcnsbyCfWCwVWebaYB4v",
+	"6M24klRt2wVwRh4CIChn8pFTgpIRv8qAIOLq+kwfCWyDoAhP65M1oTO2TxychH6VyUuBt1Yr3MlLGs8x",
+	"VwcynVIop7OF8ZHRGUJM9RBdhxYTvAb5j8k9KAr3yU+YrWFQlEyKi+GeR+DiyrTwBLkJ4tcjAkpnTKHW",
+	"/F0sOdAMsFJL31Qzx8xlk13ylSiuzsFzBvkQnhWBvX7BuX7Jf4J0vwvQfWdEsRv1BFLaDaFgeQ78dLpU",
+	"kizliEQ2/vbl//jyAUAcPhhH5M9LYXFcIS3v1X8QOWdZdkZe/sfL5z++f/XD69GrFxH59tXrF0gPN+cH",
+	"kEP0zcXrF9+9jMjF+/cvv3/zfvTq9YuX/xGR715evHs5evnmh+ffuD/+482rty/fjS7eR+TNxf/47oeL",
+	"F+ShSQ5+FJFXr9/8+P5deaWieiAl00YdPWYKOhFh9V6Wweu7qpXtmwnX9G4KqFqv9fMAgsVZypc3Wo5o",
+	"7tdTSwd1gB+D6rOgNxCM9+qKPH9/qJ7I/rzXQ9A/r5H2UxzNrAz8+WOZgQD1KLZ5UsIUTbPB2SDQUenM",
+	"4j4iKPUoTfSbPjjQR+PBR7+Uw0P0fFUbnF6Hp2cnpzX31KiG7zAsf4FlQqgJU5AejgyHAzfN+47cfZVO",
+	"1Qd+7+nB6eQgeTZ9erw3jA/p3jE7mex9kRyc7j2jR/EJO50eTobHg925xGHhlQRLWEbXIzDA7aUpTbNl",
+	"wdyfmVjBu/BPL050xPaeTQ6He8+S44O9L+jTo70TdhifTp9NDuKhNmygPNw6EQHABqTTILQhauB3w9Yo",
+	"V9kzGJJdBjNBYJJk/8n+/r7XVngERQ7gDgXAm7I5gH6WqWLtwfYj/p4qYPtC8kvZJe9gCJX7s4JJA4Zo",
+	"Z7Uw+DnmzzwuD9LVfmdlaasW2dR8uORvDOR6k3cwCAHBAvfr4fu32y6IBwClUKgODAtjG127rne1Pne2",
+	"w5bdJJv2a6BJ3YAL0yYkhtK9QBO6kiqN9nLIFcmgnZDNrnA4mAq+hl0ZC/HrgHIHZ4M8o2oqigVWBSua",
+	"OWlg6Hrgd9vw29kPjqbD+CA5Odx7OvmC7R3HB9O9U/rs2d5hcsy+mDydHtDhUQPjQq/TXfe+h+ozuPjT",
+	"PH7D5Wz64x++/R8Hx5Ifyfjily++/+bf/1j8crWaLnis3ovl4Rf0+68gPJUvIZDjmrsPpgWT81IidZJf",
+	"Wkv6oP4/f+infhBFuTR7Kupj4JstXz7oImYeXHJt3Xz5AETLA2vSfPmgD3keXPKKBfTlg+GDS+5ZQV8+",
+	"OCgvOEvoywdtZHpwyY2R9OWDj5d6J0HmcFVWXQ5uH1xytJy+fPBR/zHwaVkPBAa9jyA1mV+DAnm1WC1o",
+	"3SK2qhfLLrjwM+TBSrYLSsZwqzHM7jsG36yq2PaW8gn7gHGEhqPJ6LEzyeD6tJOI/d/qPKLBWy3E9y6m",
+	"Gxq42ufhVrzzXvIS4NClmcQ79WI5tOxy7jUJJeXBF00xTDb9LZ1+f4Qz70E0HA5JytFVWNa2QjVuqtjC",
+	"1GBpy2fsymcpMZZQhMjXNvxErOEpzRHW9o/C4xoWF19yqBM1RbWiSErsP3PGOCcUizlhk04KRq8kuvag",
+	"HJnGfq4G0Z/Qp9SM+ScrKsnYjsZCyek5uA9DbmTwlGWeuseD1l2OT2UOZxW5rKuluatSLFtziytzAOoR",
+	"eH7eJOKnOFLdlTimqAg/mqBKoRkzRxwtTMyJ7KW2S8ghMDSm64OfBHL2wWYhB5jogieMwVlj8zsWwAGe",
+	"JAfTYXw4OaVHiO2lijXiOJi0AGkavB4PT8uyC6hqAVeMVyImxYLBdoGiMi5WZaZMWTUF89rDee2ykEl9",
+	"JZvYjSAucmZxDzdu8d+kQ9TOlYgCBFy9/UEXjXDw9NmzZ4cHm5UCAAu0Zw698umWcpsQpDW3NOWuLImI",
+	"tn5ila1N10jTTLXSBdPVlIgsYRKcg5BlFEFJlyniqjnuInwKg1naYoJ0Z1P9j1XnXrdexpMzbNeHj1UL",
+	"LbFt6nghCqwm15t+HzyRkqmREi73tzI+wKGyvWEhfox9UfW6mB6tFqMjE7Pzsk4Nfa1slnITc27LOXqJ",
+	"C9BXrhszo3MC//Yb34s8jV3/+e23r3PW/e6vM7HqfvfbJe9+s5MG3R95ZWTjezrr/lDFAXk/moLioR4z",
+	"EM9KJ9G28oaEKhpo+DWsJBCYpiwNnNGuCknfe3zcmr/tfBmHJcBxqWSggzC1/q3jyfT0cHp08uzZ5Og4",
+	"oU/pUcxOD0+TIRuy42dHT0st4Ya6XzZS0WuzK6Vi6IsH87BEq5/unZek0rol4Ly7GyVP2ihpiWcVvaEE",
+	"/LlvYhrAdVp0OZ1cqSg5PumsREHcdKgnmSNKzK4FJfd4jLxzmjHF4zMK9EzMPN1phG817Q8L1j9T3l9F",
+	"LT+Rro99UDu/g1TAPaknhk+ckXGaOFUG10wq9Bj+GGNPnHXOIjLWO2Ls0QbBBSCOpXkAEWXG31Gp9oBQ",
+	"e69eGOALoxEfEWx0I+sGgA3/cXVutOeXQzcq172jhOpiKZzbMPO9pvNjsVjo0UG2xyXHoOLBCbGNjMzM",
+	"zgho8nE1rkdwi/iqOzKl6rb9byZmRlGfu1dldDZzwDtqzi55AQuE7xGCyEys8EX2kcmajb2++SZJU4lc",
+	"niGIAcAlek31XQY1Me+2tLT9bC45Dn5bbWCEEC9KiJG2EkcG9CkYt8PfPrnNQY1d8+rF75bHNsujxZ7Y",
+	"LOuAuthV/x5ypb8WWSZW/4BS0que7lCli7lmU6A7JsXFYjFJuYUQe0x58vicSC1iaEbGis7GPl7WYikR",
+	"wAfgenYt2d3kzKmfZLN1IwlEnzSo6bGsbwJUr7KYBWJ2XY2B7yhntu/Lto/DCRpRuFTr1ythoM6l6fCQ",
+	"wV3vv6O70ewq5UnbqE3P/HK0vRqpd5FYlXPG5gEbFZJKGx54OHbG6PiRwRPkYtU2GVdG2LEso9L8p9Pg",
+	"VlpzWuw9Cuk3Vuun0vVgDI3NBf5BkXQugU53HZxzDnQcF96/w8B+s+X2d6o9d5Jq+3nBC2x97hr0oJPM",
+	"E7pBNRaVjrHfUrXPK0ViygHr0kQQ9X7jsUHrQWeblx0C5rm9spBjZ0s/8vKs9QkBnlfelRKK74qtx5fc",
+	"9FTVpwVsYxo18DJDYJlNqCeboQHmf5zRRY5gdkPy97/+jZwOh8MN9avk4dhktowjQgkmHOmhQ4IGwQSN",
+	"RyZN2paWIB7uOCqv2CwEk26oX/kouuTtKW8RafTVjcgYmm2NoLHJdFToiY7bK/HLdvuftzqoNaOnS45O",
+	"aybOhMZX/z9777rcyI2tib4KgnEiLM2mKFKXulDh6ChX227v7XY5qmpPRZymhwkyQRKtJMBOJMXS1FFE",
+	"/5oHmIfoB+snOYG1FpBIMpNkipRElf3HLjFvuC6s6/fp0YhKmmGxNbqXAZHdSH7G+OlSzk7OVJ2/rIy3",
+	"FBk6V1N8NqTcrE8hqVkUn0/h9gGjDWq7e+O7/2rkpUJbPkOV+o39VbyrXFiukZWFmEL74tXly2JIwUGN",
+	"BUEF/4bTgVWVn1m4+V4R36scFxIxuSAGVYg691SOab0+JMUw//hPPNNTOfwW4DQdHmiSIJyoIvARjo3h",
+	"CfpXuGc1wWIu24ye8vQ31PAAYi8gvbNtA3qw5fA14vUVZnab8HVxF220d9yyzHtYpbDhuBQUtWUutFXu",
+	"skcVvKFp+rcvVYLXTHgaN7odaN36e85qhUqXR/4hsFLyOMZq7Hrp9Azj11CNKW5Zr/FR8Gmv4eJoC5Ek",
+	"DNGVS+LXKyLl3kHss7NiEDvj428MtGi1IWXha+raScbHJ9dAl1R3XuoEsH2/n2EMG7dzdeR67UFTFrxe",
+	"f9LMk+vDOmgwjIFOdc/EiKeMPYHQk50TmnvnMXqomBGJGGYu/4+u0eNDawSkynRZhFn3EdbZo4sZ6r9u",
+	"BELzKsBhjTB5Ob+NzgR7XzPU0ouvWXCZUeUKWCAt9gYwYg0AhBBOfH7gQLsL5UMfc2e4tbDsCZXq+XiC",
+	"+LW0pK02OU6txt9EbzvF4AlbD45TDvCWYLJINU4CjPCrFScAD3wACc+oiBOALnkC+Ml4vnokS6CKCMEs",
+	"/emnCG6Xju1ynzpPs+/s6ntKTR8Xhj0/YD00mg2cDgh5BidLxsdAMe4U5K5Xj3+7C4KhZj4TqYEa9O0L",
+	"zv1APESC1d/1IKhwABcsgmC2t8fxtI37gIn3ZZL3L3qB4gorwngqSE/yK+WhIAPO7jcWORZYB7DABufi",
+	"5NXg8uzkIscCe9F4oNGyW/vvesDSuTJfDxgY7J6mB+2DFDIUjlazt6tjyxNsNSF34/F1+gUn9q4ynBER",
+	"rQMBvedqfqfdLveFeoUfo563NdHCxsKJtvrWrn0QDd0dJ+WDEMCTM+JAFzhPrmHhyToevvqOvf/Ug+3i",
+	"lw8S0SouiFOT6Vl97eZRu1ClBn0KSZZMxm/xn9bQ9oxKOYwv3sANmrs1V6sdpac+iWscl9TYatyCx9pf",
+	"mZ4FG+thBBzqVpWSbfXshbiCVf0wqoiRR3BcS4UXIBCKQOZZXldCCluObF6eWj9XNUKx+A2NCiIb3FY5",
+	"JqwWO+sPbstdE8vxUUeuSUHbwtUVWs2A/j+MPv62O+KFm5c8Aa57fnGJXJtQmdk5u2vmXVvpBtTlNbrn",
+	"ly/rh5be4ter6qZQH9+HyxMm7jnGhlZ3kh5mjoT2YGxdO1vgNqUkL3JgNYHcFyxIZPkFfpJ///Nfp3RD",
+	"xMaSyPwACI79pCDxzEeb0Os54Ea8uGgij1+0XDscOXKL4nGxGhPawkv5Q6qn73CAtwAbBUAOb5zntrxn",
+	"CNyQp1ENOHrfvA2QVNdSxZ5VEQ/S++Y+lGQ7bEFPXvYpWfzQFoiqSyeEHE/QvSB4mkiRttjb0nhiVXKK",
+	"CySVtkKq7PyshJn2If3GsJFP8iTPvMTWHoR2w5jyxg6k4tC1kurTrzpM5YAtcQCclHkwn+KXMOG72iqr",
+	"ZU7tEBge/aKVAAK6+6YNFif2HCt01z/zi87+qmM5knuZU0jH3jLwuMeD2L/6KS264mrKSaLqn+RP0J1K",
+	"J3fONcWMHCuemAKhWF4CZoimDH3CcOs3BskdSWlwBF5NJPzlmRjr9NYRlgFTJQD66Xk6xFRq9+lWT/1Z",
+	"DGVcYHoNcATjOUpdq4GEyS5mPhrJzxE7Gtw6FKqQfeuYZSJJjG+YYXzG08zjHQIBHmdKLHoqx7NwBMzQ",
+	"CD8SrZ5ylvBIJokAOENIKR1J8u1TN78xAAI4ja6gLUhdZoDsDVz69nFg8VJI6rSCIGhEMuoHg7YkmChf",
+	"JuPpWGR9+zvOBnB5NlmUs+Qjxb/9De9ACtG++DxEkGCXRLPKO8qOXFBAp9NSfEIc4jfUyqfliaLpBXR8",
+	"5IlrBL7wX3SGnJo/pDLmYPvlQxQWAo1OzgadDlIyLLlhOzXQDf9cHJl9neofYAr34jDAtgl0jwJTey7F",
+	"P+S4Lisn8NmLs87FxX3P31NKFKp2InxnhUVYFEcIdegj1Yr+tUVFxeajPJEme+Ma9JwImFarBn0CltN9",
+	"ZSZhS4JLbiNW1hIW1XKBnQe9XPow0SsRpJTbbfhrLXQkUteBwVjEDqSqso5vCxCulUHqrAwSfaUwSKXQ",
+	"XIXhOKsejvbqWBQwf3zHCKhp/RCdrwwR3X+/QTnbkcaKNsrmRGK3xZ88jTjUUb8xvl2/Y3WVRuD0C/3r",
+	"blN5IlTbpNzXtEX2v5BhEGU6amJZnFTDZA4pCiX5LTJlMja+8h8gnSnrGU6UiN6P6dADYNvvqakYc3A7",
+	"6ZGzEA1weY01ZGNQTNcLe0fHT+0jZ07CTcZkXKA90iomZk02S+bExfzRl/RBgh9XbrEwn3WHkNOLVGaZ",
+	"gNwPaRC/wGuS0jAH6RyFoAZ4cmHuRQUwKZRskRcBUhlGUM5luvRwlk+Dz44Adzkhwrr0Cs83DgItr6uE",
+	"Z6OemnCTv8s+EPOMUxFk8dC98lWoERJi02UkxSaKfhkTKX+L/ZQ5qASe0SxUYUrAbLlLPUXXijWqzXz+",
+	"HFGyw9gayxuhrvAb3wqFjSwUnLpek+q7VE5KHfnG9BQOOEHVKo0krTjOsCYc+RvKGli7V/nKS6kYt7gm",
+	"EZr9c+a+03So69Qo2+KeKjYp9434IFqLfWe3FuQAydjkm4mIX3VAveFrd5ZGLGQ3PmtfEBeQ7baeQU4r",
+	"liCCKbamBjeep/a8cgsw/5grzIUy3PLKXBphGqGeOoowLyg6brHIlejC8oPiW0CrN06MYCEjvqJFAscJ",
+	"DXjGAYMQvjtIGANpQLXVwzoVuKngMRVubow5wUBo3BtdFsEJbrshFNZDwKBCfbfbaFODm+oE/zTiH7TJ",
+	"YN8s3RRVeUrthqiIYEEbIKPEu4lfXGxRIVfRNcBs4YY2fVV7Ml3RGgHO693a8p0d3dUCdpALfCqatYa2",
+	"TNBVPtgKFqFdkUuV9gtJ0E4yq8yDXimk220sfBDWbdeMTbWp/DxadaVT0yHAZDmdT+GvNjSG/ryXmz2w",
+	"mYqtfg+F81tMYc3Z+S7VCyNSe/KrGCJUtwFPGWgUC3towSTR+eSHCrXSfKwKk7tuyvYe4C2BT4azbSOL",
+	"Lt3mrREPPUvQMs0GDK9HYqW/nZVZarldeiDmHPd3no1e+Zf57sd6nhF4SqPz8sX5y87Li/Zlu90+aTdy",
+	"qGJ32xTzzum4CTPoIawtE6nGPVVuxTQbdAD1KTm1LtEO1eE7yNRQISuGdWTcZe3Tpd4ApoVXtHrKqlVd",
+	"9qVXnLienbleQ8aAUbr8ikazF4wf3IJDA1fsYC3/RuMDP+cj1FNw0U0OXLXTA7/yDP6umlS4x84D3EUz",
+	"0Wvc2dO0HmRqEYfGwWVAFjLpBMguo3a0E0sRSn8hYNKFTBJkialQMnWw6fcVGAk7i2o8kwXnGmoWT21w",
+	"kjn/q/3l8A3UU6w82WyllpscVmOWiQgSkyDHyKG30IqUhumZAPZWTzfBIsDihkrcI7t8DbHUmyWsO9SY",
+	"jwNSTZf+4MInXN22lhDtKGji0Olot4D5sFRHFtob0n77Hsdh15f7YlrViIxJMnXJoMgNV2iHL1JbTDRR",
+	"0oD9m1BFA5qceM6ELB3FF8BeSB3Gn+toDhX2kOq6XTrbqetvAnV8s9J4X52xlh6/qh7mqjMeo7uri7Cg",
+	"Mw2zV9UOtwvKmxIqio5pw2mK7XJN8aG01sv6SuuKYQNIVgNhshMxGuk0862ywmOqMUA5rWrcjTQE0V8x",
+	"bzxJgsxB+usz+ND69qt9/OrW+YOPCHy4VhElapCiykkO9YKWGaqZy9pciaK4J9WunGXLZZ0uaSGHgn33",
+	"yVVvgehGEQ1iVSqvavyhXNxbuXDjXKFYYLQ/M4xu9IIgjpHmq0uF4oZxNhXpWLAZz4YTdvT+h7fs5fnr",
+	"F8furIv1cD4VCoGMHQavAPcvi3qNfn806tt13e/3GhElH/YU1u3Z373/81rMMvC3QmE6ykl29uKs2bm4",
+	"wIQz8khDFv7CeTGp5eN1XPNBSXkqKEUjoq47+N1Clnald4zGdVdx4wYN8SCMy5g1Bguh7FYBBznyn1QH",
+	"G73JmnCT9eezmG8TdoOp7JOZalt3AlN8MqPq5RuRYsrB+fbCiAamIlmaxnpvxkiWvxMic38IjDoCg8ow",
+	"n3Nq1/cqNkshBm4YsXwJyO2GyyGPCeKTyawbkuNBTXGBwISKlgNUIiQHwJytnlrBGqL6ZRF3Abk7arF3",
+	"lDhi2NwIFrk8khP36iqrwFMXlmdFBaj7EDEII/D5D4TLC854P+3ApQQdLE80h4b9RSTxYWAD3Z+OYYca",
+	"4bclg7CvBKf3APa/lwQnbCbqTdbYh2W9HxqWNSIDEkqes8Qgin+tYjbhyQiPDSQPlYplC81MJmYYH2Xj",
+	"lCtQSgBJZz7DX0mYQGLkgJI8PXc0RtMhiMsyfQXalUtY6SkiBnCMsY7Ls0pdge1e3L2wuSENkh0BFAhW",
+	"QGHRWYbIm7bFM27bfOzFQUDM7CkwnCQ8DsDEML0HOh41eyoK/g5lDKXiOEKoagbOH+2TSMD2lKzOxTTI",
+	"jdXoD8uf+d9GwLDsTawgI9p+xApsBQ5h8vQmJAR7cNlCtX3PXyGRmFPOKArVgvTw0pKaiJIzMlebRgks",
+	"yCeU42+T6oE5Sj8kesFn8uQvqCaAUOqpFRWFbdZQDk8BWWZC2qbCDVvbzG1BV+VXPeyVMdDi2G6Ns0q3",
+	"PzaE1+50VTzN5IgPraU4oq53WhetdivjaWv8v+sAEq5MnX32OdSS7VMpc6RIFfVD1UxIJaiFdUSnysTn",
+	"bM/VX2/prbt6OZYQPndi3t0TeuZKH0scFr+6+mAoVQVJzMdmb74LUNy5UyaVEDHwk10TJdnvM4MXkFqf",
+	"vX1Bc4pl40XvBOYzqjhAx8nklE52dJvmGZc+4RhrxdCH1C3CKWO0zcMp95RLFW2xd0qEuZJOUl4xjt/0",
+	"sCbocWSJyAx+HWqJEMa5wv+xolwAT1lt7eIcysgGMo6FithRpG9EmspYRMePr3vAGB6G3yMHLH6B0cb7",
+	"HfQ1yrkKXT/Ag/XXebHegenR6KENEvHZM0uXnqpA2jrUKpbUIudJ6FpVNKALmoqsyYxUQwE6ahNlv5no",
+	"Bew3zD5A9JZYt1jka2goTdm9zTkqgH25KFeUXjSZHPWUfZ+5xtwO5w9oMp4YTaYGpAIm2iBIooumOK5j",
+	"QoWgLAmZdf1HKc4TelKjVYMYswY88vVtxHDMBqKJjJt6xLTKoR0NYUzmT2x2iNBX7e+pGEuTCdz71WDp",
+	"ZdudZndrS+MNYSznn3RjYQSgg6ynuyh4DfZDffHG5PqDC2wZwcKeu7ZdOUrKVMwA+6AFMflZAjmJCOxR",
+	"Sjvhp6XQZqrUKySGXrRfr2JxQK7CT3h3iNXB0xQR9Ex2C3IN9bfdkYJ89ZkD1b0fH96YZ5QkKm5k7Lj7",
+	"EzkSw9thIvqzCTdQYjdXCj53h89YbXSCJHkTaVvcaDQbUys8CDxFwqswwF98OWSgSDXOk1nJtdcf6bSP",
+	"6PYO077ZCFSA1SBfp9tuty6BZd83y574easg7I6FG9lEAB4KtDKk7isLH+ZvLvbltyVoKDpNwe+XC/Gf",
+	"XOIZfrnq3a1GDT1+lnBVwFZcBWgiAW2auaSl+qN9KPMf+C1bTG6LpxPhNNvlgYktv1N9fkRpjc9Wnf/u",
+	"FvMjkD8ECSGWjl5g6pUiJsUY0HzJHU/lgIYh5MAVi4j9NELUhhaLZiKdcgWpj4gc5YOXWPeDdXlITxG3",
+	"WISCANLmIGkTlO4hmRLYvm+wbEqPRg+rvD+uem6H8DC0c4f6YaVqypWR9rHm7sHKoVZKIHg2FKltLwZ/",
+	"KIzNQ0Abb3neNBs+gk7Jb7kXLDzjPNR+o1nz4EOCnb6M6f20XQiGl1L0HEpgmLbniL1WT7Wz193L176i",
+	"BBORS0rf3RVkwaXXxoLHiVQi+NLWQ+Wr8CuX1NqlQbRD7rN11JtrceseW0O/4/YqhgApubFdRRK8k1vv",
+	"AWh8Vnh5Zqkep8IYzPMsS40686lRU2EMH4uwNMe2cphZPfdujbIDrE/U/HyRonANhnADRxAOQl60VKCy",
+	"rgU80b8RyEud57a6Rs+EinHbwYmCV2vvR5HIMaUD+zdbSY6/JwI3Qp/UzzUadLOhF0qkZiJn/kVzZX+L",
+	"G2sG3BFn9XNecaUVKOQ53JEvokLv8R0BgvpN7kb6LqQnx55aERvPE4LbwTOS9ORa4nmeCnSHVGbqDsTQ",
+	"HtQrtQOHSJyBXWGcORn24CEOl1D9nF3DOqzGoXkuADEEoV5yxIx02kW6IXLkOtoh9lNs2DjVC3QdI+JB",
+	"pvEfLUalHmyBRBoRJqhfi9sobAOk2CL+aKGa3qfJSlfLorD+14OUkZqIJpVjpSHwCNAxW+xNT5HAL6Ty",
+	"vrhsXp6/wHAfO7ronFNNEf7g4R/sC//74w8nrzCF2BUZ/fd/tNvtNtxhiBAcgVfZ0cXZ2bHtuM/o7Skc",
+	"A8heBsRWPfi7GGYI4oKt6bxgibgRicHnrwoppegzgQK7QgIyVpRA29HL7ibRPoDoFD11CexdLqGaco6w",
+	"q502XCMPu/3y6+P7K9x2Jh0MGjsi+IawSCEiwAJ0Rl5bmXrcXFLVe2qzrn7ROWce2DbTup/wdCyc420V",
+	"YI2KmFJ7DIEMEOUxRxyxH3CDP6ViH9QGV9TmNu3r0lSgvokuJZOJ2clZoeBXpGmhvnfBUyXVuMvmCjLJ",
+	"bngqofQUX+k3J0DAopZy0jlbLjj2Coz/FBSY5qXFxqel55/+0sPM8l6j+6VHueU9TC6Hb4cFOd0vjSxL",
+	"nIZl9ZxAU8Ntln97kAAMO306fE34efk/v3v3ftH+rx/H+luYnAeOZLwJ19KDGEJL9k115c+X8sJwO+gl",
+	"FxDTy8tX75Qt3Hlh73xZ9QpEwKJF0L9H9v4bAtYJh6+yEtWKYKjVOET9BHtCTa0qB9ifcrKU2f1VZLAV",
+	"8+gpPs0zcEeB8k7niVRXeRiikGAPwEVCDYVVIkau0nec8qEA11XBY+rKfyYiodqenkJvECKqRqGhD5XF",
+	"RmDoDANIeR4/EAJjc4Y8teZgRWp/M/eAuwcEdZ5qeaGtPSUxanaVD0DwCACsDuZQvIa5P4iVqvzLwpFs",
+	"MczbtgcKOeOWCIkRPmqi00wok7dic1ishEpYhrQlnvzz2B7lZyxyVmV/Kg3QL5Wezm5tY7t3gYYmWOjN",
+	"i/W9M3cfOZ3OLU0srG3vWEfwrjBwewuq42tFvM8ignvQ7NakVqkUmM++oOBHyvKRhi2zJeoCAHQzFx+F",
+	"EK3MXGqOcfJMMTkqyeYvlB9Ik1cURXWrCJx3Jtq6PsBVAFSSVHg5YWf0MBz12DOn0hJfd+3tCyv0vgRI",
+	"e8/M16qQTnYL/oJH2bOBg7cSpYTiZDc8mYsclpJmjFk75got8UjNkyTKU7YD+gR7XBIzprP619fJbMpj",
+	"/dVTMOym+le5tbfMsXK1vo+SFl2OBLBmmJfU+O8/8vEmzR3u2Y83kWp5nb9IZkYko99v2DwPXDyPg3Fe",
+	"Ig5+yogbC20Hj5dD2WSqghrnKk94daNQriff+8gDtdi5LDGyEfIH19OOTShncvaeR1CNdzkYw8DY9ifi",
+	"B5H5Lh6mNgsrhHEW8Cg9wrkYxBWfrRb7qYCcNc/YtRAzA6c3HOaHlw+SQgjq19wn+vzK1DdFmbfblu+L",
+	"A/HwTs+tW+ba9Iuu4GeGC4cc4Axc7g+aau6oGr6yyvqMX9vTVd+ItIskRCFseAwp7fZHkAKbD3TM+M6z",
+	"45vriuPLi+HRjM3fzI4UIQD6inyXuzfh9gUzerCsPp4duTp//zxO+fGWFfLUmd9NjfzZ11Ej/5FfC6yj",
+	"4FhJ8Wg18rRgTmC2zLMXF8j+UCItlhgVJ9oIFBKwK9O5Ah1Fp2DGkvbQYv/t3fkF4A5AAYp+ffcBaV1p",
+	"DKNmT+kUd7hpMqXB5QU1KkOuoFgGIgE3In0UyZSXWuQWhwvnT6UxVobY+3w+Hp/lLGfuxpKUvWjFe9fs",
+	"qRXpVLd6Bl743hMMPWUyblkCHfY3DGY/tLz6MRyQh9DB7lfIgqq22QgcV1/8UxpATjKVp47WG7SqODMi",
+	"kPADzoEDhJQnOAMoA/kZC/8fwN8SBo3NZJ4ZFuuF6i55Kq00HghGjGmuggFzpzCfyhHUlFRLH6LdCs8+",
+	"Z4C1GqbpUl8PsLL4R3mzROA84MPrh9/ESiyevf6GKlk6V8btCDxyI09YRaRMrvwU8xpgyysqMj7EHarE",
+	"4nkDIBYjn+e1Ap/vi91/jCS6ZT7OcDKrdJdLKnSo1y8R/wyHZ4XOgQvaM80pvThQ1QNcKdjchxdVs+cO",
+	"yvKm6HoKUKChXKhZwFwDNGksa/D4a2HymTVVHYsEvxZ4XrTYG+ZqwVaAVaRhcapnM+KP66lAFvkCMis1",
+	"qSaAykwpfMaVWNjXTwWwOgLMBGZYA+2EVNJMRMxGiV6wqb5xSfTwN8DNZNoVIteNmflUsiaLsLzKLgXT",
+	"F58nfG6ywPAMK5zA4izNRjPYqkWYEVcv3obf+Zqz0Or4/ZdRW54+BPd+rkCZgozDAJTZKu2PEo3Loe12",
+	"SFJpUj0Lt3uWSQUO3ttNYWd2FDlYeWQW9S0jlCZsW571kgPNH2/KYXmP3dqZ32IT3N+zyWaJXLptRPN5",
+	"EAksOMO/+/yVFOgOn7XK8LOAozeQYQiL5vLUsbg0xkM4p9MCSTKRSZwK1UUDSKeOrAuHpe/B2pqbPRZV",
+	"zmb/+ajm8Wlb8FUncS8NMuZy1zhUiwN0GIcqsoc+epY2Gs8nz9/d+LHgUETmGHQAgIZPHkbU5jH85N2L",
+	"phi3vlqlkxBJXFnsUg6QBgbATAwzEaMDA39XyS2+EsPhuQ5teCbNSHqu78XkltQHYG4n6DZAj+vmTwWu",
+	"D/eTc48gZqQcAaFT1i9pZV1LgdwpS2Wl7MjFxUs6XFfxt735mQzer1BqUaUJlIBrg1TwWok9ws6/D4aw",
+	"Wq7VTa8nr81ZEToBll6AYFKL0gyaaFs7rET2KkFMwF1zXy2weSCuHcgt4M4RteCPk8No5FjxxKw3m/Ae",
+	"76RIBVTg5ygboOq4yQCifgdAK03ufMl83B/+22UZRPcz5H+bq0zE8CL0K/Ak+RaQBoCCOL3NmTaGhHNQ",
+	"kMXc5HEihppAaIZaKWgYSs6ArWOhwY1Tn1W/TFAl0mQfaDg3QUoCKmfe/VgCECcOQyVjJuD0lPAuEnYf",
+	"mU8DrRPBVV3a8g13/gyLbXecRgKQ/NuXBh8OxawKzqYTUn0v1d0joosYjQSYs6T2ebS//NAsYhPxKZVq",
+	"n9ltB/PUD9CXhnOT6WnDXwJZ+3rQiV+OXlyctIdn/ORCXA5OXsWd1ycv+fnwUrwenQ3ar/NHaJ6MyDKE",
+	"jUGXQF/GQmWQdN2YmVn+O02Y+JyJVHE7udacmGlZDMifj07OBp2O/ehKQB6wAvKnCEmA36KFXkYovn3S",
+	"N3TqZ2my9TTYJB12IrveUXS+G2BAHra23dNVGvOHHBjoK7DG1xcmcpoZIMCdaCg/RHOVSoL8sgGp69K+",
+	"Sb90pMa5kLfvsac81iJmIDmlwTGH9Z0I0wUYYmlYoq0awOCoBoe586JBnlVOb5IXb3O2SLUag5i3p0ay",
+	"sAqvs5EDPMPIb1B0rnkzOpK5WoaANzxDuma4HHQXcGECRBtsswfB4SZvdYxl3mHpSYSix6vkeJzEMu56",
+	"Q79EGEXsqJjdQLkL4DIn+IV+pvu+mRE7uhb23JxqchdCxtdxs6fKH+j7HtG3EgmwzyPMab0R7pQFDBga",
+	"xLHSqYj7oH6L1AG4ULBi6SZ7/EmVd85q+VD8ro3MArxVP2SMm2tyjthvKt3XM0i8dUtziB5jVBRsR6B3",
+	"gznYJzHAjjmwsnxcYBLeKMZns1Tf8CQHuZlaXSM1wOgdi6GMhSHsa6VhlFN9Q72zU/V3sEsoZA3vOFoC",
+	"ps9ZzxnKbDucPWXfbRBYNq/Exbe6RvUTqa6jJiEa+QzDbxBuqAw0ZwkI6DxXQmCvWQsrb1hz1QVdWF3H",
+	"ZKtlPB0LTHvGIXdJivmqIQChfE2AXplnGFYg5ssbkeIR8aRx8qU9j0fsycXLTmfz6b9yXsNAN7qN6073",
+	"cnTO28PXA9GJX16cvRi+GrV5Z3A2PI8vxOXoRftl59XZ63N+Mbgcvohfilej18Xr9zzM6wD3BzOwr+wa",
+	"fN1eXFf4KivW3TCsOYdDe+bsxVnn4mLD6bzZrkG8wL3S4nyAd+6qAS8BGlIhYg3YRiIG3hK2kYasHK/R",
+	"YzUi98y+QBrzPlWCNNYn7MHRr+IXthdzYY2DSOd6LFJ5I2IQ808eK8KzqhBeQMC/32/MiCIaXz35D2IO",
+	"eWeKQrwiJx0NmwqRMZ6rUXY5ewwR8mlYDd0zfmZyKvQ86ynINjHAnb4mI7a7UoodQI2MkQKIUmSA+IqU",
+	"WXIJA+eJby0CO7IIVZOuNzAmmEE15bfe+rALvol4h4EH3d444RBGk1B32vIKWn+eJhBGdx1wbPEzkRqt",
+	"uvZffCxa7DudTRAQcqIXitHOAqsj+vc//3Waj+3pl/Awvjt1GhUSoOCetOoZ6vfLSjzG9L/0Gh+kGicC",
+	"AfUKRnev0f33P//V7DVIj+41ur3GJ5nEQ57GvQb7/9iXXuO7W7ue8Na7uzurcfUaDmzknUpuew387SPO",
+	"q/upp+y33zo9Gz9vZwi+8iZJ3o16DfttSBMyvUb3b//+579+u7tDb/+aZ99anQieVb4HYCP0/S1/liaT",
+	"aph98mNpu9NT+RVyeUEvg19RXcaG+UHBTyyCd/m2XuWWhEGRaNewtQZdJMEhd16wWIhZi71hCRDK5IsS",
+	"1i5XuRYeEb2aPXO6TCg9H0+83WDQbakEQ1MAtlwiMs+E1WKhlYEApY5hxxplwGWDbcSlyY6iqVR9/4Ho",
+	"2KVyDW6dn9PZSDyBikOjPe0XtF5phOuClfiTMpk9NCDzS4lFwWR37tAFN2zKY+FsVoppWeWW8FyjuRHO",
+	"jopa7KcROUq4ARy/PCHFDRAGjcBj6+jOkVVzJSzVDfd0XjlOTuw8Qx+688lNz4qhfuScxbkBE4gv3wAs",
+	"uoSUoiCXzyAA7rWw9lgBqA2TaFs9tewsjtlA2DeZa0ShwJy0nF6JtBUWcDI8bbZyEMoLEwACM87e7ObY",
+	"iowVuzn8aB4WxLqw8EVL5t9yfZgXik0W2QMotapdX4/6KVfj8rRqavHTJ1Ybug670/47wI0018ABPhN6",
+	"BuouJIntTkXfHyJMaqiS+xYENiL5xIO28STRiz71U6TezV+QMBB+m6XaWgJdexaw4UQMrxGkc5wKZPhx",
+	"L4n7A3B1S19K1GyA467RbfxZzBJ9yzqtC7shZqmO50OMwa06mGO41+p2d83GkCcJFE4UxhN4hghchW7A",
+	"PxWb6Hn6sAPsm9RciQ7YD+IxjixWcDLZf+LpHLgD7tY41u+aDVK++gMx4TfSWmxA69DIr0ACPmKPrUx0",
+	"tcv+bnvT6MPyvnqMjP3ckPOCqBEi7q86O8pLCcFBU7r8QQFsdBuTLJt1T087Zy9b7Va71em+ar9qn9I9",
+	"p9u4U1rXndYeHDlP7xZaF+Opu1zE8oJZQW8Kk9xAR7JKFPhzB+IgqyK8sDF6KjDMoOeZkbHY0ucUgAAr",
+	"fQJppQ6H+V6VE46seEfnUyJN7n36aN+5627eE4vyRz7+IMrjgkmCbMkQsPn+Ix87S86P0Dfmyb0wof/l",
+	"GwMN/v36X2y3T79ci9u7mkt2Kebgo3EZHx8vqY0ZH4Omv8nFamf5Po7rj3y8p4RLa24p6AOYXdtlXj7d",
+	"CvnIx6ASPyni3/c3QmWB5dKy021EFgWYflh0gTXcixSsfBdUZflwOgPtRlAlic/QHI/tYZRpjZIFX6dH",
+	"1kSTqWoVEi2JQkUrhAiHDCKVrRDseHxC5SzUyrzH8nTFGovcrCzyA0cKJPU8OB1qoAV6Yb2HmNS+tvYH",
+	"8K7W29f7y7Oz+tuJqw/4nbi6Cxdoa8uMxWImaHvmGx2rJUr93VcBMX5PlRVObEl2yZ47Ub1dRD/o9K1b",
+	"Rl8xgMSnpa4eIH6EtzpgWwcr/aHrskOruUJh+xW9fxgOwXoHrYRpoiNayJTJ2DQ9zDb+hD7ULkV1+iOp",
+	"xiKdpZCLBKy1dAfjM54iBYe2JlV+kL8JxGrI9A5H+YQbYjCLPAtikIlhIMxi9/Mt1kly5YNIC5kkLNZ7",
+	"S9PNoxm199DTpsxm8oZX58zmFJAlJKbVNKiFJ/eLNtVpF99eOvF29Tuv2295bq7nzHRpBbiQ7+9tWlnW",
+	"jW5j2aHjb7uGN193Diwr16/czYm5uZh4ytxc207HhqHCcHe1Fvb7yNIN9SgoOaWcWqcmWctnAjJ27rNo",
+	"pau6QPWpkMXLjgpxvuMWo8isizxORa6XqZ7yNF7sTfASuJcSFsNPWbVLIqUiJgyyowgKM/pDPZ3KLFvN",
+	"YHzCGNkWca2yowFl5KcgYe3p9CsnUaUqBhLuGy2pFEfbSp63S4OzlUbWqYlS8EcAoPZxsu38/VWqTMRL",
+	"81cikvIUA4+QAf0/SM//X7FoLpdfKCiXqHEe0/VfnXQEcvPBTX8/wU9/wv3klk7RTPAQcZhiU8IgWPQo",
+	"GKLTM2TdX4XsQPZIxByfwHnQYsRq0FN0WFHlN8F72a+GhS0TqPqGImwZpOSxoZ5bwy4AmsQDNEi+W3Zb",
+	"UFvv4VlwneLUzSfwL8BgHcbxl+cyQ1UQj2PkONj6tCp2ZR9VzyU2lf1Iv6KpdLnc4joLbKKHtcyqLK51",
+	"hhY2/OmOqo2HFO1q/6GDPJtgCd6jAGI/rqHSlNdKf9EPOvU5vABqLMEuWB7n3IdTm5TNz+lHaMjOm/EP",
+	"TXHHCqKlCanYaaT67REpizSC0ZY7Y41SFsRfml+dUuW3OhaHn0AI8x7EDw+p4L2nGA0CNADCI6UkO1Qs",
+	"UKgyPZNDxNvJS/mZjCn/OrllkX0W0GfYO5fXTE6IAGGL0pVHOu2pswvIIzTsiAOC30iO56mIj+kzCgEg",
+	"0NtNqBP2TfhqTPsDPY1BXUMEowux41RwuCZcvQPhAU30wnazp/QoE4pKi4xQWUEdbdJYkN6DZcXMh59t",
+	"V/RCrYcSdGNxvKby8ntaFhB5f1oahiV0hkYqkpNO68IqLDSoPmP05NWri6W6TH3tXQewTPy9LYdvWrsm",
+	"sjg2W7kpzur12RUo+5zcyp7iSothUmheC6obEC3Yf722gvw8J1pwfuclyb+OmaFGKmBhiN6LoZCzSl0L",
+	"F++CYyn1YboBaObzvQYm5moO4A+JXpi1PoDVw2W16nQEb6lSpX4RC+EwbjAyPZIJlKXzVLChng6kcpUZ",
+	"/4Or+H9cMWOFBk9YlPFxxPKNyqZzkzGeJCixNoW/qqJd2OsNkDTvrByGnmHTxGc+zJxJDLWfVbg0cLFv",
+	"hIGAjFX5w2U45Z9/FmqcTRrdy87ZKshnc01DINYvoRwom5uq7+PVxrZr347GB3xk/ddXh8FKiFQnSfVY",
+	"5HfYjbuvcXDVMddSxVVfBlaWig+eXb4o/eDm3LIfYOk2Dh1KaJ7pPp4XXiRj5Y6vn4iXLuCJ5cCEitO2",
+	"VCGxzj5vh3b8PAVQPZOJWaPbkErak1nEYxGY2AjbYV+FXya8cffnWPMEFCusoMJzdJzy2aTv0s/gNXWO",
+	"Ec/X4zqknIIHxxUK3mZD6Ths6Oqu7jb4WKisO5Rd+rk7RXBnX6TS16kcw+qEX12DO82GHd35zHXTV+ff",
+	"iBRvaQAaMZz1uDex9pyqyNdmLTcb81m81QzZA5XirTsFYa0I2Rx/hb375KHXEQn/kiNwOa5a34x6SOMC",
+	"5F9kNwQkhjgVjo5Ua2tMkAIOFhlrg+aPi4dFtGejK0r86tlllWa9BmV+Of3d/ghA30GxcZZyZTgUP7Ej",
+	"//5O07+cFmbUhIoxNMyOQ4Qia0dUpKBlrvGeaoJArPMCSSBtm02i/F4qzjbEBGAczoFMKZlOqKEUxoGX",
+	"dpd6Z+8Gv/TglgCq2VwlwhjwJacZIZMGUhSwjbAQdSGN8CR5RgCwFKT/gDmDJdRo80ylQe48OyszjZ/G",
+	"FrGjSKSpTs3ffqOq62jGs0nkKsRuhwkgoX/0kFDfGD8MdprtUEgohAW7LM80hi5kIoKSc0gn7LC/yu/W",
+	"WlicDebxWIDv/h9znXHiXXCgOStR5NIsX+wHlhwzaCq1uE93QhlmKa/e9qWTuI7tnn1iI2/N+Vh6Zq0c",
+	"OnXOE1iVzuGz7qzYUznL23yU95VnaF+GWYYUBN98O7Yi3gcdOryJcZAeW5g/L16+fHnW2ZTcDCfJ6Rcy",
+	"Y+9QYicCJ2fJbgTQLRALBFE8IdA5kGd6oYyLLjeZ+DwUM4DOJ1nqqKPGOk9X1AvFUmGXq9yUq++Q0gMO",
+	"kxpww9il++24e+foF1bXRQVlqh05wgbeh0P2z9BRWiSsmKu5QV8oOF5LjWAEwf4ThEu/zZlgQPL/moqR",
+	"SLvgXPv2lyjEAURnX5497o95yhH/hXimjQODuMpvk8ZhFSCEH56B2USoJvN4/Upn9UMX5YuhjJoCuxbl",
+	"Tssqaw26WDDXhJpP7di6wbJDXt9kwwZshWE9+kUrQQv2t91E3Dmu2fW3/6Kzv+pYAjDrvsr41gi43ZVb",
+	"+7JHTaKAuajYSssHNAGuZ0g4MxXpWMTMTAA0ILntFrRFqHoA+B1tPGg2ceHowd/FMGsya//k2ijjpqfA",
+	"VMMMcgfeOZhnoPPiU/7NqJ8tJjoRDv8+bC+07gS69x/QdrgdFEppGNwJvvqeev/DW/by/PULwEXBKIBt",
+	"VyqQ3opTlzBK4OR5k3x+4DhvIYoaWYRboNmv0FU1HepHDqdR5/yAbj7y8XFfra7osAAQNzNpBCrXRtag",
+	"rVWsX/2wLPMGLa+OpUaWtAVs9Xt9ed+63a562sQq/iTGvkE/pyA7Vsx29FuDwCur1kTljHsz9MfvP1Il",
+	"l7PnMKEq+ml08ldiI9cpi/7kNsC30XGLRVbDh80S2gb2BzDZre2zovJHTSz9CH1F8IpgIQaCDbQFOwQR",
+	"uM5J2MRXhLlrWCJGgB3mDeSeohkhu3Bu6C32QI7QnT4QbK6GMPKgEnCWiDFPGJj9Hngthk/mN0JFivte",
+	"i/2VRKvTa3sKEKhTVG3tow7eHN5FCLrr5Jbr3RYiSybQ4n7e4qi5myBr9hTYuAMeA2DQRpifZpk9fHH2",
+	"ikWzVOTox26zVTP6DcUzkZVrPcRFQQoMHaWGcavT2NF3u2e3bIVx3bmnIzZwsNYiMxyKwxTQ1LjtLelc",
+	"IMvRyRQVurxH9QzsU9y99VM+Hl1xLadeVbfOY+qo0wASHBG///1//m/OBHpFuUBYXSK4d/OSWTjkaSqF",
+	"YRFptFGXzWcs0+zsso1RVfemopO1yaTqKYBzyH26SEQCvk3DUjmeZMTSJjOnvI5TPkReVqdxElW9ngpQ",
+	"WzFNGZOKfZY8hombgD5u9VoHLidU3FP2aM2rb1qrVvCy6euU9wALIdP6ikX2uP73P/91GsaxXH1mwjOr",
+	"Hb/FS1AA2lP54OCJX+2YJuWfWGjtwYW5rffSomvozNjCxzsI6jM8bW9573LI4MD7Aekj44vPLzbzmUiN",
+	"iDGxKZfT2/k48zG+L7Xd/vRehFvcVqpug7xQLjtdlLciVSPS8wywQqxy5KA6w82HmJ+p3RkySWgzF4iL",
+	"Fq4InEqo56lyMNT2ngX+F6vA2UKkwoFYMhAyrZ7yQg0gO02QsDaZqxhsdLDYpy0WOXoGvLPQSqxVQJCu",
+	"XB42gSprDq217bPKWQqoKnSn3ba2EevEkavbkIYFA1aHD7coqzDoE6YL4tGQM0OvccS9DSe2rrQobNKd",
+	"0o8RpB3zfbt6ZhoYyodUr9+aDovXrtWt8vQRWM8NLahm9xAGIdLjpmqCTGdWOz2vFfQOB//XVI+xJqMi",
+	"Rz+4dykKjtMg1FCcvEHvz6aYeP6Ee2AfAfIPQrCJXrART0vJ3nnugAbMw1xS/Zjy2eR5Ohq3EJjLVQWE",
+	"7vlQvTqgouw3BX0P/KFW8BOahkTMdpDcGFFXetFiP0ANGMXLIa8Z/AcUq4BKsaYXouhQMDWjEHx4vbPw",
+	"ewqq+jcl7d5LLdbW8ndZsra/LsmaR7rsUjzE3NwPnLDPvS0FknXJKrEy1mR6NisEHwMxu6tCKOKxOBmn",
+	"ej5bLpr6+kRbmdf3O4cgYUi7tANCWUJjcKpSFYPEjGNSOtH+RMWXLUSSBHlOzk4EgzIkUAOD0lqWdtbV",
+	"LUjA+0ViiqWrUvXtfNoL+O3+SH6u8C4aVBe/j8fiRzvrjR3ssmuA2SZf3D/mOp1P7fdCqslunnA65RLc",
+	"ZXUA84pNfRAcZ71QJksFn/brF5Kee/EaZIiOoKw0T2W93yg1nXsxrEN1D4S/XUsrHEqqVcm77SRvPxYz",
+	"0+i2a4nfpbFflbkgOfaRdmHFIQQTrMJZyN4DsUgiEmzOgMf0gQRidRXDdwFOWDcUCM3Q+k0ALnUOyYDR",
+	"KNVTR8lYvCPTLMp0tDf4Ljdj2xU1QEedk0saNp/hPqjKzbD9KKRmjHQ6hUN/Poek/u1S95c/m2/Aqg9n",
+	"uu5nDzgnf9useb8FbvskOsx8OBTG9LVK7ODsLLggA3/lgU75A5dW0tUt1JpxY/qpMCAWMGsxFUYnN1to",
+	"i06KhbvdrdD+fUr+d09tt1trc3o7rO+DQBbDnebt9a/DTF8HG5ZvCXdeeGJfrYYCcBjdGlrK7GO0MI0f",
+	"OQckZmbaB0DE5xlwo/aLpScRk1lPTYB9lmiEeZan4FNmEeZCY7IdaIAFpRE+iSrj0eCWRbQ78eDABHUw",
+	"rY9LNcqc4Ken/HeBNwgbfG8EMpGM+s7HZJUR26xyRLFVNbWnCJNlebSO/EDCg8NszpPoeJ1aC1CifU/1",
+	"gwn8cAFoGWOREWftESbQQ71zk0beTo3tZfMhMWLAXHBS4kmT0nc/GMpXOXLqrIr03aTy1sZAYXz3GRG3",
+	"L4S3x7XS0ouP7QOvSysXYSEF2IogYnnbSdetKNVdVnpPv5DQudsPQWywG3bTnv7QmerpTHI608ZI5Kd9",
+	"nO1Z3Jkl1fLxWLT2SUQhcGE9sUZju/zkIYqlzXtqd9Ptg3rvHrXXVRqfFb6I5Y3KE1CvUtK0BFZXaVxY",
+	"wYUZXN42Jnl4wHwCMWEhhsmQJ8my4rQ5HmGH/hC0gO0jEYUW7yMGATvzD6ldkNqF8u7AM7ercJ6rFZ/g",
+	"Wa2plyLeRnTjvpnoBZtCRG/kfFk630SBi446eJBxlzfmOu9IsUzYdQGDm75Y6aF1L49gtRE3BWll8QFn",
+	"VmKRF5YvHwFWkMHUaUrxhuTxY1fw/Scz1DPxLU+SiPEEqkmo+AUMTA+gt1+fJPZwg1My0gvl+a0xJU/F",
+	"0CzbBQMmJta8LxdQujxIe6+sRAKBnhc8iX4lNfTCtt7VmuFfPLlnsdnH25l4JgAhhXDxUAJDwgZpzTMY",
+	"u5Lq5rt7CE5778VZFfZGAdvD4WA5XxbOCxQJDF2J8O4+PrtUt3DywYp+Si9fUOj3jWFZShyrX0XBXzVq",
+	"8u1MsIEYS1cnHQ3nJtPTVpTDX3wTgF9AJjKeXYgYtEyjBsAMJE8zretre0LFftk8rdeH9iWWPrwcnXMA",
+	"AsBNQqPkSsUA87YOgtybpY4+CMb9drKoUyKLin2+nww6r5JB5WJn1xENxrECWu4wlSdYCAXsRq3EN4CE",
+	"tnNd3lr96BQV5Uo16QPUmZ0Y2yra0HxAHE6u6MGpEl6xCPQd9kEILCIAeNHwm5FLZGYju3Xr60ZNdnH2",
+	"mkWZ1n2rdfbxtabCj2yvrdOaNgiVN6MtFY+fucngG1syatp9sL1aEypB9yqjh6Z9wEnffeH+oBPQKL+i",
+	"yviK7QJs68+0NopSXpjGyJ3957//z/9lmGLTRINlMZHJUq4fwWBBGiIqApi06KFxpcIagXkqomZJUdX+",
+	"SktrVPfYBh1ybc9eaAoymIyxNBmg/47mRiDc9XwGULfbK+dutA6uGNK27EFrdhyC4/Pe07CRCbv4ah1I",
+	"B0HEPmS5d6RnQvV9gdER2RJ6rrLouNlTdXYxdOlr3ce+DppAMPyO237f5uPz5PV12Jb7VC3X2K0QNK9U",
+	"U79HSED0MxK8ok5j/APhvSRWfvEYoJ0QQzD3wWYu6ZLcEPnbwLYNSISxlPd+sE7o59xHJOB3nvVG4LqP",
+	"EAz4bRUQ99z+pOcz8rY+RqYz/QPnjidJX49Wk50TkfXTuVrNce7sJ8e5A35Au+ah44NED6/tV7xWorQC",
+	"fAptV2pW6MO2K/V+rENLsMbouHC4GG7FTwQU3iRcgadB2jVlxe+wv8r4iplQVa3tFGpv+o6pyY22PUxW",
+	"B4c07/5Ip/1hTqn9uIN1XjVYmTBZrbFy3Qm6Eo4avrt0fNpwdBJAs5V7c4rT0PDb5brydjuqfnkGCCFY",
+	"/HR2V8sbjWK4MvWezyZ7paABpDKXp/j7SBt9kySUkjmRatxlSkPpt0gfGNOXRQAmhSXrPeVK1ge37Frc",
+	"dkNIuty4Derni7ihE25aLPpTnN5asfotIjkPJ2J4ja6uRSozUaQj98R8iGmldE9FlAsKqCPIPYgUg8gD",
+	"OFoC/ZDESnjf1NJtMkirMkLD7E6iBcyzTXfnywXMpyXMYlYBWRxgGeeIT9vCGIPkD/WttQHSt3ZGgRio",
+	"KsRJK6A8yEmqCDmwB1ongqutApr75e91Llfo4fYnYM6NY3vYbUzt/sMHoQ/bHg+w4K3kwmd/q3o1vAne",
+	"/HcNY43lsETd5zEBt/jSci9XkkXumtjuyra4z93V4LL5rri2HqJ2LpzLL9S97XNXlrXVTq2uZZVn4ycs",
+	"qoXmsAXAf2DC15UvNrf2lRWKGXG41Q5W7dDzpl88Wz1w0aDFsaXaVDKwL/Y0sF7pgPGznT7QIFUcY3aP",
+	"O1UdkFMFL8Dm/J71SOCbU3x82f1zhSwLaIfh8MdDGwo5cs0eqy7YQCRajQ3LtNWmMPTmqlMotzLWUo2v",
+	"EGVSiQUk9Abvio5zku2eCqcs4MGTQcIWaQ6lpTG76if4iYgdWQ0Ik/GhU92cne94+4KY7fWZfRWrOAzL",
+	"LfUZtoM6w2M4cBAE9EmzIfxI5OkBSEBXpQw4mVx5BNPjd9sbcG8Ko7HPsAW+siaNQvjQHgRsXqyyhfi8",
+	"B49cID1Tf5Q8R+H5Q6qnsK89SplWVhat+m5dmJO2OEZBTYAIgvZfaPnFErHNHAoFk4qZmcys7RjYq87A",
+	"zHHFyKXmYdA8ltq7FEkCAzuTpwLM1LhJ9qltmYPzWWx8I+hjkG7VU9hGjMrmMp6hMtxib2gM7AdcrAg7",
+	"ms6VwfLIKxaRmRMtZ/fjAAHio8tKvge8Bjvyw1sY/rUFisULBZE/5Z/7uIRNX3ye8LnB2sUaQSZ8/GsN",
+	"MjmrlRLnAWeg62CL6gHm3h4oXu5ceWU0x0+D5byj9FwjNGE2Tp43WO4HkXmYxJyzMHJMOJDf2XUCSyhX",
+	"sw3DO+QKWZRD4EeQLLCyrLQpIJEB6TLNTU8Vy8ObEJUruNEKlUQreuaypKmz16GXbw8e+3Uv+SE7Ybe+",
+	"XxmqJw8xvzHXHsNT07Kj6oyHSQ5JgWv8ue7vMMuLgiVFY9EX4axNGXkKboDyvWsn46tPBuGzWapvRNwf",
+	"AMx+zGsQnrzPh+jJNyu2hfIB7TJ8yLwQIu97nvuUAr3hPj2UPQfj+pVuuTroGDQIT76poCkPmg8JOfyV",
+	"GVY/lSZVZRNxizjjkFe11/LGD9CebSDXsPrgQejbbSNC+vZDhkADMJ8CV8su6SREGH6fqp/g3uF5++Sl",
+	"uLg4eTV4eXHyYnQe8/ar4VkMOWAuWPelQTyLje555w7Sl/CbLrSXzpU1JsBpqAAbJuCLgVQ24WgkzXWj",
+	"2xhrilO1TlutVmMTZfe5T+hZ6PQauuyasB/2bruKNlc/wjJ+coizgB4M958TNbgfv6o0lU8EQuvZuzCO",
+	"EuUnpoOpjWgJ+ltoIUZreQnyIimqdFqK90iDHkBHBR3Pca8Lz022cqyXSUypjEi9zHzSCMHK1vXbNMgp",
+	"LN2kW2+on4q93b5ocvNJbV+4P17kNzHAshe59YJdtA/lV8zM6Rcc9D3CS9Eyup+6Yx/eV165G0AH1UfL",
+	"68mF0vu5OgSu1mViwmsBilBm2A1P5oJ4VqEcy/682bawY10wIbaSP56E1K+bHUzhAgdcfdrN7WXCYy9n",
+	"T7+5F4lQgbuO0osCNXbjHNHBxaKpTFONMe6zdufYHkmoFgGk/9FZu31MUaU6S4q9ge8se3ZZrAXR7GC3",
+	"sUoY+NnAQd9kc5UIY1g00o64x87TQ61RPQDKzH2s0iq1tYZGuvW6frfU7IdZ2U90QL5Heigf66Q5ijGY",
+	"85AHp2OW3PG4dKbqR/u6XS259WyXW6+Yj3z8QZRbGknC7Eewlvf7j3wcwgJ9s2x62Bs2mR5wzwPgruB4",
+	"fr3V5LZnp1+uxW1dpa3Epsj4eB2DmZ2h+0iIj3y8J28wQUtmfFxa/vBEs/uRj7fkWnxAmpRqguaMj/tG",
+	"ZNFVjgQHBzCBWS/XHlgJZEe3HI9nyBUbCGZEtgGOp5qyGbP3l5PY1lCh4Lo7cJ5lGNIlVuGtWVS87NvD",
+	"ebyv3fZBZIxvs9V29RYj9/Lzr52nGFVAl8s8oThW4jRzIl4MRBq2IoNjweNEKsFm3BiB5UGRVn2reet5",
+	"FjED3L0TnvXUQAz1FBkEQH9WTHzORKp4QgKAssNSeQN5X0CkBDlhjrhSK9uM2DdHZh6L/7DY3AkCwI7Q",
+	"f3549wubaakypOSyv814mh1vnwdrX/61BoH9mEFmLdX5qls7BiP07us0FQjMgg62VCQnndZFXivjVlFf",
+	"EGqag9jCHNuWy/yDrhUd4Wc+FvD/5u+DWUEVxi3v8JnzwjP5Wqccs+0l6Sc3rQeXX/YrT33aCeQw5bO0",
+	"F5kq1UB/3oBpoGdCIbAOsdrNRGq0giMd06SaTAVYpptCcFVmzE/Qlm2ibZg74ooo7WKpirXBQtrerTvQ",
+	"n//LPrFNoM2O+rMBA6WyPMpjoRLsRpPYyezacRusX7YvL4MYXe14HG1meA7O7JBbEhJNhvI0RbhRO1dS",
+	"DcVqjCxsQiYz28cCRilWbBcaNjrpQMMG5+LklW3YRd6wFztCisJa2RxQ83vn6aNqC8febahgGbdxIEdw",
+	"A+7JDNqj6ZpwtYa4DYWUvYfkU1jTZBUWyDhzeS5SkcZEDp8ZnxvKf7cio5sjSOeVgM54GSZcWqVH6QU7",
+	"imIxyybRcZPBgs0p7nQSW1GoRz1FfJIGq6pEvAS2HZhHBBiTcJOxqVTzDNNWJdCdTufDCepq9i9/31m7",
+	"2W63HSbiUNtuHkXZJNXz8WQ2z6Lj+0rin2HA6874AeAdY8YAzEyj2zlbKgkqRQHF6SoLy5+9DkSOy2vF",
+	"LxTgi0lgFcFfPJBHPh/YN8LaQHDkhVSxXvRtJ1602+323W5Cyc7bZpkE2+nJxVFCa8wJn09QK1ThhQlK",
+	"iZ5aDp1+sf+7OwXBUd/8tFP0q/3zIKqXFKqVLvGdjCKQpUWZd4XHhzRsIpIYi3a0arE3geCVTpr6qk3I",
+	"4veEzQVptH0aILzTDtvvB06RyDPrxB7dGN03S9A+vCeLZW4E47AuqrZ3XSulsPHumxd/MDvvZ5EZv8++",
+	"CbGKQyWDQpTodbkGj482gOSDthghF09X9qDSmduHe9l/ON5f6Qasmd1+GFvMZ7fvdY9ZS6pay/400eiL",
+	"hINgqUI00YRhZNfercgAfV8xq5FeMeC8hMJX0+dZ1MSlb5/QShA3e0DDichzpq9HERZ5YcOCgEI6V0zP",
+	"s54aAGWzureWiz3exuEQtoGn2HxQ0KktDJoiDRK/V/giCp3b2inxUU5FJeUytUurUIg4v4hdHVVtoZWz",
+	"vVppxdvGZtCHUVer+jRexRyqLd1z8ESdFkhlMq6GYlMb6LZdGnPQRhE6MjemXTt4PKli8RlsmvuBIObb",
+	"vDTHedWFVACVLENaImiMmR5OAJUP/4Y2vR504pejFxcn7eEZP7kQl4OTV3Hn9clLfj68FK9HZwOA2NEL",
+	"JVIzkTOPGwjviL1NESSLBpZGYW34yyedHd1GIHO2MNFgOT+9jeYk5DMy0qaCaIzKTrH/KVKMc8c84wNu",
+	"BJ5GAz0HaN1RzsLFEj1uMjg/MZY2EjybpzgpK1kOf7Uf3XXj8pns32ADG93GTYd4UGwz7e74RyIzK7Oh",
+	"ef1Ej7GXippid+mgHXdGl+LkMm4PTy6Gr8TJa355fnI+6ozORi/5i2GnA9AoC4Cdurh03g+E6HI9tFMK",
+	"sdawIAPqVZDdwrUBfjLCLgYcJ0DMsgpfH2RQf8o/N7qddrvdbFhtpD+YJ9f9wW1mP5EDL8GlWA/nU9sv",
+	"d9nlVMHVG5EO3BXSZUJsG7yEn7tov16+Cr+fXdqfrW6dt6u5FLDqZ1kCvphXLy7abWg38IL0CThmqQnI",
+	"GdIfzFMYweCBQtfpl5lI+5is1+hewgWZq7ElX7YLpA+erKC9KP7wZvw5f6B4zZ56+Ig0WR/mBx+4tD/O",
+	"gPkbY6WUQUhXL900960sCvtBs5//1Pbywg3M2YuzzsWFFRcy6QP+rG/nOT6AcdaJTuX/tnaHfeby9Rn0",
+	"oH3nj2e7+vjMyv98P7RbnVZ7e4sYdmQp1Jk0DHL80r0hrC4QucW/mMlQZr6J7WQcsMQ084EfIXNKHkqH",
+	"gLclJU+Tic98mCW3kGdlbVPBhxNQh0u88kLFpsUiK90g63aU8KzLIl+iVwQfa+Z4XM2eirwbF7IGMgD9",
+	"n2dDPRUROyJQ8aaH3PH4EB59p+kAbQDcK9R8ohZDdc14QHZCBYMt3FNW9fcArhWUQlsUIG5PGYQzMxBv",
+	"g0k5FNqgevHP792Mbv/IT6SBfeTjDXxDwRmbic8ZzshJzivlD9mGjLvs4qKn4I5uviRb3jHfU3ZZdtmX",
+	"XgNnrNfoXlw0ewWVuNfo9rZSinuNZs+puz3Sd3t5JALeQyIIbuUZ/LSiO1+g7gz30GqHG2m907PBWu41",
+	"uu07uxQLhs0y5WWJCoqjZhd4IAkIG1CB+S8UExL2hZGxYMNEG8gAau2PzWnhPhfIUWLNOrzwZFF+Orvh",
+	"ZG2Cd5kEtZLTji7EKymtlkVDLlPVCqyRCPLqQnE6FlZHxeTM+4lVViZV/TczDtQqs1TcSD0HUbVOTrIn",
+	"E5OBxPhDTu4uJ1+WyElKCi6Vki8PSUqGqxfuHiRzAVfcOqYv7SIlH1ksuj4tVyc8E9G4wcW8tVZJ9Vx6",
+	"xLxzZ5/apPMxBdCsMw0J6JH3GIV/BKK5ySKM6B2uKlnl9f5DOtaUjpdeOsIiaRFcb6lkvDwkyejWN9y5",
+	"jRc1eAp2Qq/R7TR7ufsUxSt6SOHe1Z0R3nLSgZtwo8CFXPlu7KizYj6g431+bKU1DJE9P/HsY4I7C2jP",
+	"QYKZp5C5HCise9RRIe8LY4qYQUdgnD1VcOYexXpoSLq2pvHxeun8dArsuxw7+Q/xvJt4fuHFs1uNrVkq",
+	"dSqz2z4qEOWi+sUhiWpY3nAbkqfrGZr6Oon7rjfW0rcfEovwp067/YwUW7D33TwZFuvnJz2NHCue7EG7",
+	"xRflGcqQS7EHkdlTJDPxA06J5TKDmqiVv4khgO62Lwr+HPJMjHWKd+h5au2s25kI/pSxUJnMbuHDxdKh",
+	"CIvTzNzMhDLut6PFRIDctf+Vxg4KAHOPRmKYRS32KwZhUDornbFMJ3EX8d/sTzwLRLUPW51+CUfnzk1T",
+	"rp/31GEdAR9oHf1xAuzPfYGT3opFIm9EWiH4n9h70SkIfr9Ht1XSX6PiHezmsP2jk7NBp2PvX6mE6Zwt",
+	"PXktbuHRGb+dCpWFzQFKO3A7iyxLrLqeX3MSARX6ucn0FC/n0gEuuZBreNHJCrgBL4SyYaUn5TU9HbQr",
+	"UGDAM5i6mFeD5lylOxsaJEce+6CESnwvIQ7+iFxQvkjVofjR5bQawSaCp9lAEISPFfAJn7nanDJny33z",
+	"/lwSyzaJf+57T5rcRqP40Il9B5vJtlPGFY7v5pQrGuQnz7nCIgAkuvIL9RnlX1GjT7/4rXB3Cnk3J+OU",
+	"E81uvcZhp58es+HjRGC2MpvwZIToFtAzqN5baIQr7bJUQBqIKYPbdE8ge+FYZE1Q/CMYG0reiVrsFw1g",
+	"DyIxWIgDD/WUzAKMCHjEKsq+gDH69d2Hj+zf//wXDngEGcogRE2L/ax9Qp/XoCccig/1PGNW6+4yIwSL",
+	"7AtSEc5Z1GJn7QtAkCCUNa+lu9KhTLN4CdbltZfaccqlIgSHEMOlQFBWCiBkP//WtuRJIUXDdtoNN9YN",
+	"JGUPcsYwpyvMXd2USLqtBPsxH4QH5frcY6pv+9Kl+uIgBW++aK+tyvbZwEOa9XxE6w1YFc8l7k4YjYfh",
+	"uDxrX5TKjrL9sp9iECttQCTYUzKQOCCh7l8jsszetiLZ84V9hz1OBNJILFUaQrU5EU97fRmEEw/4qhcT",
+	"za6Vx44iPknB4xb7KTNOdEHBhcrF4C2ldcHbUoCy0tfLMPC5JFI66+cnbEW901TfCBynTTrip8ntFbX0",
+	"WswyV8YNZmeVhkYlf+FinvLPPws1ziaUpzqVyv3dAehVazI1uo3/9bf/1et9brdPer3PnVGv9/nl6Lf/",
+	"+H8azRXTZVX1KlmTP0G79Qgd5W5U9rEmP/JrkU/58hc26jP3VmNIU6B1+cTAah/4rXGkfkFJCkvkjTBN",
+	"ht4umcEombyeSmZw4sfa4UFF9gEljHHqAeOjDDh0DOIAeMOpxd5g0aDMegqY5azhkvP4cYlMg0M9VxnU",
+	"BfLwYZoMII4H9cBNmF3WyLqQaVRFrkIWwVi7YuEEUA7gG3DkE+IBsKPOEi5VRDvcUQhW7FK7RayVKxza",
+	"oB+8gILWUbYGQfnjuvqF66Hf7ftUEZqNRKo5AGoQgsXf7DEG6fKFGfXZ0WUFKTUqFAt92ReUEb6uBkgr",
+	"PvDeC9m9nHG0EJ1MefgD7RQW8L2NlccXQRuL/Av7CFIGFe1mQ7WbaFIYLO6UBhzsLIKBiKwMQGJTR7nu",
+	"pBWGvGXGpvzWnuz2uMbK454ymoQYnpFUFrp0HiDSCZCFQv077DFvt3iRtswJusMRD12qOuGfovr/WqRK",
+	"JASGvf2W/3PQj/tWJYf7e8dtCs3ZcY+uFiav3aX++HruO3XNCibiW69Pobu0sFkm3JC31J6M/twGDIEd",
+	"9okf3affK1vvib/4FVG9I2ow2MpUAJIP+SG3q3Ct39j3YqbTUpv1L3rBrM4TiEyadGnYWGuAo3oYS3ZX",
+	"IFh+65xetHJB9d317LbfEMN5KrNbWIMDwVOR2um5a36xSwyLsMrMtaD4q9FszNOk0W2cwrKkFi0/8KsU",
+	"5Pu330daaw4kAqJJ/5hbXZ5Le2zalyB5LMtSLhP7HOUc5eYfgjWuevo/hs7CApmw8hVm4pbFYiZUDNg7",
+	"381lAianBghn2Ff2KJ3ZRrPBLf6juUQzjozT9g8QKROdiKB1yFS82rpPjpzcxSJmcyBnaDKqOrHfo382",
+	"7aspjO4RE8A8hjpaCGSJOPjoB6orrfisx2S32zbVSSJSMiP4QM/RgPLoJ7EdDJEYAfZV4SNiVvaJ/9QD",
+	"aqY9CACJDZ0mpLn4xUuqEtgt+Wu/zwtkV98NTjvHKJzCFgeobISswx8YMG4aRy8z4SpORE4GD50DSjmZ",
+	"AN8s0wsVfN9toZKxc9SXOs3hg/U8MzIWLfbJxXsNJM9Ja9tdC2WaPrIJCxn4QHkSLuAPPjTbKItXCZbo",
+	"Ma389JacXYjdMZsJNAkNWIqmiYJtphP6HCVIhMOLkc2KlbGKZhg8imiGJRuN+pkKK++gGjzYYmERZ/Ay",
+	"LOK8++3u/w8AAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -71,7 +71,17 @@ func (b *buckets) find(tx *store.Tx, key bucketKey) (int64, error) {
 	if ok {
 		return id, nil
 	}
-	err := tx.Get(&id, `SELECT b.id FROM capability_sets c JOIN claim_buckets b ON b.capability_set_id = c.id
+	id, err := b.look(&tx.Queries, key)
+	if err != nil {
+		return 0, err
+	}
+	b.remember(tx, key, id)
+	return id, nil
+}
+
+// look is find without what is remembered.
+func (*buckets) look(q *store.Queries, key bucketKey) (id int64, err error) {
+	err = q.Get(&id, `SELECT b.id FROM capability_sets c JOIN claim_buckets b ON b.capability_set_id = c.id
 		WHERE c.tokens = ? AND b.namespace = ? AND b.lane = ? AND b.admission_key = ?`, key.capabilities, key.namespace, key.lane, key.admission())
 	switch {
 	case store.NotFound(err):
@@ -79,7 +89,6 @@ func (b *buckets) find(tx *store.Tx, key bucketKey) (int64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("find claim bucket: %w", err)
 	}
-	b.remember(tx, key, id)
 	return id, nil
 }
 

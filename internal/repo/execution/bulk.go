@@ -174,7 +174,7 @@ func (r *Repo) nextChunk(ctx context.Context, job bulkRow, limit int) (chunk, er
 			next.through = &end
 			c.and("(created_at, id) <= (?, ?)", true, end.CreatedAt, end.Placed)
 		}
-		err = q.Select(&next.items, "SELECT id, flow_id, created_at, id AS placed FROM executions WHERE "+c.text+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...)
+		err = q.Select(&next.items, "SELECT id, flow_id, created_at, id AS placed FROM executions WHERE "+c.text+" AND "+visible+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...)
 		if err != nil {
 			return fmt.Errorf("select for bulk job %s: %w", j.ID, err)
 		}
@@ -248,7 +248,7 @@ func (r *Repo) workOn(ctx context.Context, next chunk) (int, error) {
 func (r *Repo) workChunk(tx *store.Tx, j *execution.BulkJob, items []chunkItem) error {
 	var flows []uuid.UUID
 	for _, item := range items {
-		if id := uuid.UUID(item.FlowID); id != uuid.Nil && j.Action == execution.BulkReplay {
+		if id := uuid.UUID(item.FlowID); id != uuid.Nil && j.Action != execution.BulkPriority {
 			flows = append(flows, id)
 		}
 	}

@@ -148,7 +148,28 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 			}
 		}
 	}
-	return claims, taken, nil
+	return claims, taken, r.passInputs(&tx.Queries, claims)
+}
+
+// passInputs adds what other members have passed on.
+func (r *Repo) passInputs(q *store.Queries, claims []execution.Claim) error {
+	var members []uuid.UUID
+	for i := range claims {
+		if e := &claims[i].Execution; e.FlowID != uuid.Nil {
+			members = append(members, e.ID)
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	inputs, err := r.graph.Inputs(q, members)
+	if err != nil {
+		return err
+	}
+	for i := range claims {
+		claims[i].Inputs = inputs[claims[i].Execution.ID]
+	}
+	return nil
 }
 
 // without returns the buckets that are not among others.
@@ -250,7 +271,8 @@ func (r *Repo) reloadClaims(ctx context.Context, ref []byte) (execution.Claimed,
 			claims = append(claims, execution.Claim{Execution: e, Kind: old.Kind})
 		}
 	}
-	return execution.Claimed{Claims: claims}, nil
+	err := r.store.Read(ctx, func(q *store.Queries) error { return r.passInputs(q, claims) })
+	return execution.Claimed{Claims: claims}, err
 }
 
 // RetryAfter says in how many seconds a worker without work may ask again: nil for when it likes.

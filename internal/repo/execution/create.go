@@ -12,6 +12,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -103,12 +104,13 @@ func existing(tx *store.Tx, in execution.Create, now time.Time) (execution.Execu
 
 // insert makes the execution in its flow, if it has one.
 func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (execution.Created, error) {
+	var owner flow.Flow
 	if in.FlowID != uuid.Nil {
-		started, err := r.flows.Join(tx, in.FlowID)
-		if err != nil {
+		var err error
+		if owner, err = r.flows.Grow(tx, in.FlowID, 1, 0); err != nil {
 			return execution.Created{}, err
 		}
-		if in.Paused = !started; in.Paused {
+		if in.Paused = owner.Status == flow.Created; in.Paused {
 			if c, err = execution.New(in, c.Execution.CreatedAt); err != nil {
 				return execution.Created{}, err
 			}
@@ -127,13 +129,17 @@ func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (ex
 	}
 	if n == 0 {
 		if in.FlowID != uuid.Nil {
-			if err := r.flows.Leave(tx, in.FlowID); err != nil {
+			if err := r.flows.Shrink(tx, in.FlowID); err != nil {
 				return execution.Created{}, err
 			}
 		}
 		return taken(tx, in)
 	}
 	emit(tx, c)
+	if in.FlowID != uuid.Nil {
+		r.flows.Moved(tx, in.FlowID, "", c.Execution.Public(), 1)
+		r.flows.Joined(tx, &owner, &c.Execution)
+	}
 	return execution.Created{Execution: c.Execution}, nil
 }
 

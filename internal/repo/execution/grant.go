@@ -122,7 +122,10 @@ func (r *Repo) claimOne(ctx context.Context, id uuid.UUID, do func(tx *store.Tx,
 		}
 		out.Claims = []execution.Claim{{Execution: c.Execution, Kind: kind}}
 		tx.Refer(claimRefs(out.Claims))
-		return r.save(tx, &e, c, nil)
+		if err := r.save(tx, &e, c, nil); err != nil {
+			return err
+		}
+		return r.passInputs(&tx.Queries, out.Claims)
 	}, store.Reload(r.reloadClaims))
 }
 

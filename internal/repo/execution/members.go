@@ -1,7 +1,9 @@
 package execution
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -9,40 +11,108 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
+// visible is the condition that an execution is not part of a graph which is still being written.
+const visible = `(build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds WHERE builds.id = executions.build_id))`
+
 // OpenMembers returns how many members of a flow are not terminal.
 func (r *Repo) OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {
+	return r.CountMembers(&tx.Queries, flowID, execution.MembersEnd{})
+}
+
+// concerned is the condition of the members that are still to end.
+func concerned(end execution.MembersEnd) string {
+	if end.PendingOnly {
+		return `lifecycle_phase = 'runnable'`
+	}
+	return `lifecycle_phase <> 'terminal'`
+}
+
+// CountMembers returns how many members of a flow are still to end.
+func (r *Repo) CountMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd) (int, error) {
 	var n int
-	err := tx.Get(&n, `SELECT count(*) FROM executions WHERE flow_id = ? AND lifecycle_phase <> 'terminal'`, store.ID(flowID))
+	err := q.Get(&n, `SELECT count(*) FROM executions WHERE flow_id = ? AND `+concerned(end)+` AND `+visible, store.ID(flowID))
 	return n, err
 }
 
-// CancelMembers cancels every member of a flow that is not terminal, and returns how many it cancelled.
-func (r *Repo) CancelMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error) {
-	return r.cancel(tx, flowID, `lifecycle_phase <> 'terminal'`, by)
-}
-
-// CancelPendingMembers cancels every member of a flow that nobody works on or has suspended, and returns how many it
-// cancelled.
-func (r *Repo) CancelPendingMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error) {
-	return r.cancel(tx, flowID, `lifecycle_phase = 'runnable'`, by)
-}
-
-func (r *Repo) cancel(tx *store.Tx, flowID uuid.UUID, condition string, by execution.Cancellation) (int, error) {
-	return r.members(tx, flowID, condition, func(e execution.Execution) (execution.Change, error) {
-		return e.Cancel(by, tx.Now())
-	})
-}
-
-// UnpauseMembers lets the members of a flow that has started be claimed.
-func (r *Repo) UnpauseMembers(tx *store.Tx, flowID uuid.UUID) error {
-	_, err := r.members(tx, flowID, `blocking_reason = 'paused_by_policy'`, func(e execution.Execution) (execution.Change, error) {
-		c, ok := e.Unpause(tx.Now())
-		if !ok {
-			c.Execution = e
+// NameMembers returns up to limit members of a flow that are still to end, and those among these that cannot be read.
+func (r *Repo) NameMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd, limit int) (open, failed []uuid.UUID, err error) {
+	var rows []row
+	err = q.Select(&rows, "SELECT "+columns+" FROM executions WHERE flow_id = ? AND "+concerned(end)+" AND "+visible+" ORDER BY id LIMIT ?", store.ID(flowID), limit)
+	for i := range rows {
+		if _, err := rows[i].execution(); err != nil {
+			failed = append(failed, uuid.UUID(rows[i].ID))
+		} else {
+			open = append(open, uuid.UUID(rows[i].ID))
 		}
-		return c, nil
-	})
-	return err
+	}
+	return open, failed, err
+}
+
+// CancelMembers cancels up to limit members of a flow that are still to end; those that somebody holds get the grace. One that
+// cannot be read is put aside.
+func (r *Repo) CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.MembersEnd, limit int) (execution.MembersEnded, error) {
+	condition := concerned(end)
+	if !end.GraceUntil.IsZero() {
+		condition += ` AND (cancellation IS NULL OR lifecycle_phase <> 'active')` // others have been asked
+	}
+	rows, err := r.memberRows(tx, flowID, condition, limit)
+	if err != nil {
+		return execution.MembersEnded{}, err
+	}
+	by := execution.Cancellation{Reason: end.Reason, Actor: tx.Call.Actor, RequestedAt: tx.Now()}
+	ended := execution.MembersEnded{Looked: len(rows)}
+	for i := range rows {
+		e, err := rows[i].execution()
+		if err != nil {
+			tx.Report(err)
+			ended.Failed = append(ended.Failed, uuid.UUID(rows[i].ID))
+			if err := shelve(tx, rows[i].ID); err != nil {
+				return ended, err
+			}
+			continue
+		}
+		c, err := e.CancelWithin(by, end.GraceUntil.Sub(tx.Now()), tx.Now())
+		if err != nil {
+			return ended, err
+		}
+		if err := r.save(tx, &e, c, nil); err != nil {
+			return ended, err
+		}
+	}
+	return ended, nil
+}
+
+// EndGrace cancels a member of a flow now that is held and was asked to end. Any other execution stays as it is.
+func (r *Repo) EndGrace(tx *store.Tx, flowID, id uuid.UUID) error {
+	list, err := r.Members(tx, flowID, []uuid.UUID{id})
+	if err != nil || len(list) == 0 || list[0].Lifecycle != execution.Active || list[0].Cancellation == nil {
+		return err
+	}
+	c, err := list[0].Cancel(*list[0].Cancellation, tx.Now())
+	if err != nil {
+		return err
+	}
+	return r.save(tx, &list[0], c, nil)
+}
+
+// UnpauseMembers lets up to limit members of a flow that has started be claimed, and returns how many that were.
+func (r *Repo) UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, error) {
+	rows, err := r.memberRows(tx, flowID, `blocking_reason = 'paused_by_policy' AND lifecycle_phase = 'runnable'`, limit)
+	if err != nil {
+		return 0, err
+	}
+	list, err := executionsOf(rows)
+	if err != nil {
+		return 0, err
+	}
+	for i := range list {
+		if c, ok := list[i].Unpause(tx.Now()); ok {
+			if err := r.save(tx, &list[i], c, nil); err != nil {
+				return i, err
+			}
+		}
+	}
+	return len(list), nil
 }
 
 // DeleteMembers deletes the members of a flow with all that they own, and returns how many there were. Their frames, which may be
@@ -51,30 +121,45 @@ func (r *Repo) DeleteMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {
 	if err := dropStreams(tx, flowID); err != nil {
 		return 0, fmt.Errorf("drop their streams: %w", err)
 	}
+	if _, err := tx.Exec(`DELETE FROM edge_groups WHERE execution_id IN (SELECT id FROM executions WHERE flow_id = ?)`, store.ID(flowID)); err != nil {
+		return 0, fmt.Errorf("delete their groups: %w", err)
+	}
+	if _, err := tx.Exec(`DELETE FROM edges WHERE flow_id = ?`, store.ID(flowID)); err != nil {
+		return 0, fmt.Errorf("delete their edges: %w", err)
+	}
 	n, err := tx.Exec(`DELETE FROM executions WHERE flow_id = ?`, store.ID(flowID))
 	return int(n), err
 }
 
-// members applies a transition to the members of a flow that a condition selects, in the order of their ids.
-func (r *Repo) members(tx *store.Tx, flowID uuid.UUID, condition string, change func(execution.Execution) (execution.Change, error)) (int, error) {
+// Members reads and locks some executions of a flow, in the order of their ids; others are left out.
+func (r *Repo) Members(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) ([]execution.Execution, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	keys := make([]store.ID, len(ids))
+	for i, id := range ids {
+		keys[i] = store.ID(id)
+	}
+	slices.SortFunc(keys, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
+	keys = slices.Compact(keys)
+	in, size := store.In(len(keys))
 	var rows []row
-	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE flow_id = ? AND "+condition+" ORDER BY id"+tx.ForUpdate(), store.ID(flowID))
+	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN "+in+" AND "+visible+" ORDER BY id"+tx.ForUpdate(), store.InArgs(keys, size)...)
 	if err != nil {
-		return 0, fmt.Errorf("read the members of flow %s: %w", flowID, err)
+		return nil, fmt.Errorf("read members of flow %s: %w", flowID, err)
 	}
 	tx.Later()
-	list, err := executionsOf(rows)
+	rows = slices.DeleteFunc(rows, func(r row) bool { return uuid.UUID(r.FlowID) != flowID })
+	return executionsOf(rows)
+}
+
+// memberRows reads and locks up to limit members of a flow that a condition selects, the oldest first.
+func (r *Repo) memberRows(tx *store.Tx, flowID uuid.UUID, condition string, limit int) ([]row, error) {
+	var rows []row
+	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE flow_id = ? AND "+condition+" AND "+visible+" ORDER BY created_at, id LIMIT ?"+tx.ForUpdate(), store.ID(flowID), limit)
 	if err != nil {
-		return 0, err
+		return nil, fmt.Errorf("read the members of flow %s: %w", flowID, err)
 	}
-	for i := range list {
-		c, err := change(list[i])
-		if err != nil {
-			return i, err
-		}
-		if err := r.save(tx, &list[i], c, nil); err != nil {
-			return i, err
-		}
-	}
-	return len(list), nil
+	tx.Later()
+	return rows, nil
 }

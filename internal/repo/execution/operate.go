@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,30 +42,32 @@ func (r *Repo) SetTag(ctx context.Context, id uuid.UUID, expected *int64, key, v
 // for a member of a cancelled flow.
 func (r *Repo) Replay(ctx context.Context, id uuid.UUID, expected *int64) (execution.Execution, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Execution) error {
-		seen, err := find(&tx.Queries, tx.Call.Namespace, id, "")
-		if err != nil {
-			return err
-		}
-		if seen.FlowID != uuid.Nil { // flows are locked before their members
-			if err := r.flows.Lock(tx, []uuid.UUID{seen.FlowID}); err != nil {
-				return err
-			}
-		}
 		return r.operateIn(tx, id, expected, out, r.replay)
 	}, store.Reload(r.reloadExecution))
 }
 
 // replay is [execution.Execution.Replay] of an execution whose flow is locked.
 func (r *Repo) replay(tx *store.Tx, e execution.Execution) (execution.Change, error) {
-	c, err := e.Replay(false, tx.Now())
-	if err != nil || e.FlowID == uuid.Nil {
-		return c, err
+	if e.FlowID == uuid.Nil {
+		return e.Replay(execution.Standing{}, tx.Now())
+	}
+	if err := e.Replayable(); err != nil {
+		return execution.Change{}, err
 	}
 	started, err := r.flows.Replayable(tx, e.FlowID)
-	if err != nil || started {
-		return c, err
+	if err != nil {
+		return execution.Change{}, err
 	}
-	return e.Replay(true, tx.Now())
+	return r.ReplayMember(tx, e, started)
+}
+
+// ReplayMember replays a member of a flow that is locked and that may run again.
+func (r *Repo) ReplayMember(tx *store.Tx, e execution.Execution, started bool) (execution.Change, error) {
+	blocked, err := r.graph.Rewind(tx, &e)
+	if err != nil {
+		return execution.Change{}, fmt.Errorf("rewind what execution %s depends on: %w", e.ID, err)
+	}
+	return e.Replay(execution.Standing{Paused: !started, Blocked: blocked}, tx.Now())
 }
 
 // revokedRef is what the answer to a revocation is rendered from again, beside the execution.
@@ -104,6 +107,9 @@ func (r *Repo) operate(ctx context.Context, id uuid.UUID, expected *int64, do ac
 }
 
 func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execution.Execution, do act) error {
+	if err := lockFlow(tx, id, tx.ForUpdate()); err != nil {
+		return err
+	}
 	e, err := r.State(tx, id)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -29,6 +30,7 @@ type Repo struct {
 	waits   *waitrepo.Repo
 	keys    Keys
 	flows   Flows
+	graph   Graph
 	buckets buckets
 }
 
@@ -39,16 +41,30 @@ type Keys interface {
 
 // Flows is what executions need to know of the flow that they are created in.
 type Flows interface {
-	// Join adds a member to a flow and says whether the flow has been started. It returns CodeNotFound and
-	// CodeAlreadyTerminal.
-	Join(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
+	// Grow counts further members and edges of a flow, and locks it. It returns CodeNotFound and CodeAlreadyTerminal.
+	Grow(tx *store.Tx, flowID uuid.UUID, nodes, edges int) (flow.Flow, error)
+	// Joined tells of a member that was counted.
+	Joined(tx *store.Tx, f *flow.Flow, e *execution.Execution)
+	// Moved counts members that went from one public state to another, "" for those that are new.
+	Moved(tx *store.Tx, flowID uuid.UUID, from, to execution.Public, n int)
 	// Lock locks flows, in one order, before a batch joins several.
 	Lock(tx *store.Tx, flowIDs []uuid.UUID) error
 	// Replayable locks a flow, of which an ended member is to run again, and says whether it has been started. It returns
 	// CodeAlreadyTerminal for a cancelled one.
 	Replayable(tx *store.Tx, flowID uuid.UUID) (started bool, err error)
-	// Leave takes back a Join of this transaction, whose execution was not made.
-	Leave(tx *store.Tx, flowID uuid.UUID) error
+	// Shrink takes back one member that was counted in this transaction, and not made.
+	Shrink(tx *store.Tx, flowID uuid.UUID) error
+}
+
+// Graph is what executions need to know of what they depend on.
+type Graph interface {
+	// Rewind makes undecided again what a member depends on that is about to run again, and says whether it has to wait for it.
+	// The flow is locked.
+	Rewind(tx *store.Tx, e *execution.Execution) (blocked bool, err error)
+	// Inputs returns the results that were passed on to members, by key or id, for each that has any.
+	Inputs(q *store.Queries, members []uuid.UUID) (map[uuid.UUID]map[string]execution.Value, error)
+	// Dependencies tells what a member depends on.
+	Dependencies(q *store.Queries, member uuid.UUID) (execution.Dependencies, error)
 }
 
 // New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.
@@ -56,8 +72,8 @@ func New(s *store.Store, waits *waitrepo.Repo, keys Keys) *Repo {
 	return &Repo{store: s, waits: waits, keys: keys, buckets: newBuckets()}
 }
 
-// Attach sets whom to ask about flows.
-func (r *Repo) Attach(flows Flows) { r.flows = flows }
+// Attach sets whom to ask about flows and their graphs.
+func (r *Repo) Attach(flows Flows, graph Graph) { r.flows, r.graph = flows, graph }
 
 // Execution returns one execution of the caller's namespace. It returns CodeNotFound.
 func (r *Repo) Execution(ctx context.Context, id uuid.UUID) (execution.Execution, error) {

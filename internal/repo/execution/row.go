@@ -82,7 +82,7 @@ var (
 	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
 	updateRow  = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
 	endRow     = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ?, result = ?, result_encoding = ? WHERE id = ?"
-	selectByID = "SELECT " + columns + " FROM executions WHERE id = ?"
+	selectByID = "SELECT " + columns + " FROM executions WHERE id = ? AND " + visible
 
 	// selectHeld also tells whether the worker that holds the execution is draining; its first argument is the time.
 	selectHeld = "SELECT " + columns + `, EXISTS (SELECT 1 FROM workers w WHERE w.namespace = executions.namespace

@@ -4,10 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
+
+// Save is save for whoever decides about members of a flow.
+func (r *Repo) Save(tx *store.Tx, before *execution.Execution, c execution.Change) error {
+	return r.save(tx, before, c, nil)
+}
 
 // save writes what a transition did: the row, its attempts and its events, and the result that came with it. A transition that
 // changed nothing writes nothing.
@@ -37,6 +44,9 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 		if err := r.endSuspension(tx, &c.Execution); err != nil {
 			return err
 		}
+	}
+	if from, to := before.Public(), c.Execution.Public(); from != to && before.FlowID != uuid.Nil {
+		r.flows.Moved(tx, before.FlowID, from, to, 1)
 	}
 	first := emit(tx, c)
 	tellClosed(tx, c, closed, first)

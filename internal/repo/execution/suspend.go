@@ -328,6 +328,9 @@ func (*Repo) Hold(tx *store.Tx, namespace string, id uuid.UUID, skip bool) (bool
 	if skip {
 		lock = tx.SkipLocked()
 	}
+	if err := lockFlow(tx, id, lock); err != nil { // who holds it will end what we look for, or let it be
+		return false, err
+	}
 	_, err := find(&tx.Queries, namespace, id, lock)
 	if skip && fault.CodeOf(err) == fault.CodeNotFound { // locked, or gone
 		return false, nil

@@ -19,8 +19,7 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 		corrupt error
 	}
 	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *passed) error {
-		var rows []row
-		err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE due_at <= ? ORDER BY due_at LIMIT ?"+tx.SkipLocked(), store.Millis(tx.Now()), limit)
+		rows, err := due(tx, limit)
 		if err != nil {
 			return fmt.Errorf("read due executions: %w", err)
 		}
@@ -41,6 +40,25 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 		return nil
 	}, store.Background())
 	return done.acted, errors.Join(err, done.corrupt)
+}
+
+// due reads and locks up to limit executions that are due and that nobody holds.
+func due(tx *store.Tx, limit int) (rows []row, err error) {
+	const from = ` FROM executions WHERE due_at <= ? AND ` + visible
+	now := store.Millis(tx.Now())
+	if !tx.Locks() {
+		return rows, tx.Select(&rows, "SELECT "+columns+from+" ORDER BY due_at LIMIT ?", now, limit)
+	}
+	var found []owned
+	if err := tx.Select(&found, "SELECT id, flow_id"+from+" ORDER BY due_at LIMIT ?", now, limit); err != nil || len(found) == 0 {
+		return nil, err
+	}
+	ids, err := unheld(tx, found)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	in, size := store.In(len(ids))
+	return rows, tx.Select(&rows, "SELECT "+columns+from+" AND id IN "+in+" ORDER BY due_at"+tx.SkipLocked(), append([]any{now}, store.InArgs(ids, size)...)...)
 }
 
 // passOne makes what is due for e. A due time that means nothing any more is set anew.

@@ -22,6 +22,9 @@ type transition func(e execution.Execution, now time.Time) (c execution.Change, 
 // report runs one worker's call.
 func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *execution.Value) (execution.Report, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Report) error {
+		if err := lockFlow(tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
 		e, draining, err := Held(tx, id)
 		if err != nil {
 			return err
@@ -207,6 +210,9 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]holding, err
 	ids = slices.Compact(ids)
 	if len(ids) == 0 {
 		return found, nil
+	}
+	if err := lockFlows(tx, ids); err != nil {
+		return nil, err
 	}
 	in, size := store.In(len(ids))
 	var rows []row

@@ -16,7 +16,7 @@ import (
 // to take, and the refusals of [flow.New]. reference: runs-and-taskflows.md B6, B13 1; model.md "Common".
 func (r *Repo) Create(ctx context.Context, in flow.Create) (flow.Creation, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Creation) (err error) {
-		*out, err = r.create(tx, in)
+		*out, err = r.CreateIn(tx, in)
 		tx.Refer(out.Flow.ID)
 		return err
 	}, store.Reload(func(ctx context.Context, ref []byte) (flow.Creation, error) {
@@ -25,7 +25,8 @@ func (r *Repo) Create(ctx context.Context, in flow.Create) (flow.Creation, error
 	}))
 }
 
-func (r *Repo) create(tx *store.Tx, in flow.Create) (flow.Creation, error) {
+// CreateIn is Create in a transaction.
+func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
 	in.Namespace = tx.Call.Namespace
 	if in.ID == uuid.Nil {
 		in.ID = store.NewID()

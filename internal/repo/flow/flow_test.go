@@ -196,7 +196,7 @@ func TestRepo_Namespaces(t *testing.T) {
 			"finish":         func(id uuid.UUID) error { _, err := h.flows.Finish(other, id, nil, nil); return err },
 			"fail":           func(id uuid.UUID) error { _, err := h.flows.Fail(other, id, nil, "x"); return err },
 			"request cancel": func(id uuid.UUID) error { _, err := h.flows.RequestCancel(other, id, nil, ""); return err },
-			"cancel":         func(id uuid.UUID) error { _, err := h.flows.Cancel(other, id, nil, flow.CancelAll, ""); return err },
+			"cancel":         func(id uuid.UUID) error { _, err := h.flows.Cancel(other, id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}); return err },
 			"patch":          func(id uuid.UUID) error { _, err := h.flows.Patch(other, id, nil, flow.Patch{}); return err },
 			"put": func(id uuid.UUID) error {
 				_, err := h.flows.Replace(other, id, 1, flow.Replacement{Goal: "g"}, &req)
@@ -221,7 +221,7 @@ func TestRepo_Namespaces(t *testing.T) {
 			},
 			"patch step": func(id uuid.UUID) error { _, err := h.flows.PatchStep(other, id, "r", flow.StepChange{}); return err },
 			"join": func(id uuid.UUID) error {
-				return store.Do(other, h.store, func(tx *store.Tx) error { _, err := h.flows.Join(tx, id); return err })
+				return store.Do(other, h.store, func(tx *store.Tx) error { _, err := h.flows.Grow(tx, id, 1, 0); return err })
 			},
 			"external event": func(id uuid.UUID) error {
 				_, err := h.waits.Deliver(other, wait.Signal{Topic: "a", CorrelationID: "b", FlowID: id})
@@ -380,7 +380,8 @@ func TestRepo_Members(t *testing.T) {
 	houses(t, func(t *testing.T, h *house) {
 		join := func(id uuid.UUID) (started bool, err error) {
 			return store.Write(h.ctx(), h.store, func(tx *store.Tx, out *bool) (err error) {
-				*out, err = h.flows.Join(tx, id)
+				f, err := h.flows.Grow(tx, id, 1, 0)
+				*out = f.Status != flow.Created
 				return err
 			})
 		}
@@ -405,14 +406,14 @@ func TestRepo_Members(t *testing.T) {
 		h.is(err, fault.CodeOpenMembers)
 		_, err = h.flows.Replace(h.ctx(), f.ID, 1, flow.Replacement{Goal: "g", Status: flow.Finished}, nil)
 		h.is(err, fault.CodeOpenMembers)
-		done, err := h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelPending, "enough")
+		done, err := h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelRequest{Policy: flow.CancelPending, Reason: "enough"})
 		h.no(err)
 		if diff := cmp.Diff(flow.Members{Total: 2}, done.Members); diff != "" {
 			t.Errorf("members (-want +got):\n%s", diff)
 		}
 		_, err = join(f.ID)
 		h.is(err, fault.CodeAlreadyTerminal)
-		again, err := h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelAll, "again")
+		again, err := h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: "again"})
 		if h.no(err); again.Flow.Cancellation.Policy != flow.CancelPending || again.Flow.Cancellation.Reason != "enough" || again.Flow.Revision != 2 {
 			t.Errorf("cancelled again: %+v", again.Flow)
 		}
@@ -420,8 +421,8 @@ func TestRepo_Members(t *testing.T) {
 
 		for _, end := range []func(id uuid.UUID) error{
 			func(id uuid.UUID) error { _, err := h.flows.Fail(h.ctx(), id, nil, "x"); return err },
-			func(id uuid.UUID) error { _, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelAll, ""); return err },
-			func(id uuid.UUID) error { _, err := h.flows.Cancel(h.ctx(), id, nil, flow.FlowOnly, ""); return err },
+			func(id uuid.UUID) error { _, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}); return err },
+			func(id uuid.UUID) error { _, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelRequest{Policy: flow.FlowOnly, Reason: ""}); return err },
 		} {
 			f := h.create(flow.Running)
 			_, err := join(f.ID)
@@ -511,10 +512,10 @@ func TestRepo_Replays(t *testing.T) {
 			t.Errorf("delivered again (-first +again):\n%s", diff)
 		}
 		h.executions.open = 3
-		h.no(store.Do(h.ctx(), h.store, func(tx *store.Tx) error { _, err := h.flows.Join(tx, id); return err }))
-		done, err := h.flows.Cancel(keyed(t, "cancel"), id, nil, flow.CancelAll, "r")
+		h.no(store.Do(h.ctx(), h.store, func(tx *store.Tx) error { _, err := h.flows.Grow(tx, id, 1, 0); return err }))
+		done, err := h.flows.Cancel(keyed(t, "cancel"), id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: "r"})
 		h.no(err)
-		_, err = h.flows.Cancel(keyed(t, "cancel"), id, nil, flow.CancelAll, "r")
+		_, err = h.flows.Cancel(keyed(t, "cancel"), id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: "r"})
 		if diff := cmp.Diff(done, h.replayed(err).Value.(flow.CancelOutcome)); diff != "" { //nolint:forcetypeassert // a panic fails the test
 			t.Errorf("cancelled again (-first +again):\n%s", diff)
 		}
@@ -587,7 +588,7 @@ func TestRepo_Prune(t *testing.T) {
 		const day = 24 * time.Hour
 		finished, failed, cancelled, running := h.create(flow.Finished), h.create(flow.Failed), h.create(flow.Cancelled), h.create(flow.Running)
 		member := h.create(flow.Running)
-		h.no(store.Do(h.ctx(), h.store, func(tx *store.Tx) error { _, err := h.flows.Join(tx, member.ID); return err }))
+		h.no(store.Do(h.ctx(), h.store, func(tx *store.Tx) error { _, err := h.flows.Grow(tx, member.ID, 1, 0); return err }))
 		h.executions.open = 0
 		_, err := h.flows.InsertStep(h.ctx(), member.ID, flow.NewStep{RunID: "r", Task: "t"})
 		h.no(err)

@@ -90,18 +90,30 @@ func (x *executions) call(format string, args ...any) int {
 
 func (x *executions) OpenMembers(*store.Tx, uuid.UUID) (int, error) { return x.call("open"), nil }
 
-func (x *executions) UnpauseMembers(*store.Tx, uuid.UUID) error {
+func (x *executions) UnpauseMembers(*store.Tx, uuid.UUID, int) (int, error) {
 	x.call("unpause")
-	return nil
+	return 0, nil
 }
 
-func (x *executions) CancelMembers(_ *store.Tx, _ uuid.UUID, by execution.Cancellation) (int, error) {
-	return x.call("cancel %s %s", by.Reason, by.Actor), nil
+func (x *executions) CancelMembers(tx *store.Tx, _ uuid.UUID, end execution.MembersEnd, _ int) (execution.MembersEnded, error) {
+	what := "cancel"
+	if end.PendingOnly {
+		what = "cancel pending"
+	}
+	return execution.MembersEnded{Looked: x.call("%s %s %s", what, end.Reason, tx.Call.Actor)}, nil
 }
 
-func (x *executions) CancelPendingMembers(_ *store.Tx, _ uuid.UUID, by execution.Cancellation) (int, error) {
-	return x.call("cancel pending %s %s", by.Reason, by.Actor), nil
+func (x *executions) CountMembers(*store.Queries, uuid.UUID, execution.MembersEnd) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.open, nil
 }
+
+func (x *executions) NameMembers(*store.Queries, uuid.UUID, execution.MembersEnd, int) (open, failed []uuid.UUID, err error) {
+	return nil, nil, nil
+}
+
+func (x *executions) EndGrace(*store.Tx, uuid.UUID, uuid.UUID) error { return nil }
 
 func (x *executions) DeleteMembers(*store.Tx, uuid.UUID) (int, error) { return x.call("delete"), nil }
 
@@ -158,7 +170,7 @@ func (h *house) create(s flow.Status) flow.Flow {
 		f, err = h.flows.Fail(h.ctx(), f.ID, nil, "no")
 	case flow.Cancelled:
 		var done flow.CancelOutcome
-		done, err = h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelAll, "")
+		done, err = h.flows.Cancel(h.ctx(), f.ID, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""})
 		f = done.Flow
 	default: // it is there
 	}

@@ -19,6 +19,7 @@ var mirrored = map[event.Type]execution.Public{
 	event.ExecutionFailed:    execution.PublicFailed,
 	event.ExecutionCancelled: execution.PublicCancelled,
 	event.ExecutionExpired:   execution.PublicExpired,
+	event.ExecutionSkipped:   execution.PublicSkipped,
 }
 
 // Mirror keeps steps equal to the executions that they are linked to, in the transaction that moves those; also steps of

@@ -2,8 +2,8 @@ package flow
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -41,23 +42,23 @@ func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error 
 func (r *Repo) remove(tx *store.Tx, f *flow.Flow, t event.Type) (members int, err error) {
 	if f.NodeCount > 0 {
 		// Whoever works on a member is told that it is over, before there is nothing left to tell of.
-		by := execution.Cancellation{Reason: "the flow was deleted", Actor: tx.Call.Actor, RequestedAt: tx.Now()}
-		if _, err := r.executions.CancelMembers(tx, f.ID, by); err != nil {
+		if _, err := r.executions.CancelMembers(tx, f.ID, execution.MembersEnd{Reason: "the flow was deleted"}, math.MaxInt32); err != nil {
 			return 0, fmt.Errorf("cancel the members of flow %s: %w", f.ID, err)
 		}
 		if members, err = r.executions.DeleteMembers(tx, f.ID); err != nil {
 			return 0, fmt.Errorf("delete the members of flow %s: %w", f.ID, err)
 		}
 	}
+	if err := backlog.Drop(tx, f.ID); err != nil {
+		return 0, fmt.Errorf("drop the backlog of flow %s: %w", f.ID, err)
+	}
 	if err := tx.ExecOne(`DELETE FROM flows WHERE id = ?`, store.ID(f.ID)); err != nil {
 		return 0, fmt.Errorf("delete flow %s: %w", f.ID, err)
 	}
+	forgetMoves(tx, f.ID)
 	tx.Emit(f.Gone(t))
 	return members, nil
 }
-
-// errProbe ends a transaction that was only to ask for its Idempotency-Key.
-var errProbe = errors.New("only asked")
 
 // Prune deletes the flows of the caller's namespace that have ended and have not changed for as many days as their status is
 // kept, with everything that they own; what is left open is taken from the configuration. A dry run only counts. It works in
@@ -70,7 +71,7 @@ func (r *Repo) Prune(ctx context.Context, keep flow.Retention, dryRun bool) (flo
 	}
 	c := call.From(ctx)
 	if c.Key != nil { // before anything is deleted: has this been answered?
-		if err := store.Do(ctx, r.store, func(*store.Tx) error { return errProbe }); !errors.Is(err, errProbe) {
+		if err := r.store.Asked(ctx); err != nil {
 			return flow.Pruned{}, err
 		}
 	}

@@ -50,13 +50,17 @@ type Executions interface {
 type Members interface {
 	// OpenMembers returns how many members have not ended.
 	OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error)
-	// UnpauseMembers lets members be claimed that have waited for the start of their flow.
-	UnpauseMembers(tx *store.Tx, flowID uuid.UUID) error
-	// CancelMembers cancels the members that have not ended, and returns how many that were.
-	CancelMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error)
-	// CancelPendingMembers cancels the members that are neither active nor suspended nor ended, and returns how many that
+	// UnpauseMembers lets up to limit members go on that have waited for the start of their flow, and returns how many that
 	// were.
-	CancelPendingMembers(tx *store.Tx, flowID uuid.UUID, by execution.Cancellation) (int, error)
+	UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, error)
+	// CancelMembers cancels up to limit members that have not ended.
+	CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.MembersEnd, limit int) (execution.MembersEnded, error)
+	// CountMembers returns how many members are still to end.
+	CountMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd) (int, error)
+	// NameMembers returns up to limit of them, and those of these that cannot be read.
+	NameMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd, limit int) (open, failed []uuid.UUID, err error)
+	// EndGrace cancels a member that is held and was asked to end; any other stays as it is.
+	EndGrace(tx *store.Tx, flowID, id uuid.UUID) error
 	// DeleteMembers deletes all members with everything that they own, and returns how many that were.
 	DeleteMembers(tx *store.Tx, flowID uuid.UUID) (int, error)
 }
@@ -91,6 +95,11 @@ func (r *Repo) Flow(ctx context.Context, id uuid.UUID) (flow.Flow, error) {
 		return err
 	})
 	return f, err
+}
+
+// Find is Flow of a namespace, in a snapshot or a transaction.
+func (r *Repo) Find(q *store.Queries, namespace string, id uuid.UUID) (flow.Flow, error) {
+	return r.find(q, namespace, id, "")
 }
 
 // Exists returns CodeNotFound for a flow that is not in the caller's namespace.
@@ -147,6 +156,16 @@ func (r *Repo) flowsOf(q *store.Queries, rows []row) ([]flow.Flow, error) {
 	if err != nil {
 		return nil, err
 	}
+	var rolled []store.ID
+	for i := range rows {
+		if rows[i].NodeCount > 0 {
+			rolled = append(rolled, rows[i].ID)
+		}
+	}
+	rollups, err := rollupsOf(q, rolled)
+	if err != nil {
+		return nil, err
+	}
 	flows := make([]flow.Flow, len(rows))
 	for i := range rows {
 		var open *wait.Wait
@@ -155,6 +174,9 @@ func (r *Repo) flowsOf(q *store.Queries, rows []row) ([]flow.Flow, error) {
 		}
 		if flows[i], err = rows[i].flow(open); err != nil {
 			return nil, err
+		}
+		if rollup, ok := rollups[flows[i].ID]; ok {
+			flows[i].Rollup = &rollup
 		}
 	}
 	return flows, nil

@@ -146,7 +146,8 @@ const aboutColumns = "id, namespace, status, node_count, tags"
 
 // about returns what is needed to tell of a flow, also of one that cannot be read.
 func (r *row) about() flow.Flow {
-	f := flow.Flow{ID: uuid.UUID(r.ID), Namespace: r.Namespace, Status: flow.Status(r.Status), NodeCount: r.NodeCount}
+	f := flow.Flow{ID: uuid.UUID(r.ID), Namespace: r.Namespace, Status: flow.Status(r.Status), NodeCount: r.NodeCount,
+		GraphRevision: r.GraphRevision, EdgeCount: r.EdgeCount, AutoFinish: r.AutoFinish == 1}
 	_ = json.Unmarshal(r.Tags, &f.Tags) // without its tags an event has no instance tag
 	return f
 }

@@ -7,16 +7,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	"github.com/flowapi/flowapi/internal/repo/store"
-)
-
-// Reasons of members that end because their flow does.
-const (
-	reasonCancelled = "flow_cancelled"
-	reasonFailed    = "flow_failed"
 )
 
 // verb is one transition of a flow that the transaction holds.
@@ -48,43 +42,46 @@ func (r *Repo) answer(tx *store.Tx, id uuid.UUID, out *flow.Flow) {
 	})
 }
 
-// apply reads and locks a flow of the caller's namespace, applies a verb and saves what it did. It returns how many members
-// that cancelled.
-func (r *Repo) apply(tx *store.Tx, id uuid.UUID, expected *int64, do verb) (int, error) {
+// apply reads and locks a flow of the caller's namespace, applies a verb and saves what it did. It returns the members that it
+// could not cancel.
+func (r *Repo) apply(tx *store.Tx, id uuid.UUID, expected *int64, do verb) ([]uuid.UUID, error) {
 	f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := f.Expect(expected); err != nil {
-		return 0, err
+		return nil, err
 	}
 	c, err := do(tx, f)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	return r.save(tx, &f, c)
 }
 
 // save writes what a transition did: the row, its events, and what follows for waits and members. A transition that changed
-// nothing writes nothing. It returns how many members it cancelled.
-func (r *Repo) save(tx *store.Tx, before *flow.Flow, c flow.Change) (int, error) {
+// nothing writes nothing. It returns the members that it could not cancel.
+func (r *Repo) save(tx *store.Tx, before *flow.Flow, c flow.Change) ([]uuid.UUID, error) {
 	if len(c.Events) == 0 {
-		return 0, nil
+		return nil, nil
 	}
 	after := &c.Flow
 	stored, err := rowOf(after)
 	if err != nil {
-		return 0, fmt.Errorf("flow %s: %w", after.ID, err)
+		return nil, fmt.Errorf("flow %s: %w", after.ID, err)
 	}
 	if err := tx.ExecOne(updateRow, append(stored.movingValues(), stored.ID, before.Revision)...); err != nil {
-		return 0, fmt.Errorf("update flow %s: %w", after.ID, err)
+		return nil, fmt.Errorf("update flow %s: %w", after.ID, err)
 	}
 	for _, e := range c.Events {
 		tx.Because(tx.Emit(e))
 	}
 	defer tx.Because(0)
 	if err := r.followWait(tx, before, after); err != nil {
-		return 0, err
+		return nil, err
+	}
+	if after.AutoFinish && after.NodeCount > 0 && after.Status == flow.Running && before.Status != flow.Running {
+		r.Moved(tx, after.ID, "", "", 0)
 	}
 	return r.followMembers(tx, before, after)
 }
@@ -108,29 +105,28 @@ func (r *Repo) followWait(tx *store.Tx, before, after *flow.Flow) error {
 	return nil
 }
 
-// followMembers lets members go with a flow that has started, and end with one that was cancelled or has failed.
-func (r *Repo) followMembers(tx *store.Tx, before, after *flow.Flow) (int, error) {
+// followMembers lets members go with a flow that has started, and end with one that was cancelled or has failed. What is too much
+// for one transaction is left to the backlog. It returns the members that it could not cancel.
+func (r *Repo) followMembers(tx *store.Tx, before, after *flow.Flow) ([]uuid.UUID, error) {
 	if after.NodeCount == 0 || before.Status == after.Status {
-		return 0, nil
+		return nil, nil
 	}
-	by := execution.Cancellation{Reason: reasonFailed, Actor: tx.Call.Actor, RequestedAt: tx.Now()}
-	switch {
-	case before.Status == flow.Created && after.Status == flow.Running:
-		return 0, r.executions.UnpauseMembers(tx, after.ID)
-	case after.Status == flow.Failed:
-		return r.executions.CancelMembers(tx, after.ID, by)
-	case after.Status != flow.Cancelled:
-		return 0, nil
+	if before.Status == flow.Created && after.Status == flow.Running {
+		n, err := r.executions.UnpauseMembers(tx, after.ID, backlog.Batch)
+		if err != nil || n < backlog.Batch {
+			return nil, err
+		}
+		return nil, backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: after.ID, ExecutionID: after.ID})
 	}
-	by.Reason = cmp.Or(after.Cancellation.Reason, reasonCancelled)
-	switch after.Cancellation.Policy {
-	case flow.CancelAll:
-		return r.executions.CancelMembers(tx, after.ID, by)
-	case flow.CancelPending:
-		return r.executions.CancelPendingMembers(tx, after.ID, by)
-	default:
-		return 0, nil
+	end, ends := after.MembersEnd()
+	if !ends {
+		return nil, nil
 	}
+	ended, err := r.executions.CancelMembers(tx, after.ID, end, backlog.Batch)
+	if err != nil || ended.Looked < backlog.Batch {
+		return ended.Failed, err
+	}
+	return ended.Failed, backlog.Put(tx, backlog.Item{Kind: backlog.Cancel, FlowID: after.ID, ExecutionID: after.ID, Detail: end})
 }
 
 // open returns how many members of a flow have not ended.

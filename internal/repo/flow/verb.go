@@ -67,31 +67,6 @@ func (r *Repo) RequestCancel(ctx context.Context, id uuid.UUID, expected *int64,
 	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.RequestCancel(reason, by(tx)), nil })
 }
 
-// Cancel ends a flow and, as the policy says, its members, in the same transaction.
-func (r *Repo) Cancel(ctx context.Context, id uuid.UUID, expected *int64, policy flow.CancelPolicy, reason string) (flow.CancelOutcome, error) {
-	type ref struct {
-		ID    uuid.UUID
-		Total int
-	}
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.CancelOutcome) error {
-		total, err := r.apply(tx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Cancel(policy, reason, by(tx)) })
-		if err != nil {
-			return err
-		}
-		out.Members.Total = total
-		r.answer(tx, id, &out.Flow)
-		tx.Refer(ref{id, total})
-		return nil
-	}, store.Reload(func(ctx context.Context, doc []byte) (flow.CancelOutcome, error) {
-		var kept ref
-		if err := json.Unmarshal(doc, &kept); err != nil {
-			return flow.CancelOutcome{}, store.Corrupt("idempotency key", "", err)
-		}
-		f, err := r.Flow(ctx, kept.ID)
-		return flow.CancelOutcome{Flow: f, Members: flow.Members{Total: kept.Total}}, err
-	}))
-}
-
 // Patch changes a flow's state and step label.
 func (r *Repo) Patch(ctx context.Context, id uuid.UUID, expected *int64, p flow.Patch) (flow.Flow, error) {
 	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Patch(p, by(tx)) })

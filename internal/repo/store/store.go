@@ -220,6 +220,19 @@ func Do(ctx context.Context, s *Store, fn func(tx *Tx) error, opts ...Option) er
 	return err
 }
 
+// errProbe ends a transaction that was only to ask for its Idempotency-Key.
+var errProbe = errors.New("only asked")
+
+// Asked returns what a request with the Idempotency-Key of the context is answered with, if there was one. A change of several
+// transactions asks before the first.
+func (s *Store) Asked(ctx context.Context, opts ...Option) error {
+	err := Do(ctx, s, func(*Tx) error { return errProbe }, opts...)
+	if errors.Is(err, errProbe) {
+		return nil
+	}
+	return err
+}
+
 // operation is one atomic change on its way.
 type operation struct {
 	ctx        context.Context

@@ -22,6 +22,8 @@ type Tx struct {
 	events  []event.Event
 	refs    []int64 // local ids of events, once they are written
 	cause   int     // ordinal of the event that is being reacted to
+	sums    []*sum
+	locals  map[any]any
 	final   func() error
 	closed  bool // no further events
 	ref     any
@@ -47,7 +49,7 @@ type Ref int
 
 // maxHops bounds how far events may cause one another: only transitions emit, and ended states have no successors, so a
 // longer chain is a defect.
-const maxHops = 64
+const maxHops = 1024
 
 // Now returns the time of the change: whole milliseconds, never less than that of the change before. On PostgreSQL it is
 // the database's clock at the first call, so a decision about a lease asks for it after it has locked the row.
@@ -91,6 +93,17 @@ func (tx *Tx) Report(err error) { tx.store.cfg.OnError(err) }
 // ForUpdate is the clause that locks the rows which a SELECT finds, until the end of the transaction.
 func (tx *Tx) ForUpdate() string { return tx.dialect.forUpdate }
 
+// ForUpdateOf is [Tx.ForUpdate] for the rows of some of the tables in a SELECT.
+func (tx *Tx) ForUpdateOf(tables string) string {
+	if tx.dialect.forUpdate == "" {
+		return ""
+	}
+	return tx.dialect.forUpdate + " OF " + tables
+}
+
+// Locks says whether transactions run side by side, and lock the rows that they read for a change.
+func (tx *Tx) Locks() bool { return tx.dialect.forUpdate != "" }
+
 // SkipLocked is [Tx.ForUpdate] without the rows that another transaction holds.
 func (tx *Tx) SkipLocked() string { return tx.dialect.skipLocked }
 
@@ -124,6 +137,41 @@ func (tx *Tx) Because(ref Ref) (before Ref) {
 	before = Ref(tx.cause)
 	tx.cause = int(ref)
 	return before
+}
+
+// Sum returns what this transaction has summed up under a key so far, which is made the first time. write is called with it when no
+// event is left to react to: it writes the sum down, and may emit events again. A row that many transactions change is so
+// changed once in each, and last, which keeps it locked for the shortest time.
+func Sum[T any](tx *Tx, key any, write func(sum *T) error) *T {
+	for _, s := range tx.sums {
+		if s.key == key {
+			if v, ok := s.value.(*T); ok {
+				return v
+			}
+		}
+	}
+	v := new(T)
+	tx.sums = append(tx.sums, &sum{key, v, func() error { return write(v) }})
+	return v
+}
+
+// Local returns what this transaction remembers under a key, which is made the first time.
+func Local[T any](tx *Tx, key any) *T {
+	if v, ok := tx.locals[key].(*T); ok {
+		return v
+	}
+	if tx.locals == nil {
+		tx.locals = map[any]any{}
+	}
+	v := new(T)
+	tx.locals[key] = v
+	return v
+}
+
+type sum struct {
+	key   any
+	value any
+	write func() error
 }
 
 // Final sets the function that runs last, when all reactors are done: it reads back what is answered.
@@ -182,7 +230,7 @@ func (tx *Tx) run(op *operation) error {
 	if err := op.run(tx); err != nil {
 		return err
 	}
-	if err := tx.react(); err != nil {
+	if err := tx.settle(); err != nil {
 		return err
 	}
 	tx.closed = true
@@ -200,10 +248,37 @@ func (tx *Tx) run(op *operation) error {
 	return tx.err
 }
 
-// react runs the reactors of every event, oldest first, until no event is left.
-func (tx *Tx) react() error {
-	hops := make([]int, 0, 4)
-	for i := 0; i < len(tx.events); i++ {
+// settle runs the reactors and writes the sums, until neither has anything left to do.
+func (tx *Tx) settle() error {
+	r := reaction{tx: tx, hops: make([]int, 0, 4)}
+	for {
+		if err := r.run(); err != nil {
+			return err
+		}
+		if len(tx.sums) == 0 {
+			return nil
+		}
+		due := tx.sums
+		tx.sums = nil
+		for _, s := range due {
+			if err := s.write(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// reaction is how far the reactors have come.
+type reaction struct {
+	tx   *Tx
+	hops []int // of each event that was reacted to: how many others have led to it
+}
+
+// run runs the reactors of every new event, oldest first, until no event is left.
+func (r *reaction) run() error {
+	tx, hops := r.tx, r.hops
+	defer func() { r.hops, tx.cause = hops, 0 }()
+	for i := len(hops); i < len(tx.events); i++ {
 		e := tx.events[i]
 		hop := 0
 		if e.Cause > 0 && int(e.Cause) <= len(hops) {
@@ -214,13 +289,12 @@ func (tx *Tx) react() error {
 		}
 		hops = append(hops, hop)
 		tx.cause = i + 1
-		for _, r := range tx.store.reactors[e.Type] {
-			if err := r.Do(tx, e); err != nil {
-				return fmt.Errorf("reactor %s on %s: %w", r.Name, e.Type, err)
+		for _, reactor := range tx.store.reactors[e.Type] {
+			if err := reactor.Do(tx, e); err != nil {
+				return fmt.Errorf("reactor %s on %s: %w", reactor.Name, e.Type, err)
 			}
 		}
 	}
-	tx.cause = 0
 	return nil
 }
 

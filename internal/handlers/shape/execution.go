@@ -1,4 +1,5 @@
-package executions
+// Package shape is how resources look on the wire that several subjects show, and how what is asked for them is read.
+package shape
 
 import (
 	"bytes"
@@ -11,14 +12,14 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
-// body returns e as clients see it.
-func body(e *execution.Execution) oapi.Execution {
+// Execution returns e as clients see it.
+func Execution(e *execution.Execution) oapi.Execution {
 	out := oapi.Execution{
 		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: wire.IDOrNull(e.FlowID), Key: wire.TextOrNull(e.Key),
-		Priority: int32(e.Priority), PublicState: oapi.PublicState(e.Public()), StateVector: vector(e),
+		Priority: int32(e.Priority), PublicState: oapi.PublicState(e.Public()), StateVector: Vector(e),
 		BlockingReason: oapi.BlockingReason(e.Blocking), BlockingDetail: e.BlockingDetail,
-		Payload: document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: e.Policy,
-		RequiredCapabilities: list(e.Required), Tags: wire.Tags(e.Tags), Revision: e.Revision,
+		Payload: Document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: e.Policy,
+		RequiredCapabilities: List(e.Required), Tags: wire.Tags(e.Tags), Revision: e.Revision,
 		TotalAttemptCount: int32(e.Attempts), RetryCount: int32(e.Retries), ReplayCount: int32(e.Replays), LeaseReclaimCount: int32(e.Reclaims),
 		DelayUntil: wire.TimeOrNull(e.DelayUntil), DeadlineAt: wire.TimeOrNull(e.DeadlineAt), CreatedAt: wire.Time(e.CreatedAt),
 		StartedAt: wire.TimeOrNull(e.StartedAt), CompletedAt: wire.TimeOrNull(e.CompletedAt),
@@ -37,7 +38,7 @@ func body(e *execution.Execution) oapi.Execution {
 			out.Progress.Pct = new(int32(*p.Pct))
 		}
 	}
-	out.Failure = failure(e.Failure)
+	out.Failure = Failure(e.Failure)
 	if c := e.Cancellation; c != nil {
 		out.Cancellation = &oapi.ExecutionCancellation{Reason: c.Reason, Actor: c.Actor, RequestedAt: wire.Time(c.RequestedAt), DeadlineAt: wire.TimeOrNull(c.DeadlineAt)}
 	}
@@ -58,7 +59,8 @@ func suspension(s *execution.Suspension) *oapi.Suspension {
 	return out
 }
 
-func vector(e *execution.Execution) oapi.StateVector {
+// Vector returns the state of an execution in all its dimensions.
+func Vector(e *execution.Execution) oapi.StateVector {
 	return oapi.StateVector{
 		LifecyclePhase: oapi.LifecyclePhase(e.Lifecycle), OwnershipState: oapi.OwnershipState(e.Ownership),
 		EligibilityState: oapi.EligibilityState(e.Eligibility), BlockingReason: oapi.BlockingReason(e.Blocking),
@@ -66,18 +68,20 @@ func vector(e *execution.Execution) oapi.StateVector {
 	}
 }
 
-func failure(f *execution.Failure) *oapi.ExecutionFailure {
+// Failure returns why an attempt failed, nil when none has.
+func Failure(f *execution.Failure) *oapi.ExecutionFailure {
 	if f == nil {
 		return nil
 	}
 	return &oapi.ExecutionFailure{Reason: f.Reason, Category: wire.TextOrNull(f.Category)}
 }
 
-func attempt(a execution.Attempt) oapi.Attempt {
+// Attempt returns one attempt.
+func Attempt(a execution.Attempt) oapi.Attempt {
 	out := oapi.Attempt{
 		AttemptIndex: int32(a.Index), AttemptType: oapi.AttemptType(a.Type), State: oapi.AttemptLifecycle(a.Stage), WorkerID: a.WorkerID,
 		WorkerInstanceID: a.InstanceID, LeaseEpoch: a.LeaseEpoch, StartedAt: wire.TimeOrNull(a.StartedAt), EndedAt: wire.TimeOrNull(a.EndedAt),
-		Failure: failure(a.Failure), ReclaimReason: wire.TextOrNull(a.ReclaimReason),
+		Failure: Failure(a.Failure), ReclaimReason: wire.TextOrNull(a.ReclaimReason),
 	}
 	if a.Previous != nil {
 		out.PreviousAttemptIndex = new(int32(*a.Previous))
@@ -85,8 +89,8 @@ func attempt(a execution.Attempt) oapi.Attempt {
 	return out
 }
 
-// document returns bytes as a JSON document: themselves, or a string in base64.
-func document(b []byte, encoding execution.Encoding) oapi.Document {
+// Document returns bytes as a JSON document: themselves, or a string in base64.
+func Document(b []byte, encoding execution.Encoding) oapi.Document {
 	if b == nil || encoding == execution.EncodingJSON {
 		return oapi.Document(b)
 	}
@@ -96,22 +100,24 @@ func document(b []byte, encoding execution.Encoding) oapi.Document {
 	return append(quoted, '"')
 }
 
-// value returns a JSON document as what is stored, nil when there is none.
-func value(doc json.RawMessage) *execution.Value {
+// Value returns a JSON document as what is stored, nil when there is none.
+func Value(doc json.RawMessage) *execution.Value {
 	if doc == nil {
 		return nil
 	}
 	return &execution.Value{Bytes: bytes.TrimSpace(doc), Encoding: execution.EncodingJSON}
 }
 
-func list(c execution.Capabilities) []string {
+// List returns capabilities, none as an empty list.
+func List(c execution.Capabilities) []string {
 	if c == nil {
 		return []string{}
 	}
 	return c
 }
 
-func timeOf(t *oapi.Time) time.Time {
+// Time returns a time that was asked for, zero for none.
+func Time(t *oapi.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}

@@ -1,0 +1,321 @@
+package flows
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/access"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/graph"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
+	"github.com/flowapi/flowapi/internal/handlers/ask"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
+	"github.com/flowapi/flowapi/internal/handlers/wire"
+)
+
+// Graph is the store of what members of flows depend on.
+type Graph interface {
+	Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error)
+	Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, holder *execution.Fence, dryRun bool) (graph.Built, error)
+	Graph(ctx context.Context, flowID uuid.UUID) (graph.View, error)
+	Enlist(ctx context.Context, flowID, id uuid.UUID, holder *execution.Fence) (graph.Member, error)
+	Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holder *execution.Fence) (graph.Member, error)
+	Stage(ctx context.Context, in graph.Stage) (graph.Staged, error)
+	Apply(ctx context.Context, flowID, id uuid.UUID) (graph.Applied, error)
+	Edge(ctx context.Context, flowID, id uuid.UUID) (graph.Edge, error)
+	Edges(ctx context.Context, flowID, from, to uuid.UUID, after page.Cursor, limit int) (page.Page[graph.Edge], error)
+	SetPolicy(ctx context.Context, flowID, member uuid.UUID, p graph.Policy) (graph.Group, error)
+	Replay(ctx context.Context, flowID uuid.UUID, expected *int64, names []string, dryRun bool) (graph.Replayed, error)
+}
+
+// maxState bounds the state of a flow that comes with a graph, whose body may be larger.
+const maxState = 1 << 20
+
+// createWithGraph is CreateFlow with a graph.
+func (h *Handlers) createWithGraph(ctx context.Context, in flow.Create, b *oapi.Graph) (oapi.CreateFlowResponseObject, error) {
+	nodes, err := nodesOf(b.Executions)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Write(ctx, func(ctx context.Context) (graph.Creation, error) {
+		return h.Graph.Create(ctx, in, nodes)
+	}, func(made graph.Creation) oapi.CreateFlowResponseObject {
+		ok := flowOK(made.Flow)
+		ok.Body.Graph = new(built(made.Built))
+		if made.Existing {
+			ok.Headers.IdempotentReplay = new(true)
+			return oapi.CreateFlow200JSONResponse{FlowOKJSONResponse: ok}
+		}
+		return createdFlow(ok)
+	}, oapi.CreateFlowResponseObject.VisitCreateFlowResponse)
+}
+
+func built(b graph.Built) oapi.BuiltGraph {
+	return oapi.BuiltGraph{Executions: b.Executions, GraphRevision: b.GraphRevision}
+}
+
+// BuildFlowGraph handles POST /v1/flows/{flow_id}/graph.
+func (h *Handlers) BuildFlowGraph(ctx context.Context, req oapi.BuildFlowGraphRequestObject) (oapi.BuildFlowGraphResponseObject, error) {
+	holder, err := holder(ctx, req.Body.Handle)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := nodesOf(req.Body.Executions)
+	if err != nil {
+		return nil, err
+	}
+	dryRun := ask.Or(req.Params.DryRun, false)
+	return answer.Write(ctx, func(ctx context.Context) (graph.Built, error) {
+		return h.Graph.Build(ctx, req.FlowID, nodes, holder, dryRun)
+	}, func(b graph.Built) oapi.BuildFlowGraphResponseObject {
+		if dryRun {
+			return oapi.BuildFlowGraph200JSONResponse(built(b))
+		}
+		return oapi.BuildFlowGraph201JSONResponse{Body: built(b)}
+	}, oapi.BuildFlowGraphResponseObject.VisitBuildFlowGraphResponse)
+}
+
+// holder returns the fence of the member for which a worker changes the graph. An operator needs none. It returns CodeForbidden for
+// a worker without it.
+func holder(ctx context.Context, handle *string) (*execution.Fence, error) {
+	if handle != nil {
+		f, err := execution.ParseAnyHandle(*handle)
+		return &f, err
+	}
+	if role := call.From(ctx).Role; role == access.RoleWorker {
+		return nil, fault.New(fault.CodeForbidden, "A worker changes the graph of a flow by the handle of a member that it holds: send it as handle.").With("required_role", access.RoleOperator)
+	}
+	return nil, nil
+}
+
+// nodesOf reads the executions of a graph. What is wrong with one of them stays with it, to be reported with everything else.
+func nodesOf(in []oapi.GraphExecution) ([]graph.Node, error) {
+	nodes := make([]graph.Node, len(in))
+	for i := range in {
+		x := &in[i]
+		nodes[i] = node(&oapi.MemberExecution{
+			BudgetIds: x.BudgetIds, DeadlineAt: x.DeadlineAt, DelayMs: x.DelayMs, DelayUntil: x.DelayUntil, ID: x.ID, Join: x.Join, Key: &x.Key, Kind: x.Kind, Lane: x.Lane,
+			Needs: x.Needs, OnSatisfied: x.OnSatisfied, Payload: x.Payload, Policy: x.Policy, Priority: x.Priority, QuotaPolicyIds: x.QuotaPolicyIds,
+			RequiredCapabilities: x.RequiredCapabilities, Tags: x.Tags,
+		})
+		if fault.CodeOf(nodes[i].Err) == fault.CodeNotFound {
+			return nil, nodes[i].Err
+		}
+	}
+	return nodes, nil
+}
+
+func node(in *oapi.MemberExecution) graph.Node {
+	n := graph.Node{Policy: graph.DefaultPolicy()}
+	n.Create = execution.Create{
+		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), Key: ask.Or(in.Key, ""), Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload),
+		Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags, Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond,
+		DelayUntil: shape.Time(in.DelayUntil), DeadlineAt: shape.Time(in.DeadlineAt),
+	}
+	for _, need := range in.Needs {
+		n.Needs = append(n.Needs, graph.Need{Name: need.Key, PassResult: need.PassResult})
+	}
+	if j := in.Join; j != nil {
+		switch {
+		case j.Quorum > 0:
+			n.Policy.Kind, n.Policy.K = graph.Quorum, j.Quorum
+		case j.Word == "any":
+			n.Policy.Kind = graph.AnyOf
+		}
+	}
+	n.Policy.OnSatisfied = graph.OnSatisfied(ask.Or(in.OnSatisfied, oapi.OnSatisfied(graph.LetRun)))
+	switch {
+	case in.DelayUntil != nil && in.DelayMs != nil:
+		n.Err = fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
+	case len(in.BudgetIds) > 0:
+		n.Err = fault.NotFound("budget", in.BudgetIds[0])
+	case len(in.QuotaPolicyIds) > 0:
+		n.Err = fault.NotFound("quota", in.QuotaPolicyIds[0])
+	}
+	return n
+}
+
+// AddFlowMember handles POST /v1/flows/{flow_id}/members.
+func (h *Handlers) AddFlowMember(ctx context.Context, req oapi.AddFlowMemberRequestObject) (oapi.AddFlowMemberResponseObject, error) {
+	b := req.Body
+	holder, err := holder(ctx, b.Handle)
+	switch {
+	case err != nil:
+		return nil, err
+	case (b.ExecutionID == nil) == (b.Execution == nil):
+		return nil, fault.Invalid(fault.CodeValidationFailed, "/execution_id", "Give execution_id, of one that exists, or execution, a new one; and only one of them.")
+	}
+	return answer.Write(ctx, func(ctx context.Context) (graph.Member, error) {
+		if b.ExecutionID != nil {
+			return h.Graph.Enlist(ctx, req.FlowID, *b.ExecutionID, holder)
+		}
+		n := node(b.Execution)
+		if fault.CodeOf(n.Err) == fault.CodeNotFound {
+			return graph.Member{}, n.Err
+		}
+		return h.Graph.Add(ctx, req.FlowID, n, holder)
+	}, func(m graph.Member) oapi.AddFlowMemberResponseObject {
+		ok := oapi.FlowMemberOKJSONResponse{Body: oapi.FlowMember{Execution: shape.Execution(&m.Execution), NodeCount: m.NodeCount, GraphRevision: m.GraphRevision}}
+		if m.Existing {
+			ok.Headers.IdempotentReplay = new(true)
+			return oapi.AddFlowMember200JSONResponse{FlowMemberOKJSONResponse: ok}
+		}
+		return oapi.AddFlowMember201JSONResponse{Body: ok.Body}
+	}, oapi.AddFlowMemberResponseObject.VisitAddFlowMemberResponse)
+}
+
+// StageFlowEdge handles POST /v1/flows/{flow_id}/edges.
+func (h *Handlers) StageFlowEdge(ctx context.Context, req oapi.StageFlowEdgeRequestObject) (oapi.StageFlowEdgeResponseObject, error) {
+	b := req.Body
+	holder, err := holder(ctx, b.Handle)
+	if err != nil {
+		return nil, err
+	}
+	in := graph.Stage{Expected: b.ExpectedGraphRevision, Holder: holder, Edge: graph.Edge{ID: ask.Or(b.EdgeID, uuid.Nil), FlowID: req.FlowID,
+		Upstream: b.UpstreamExecutionID, Downstream: b.DownstreamExecutionID, PassResult: ask.Or(b.PassResult, false)}}
+	return answer.Write(ctx, func(ctx context.Context) (graph.Staged, error) {
+		return h.Graph.Stage(ctx, in)
+	}, func(s graph.Staged) oapi.StageFlowEdgeResponseObject {
+		ok := oapi.FlowEdgeStagedJSONResponse{Body: oapi.StagedFlowEdge{Edge: edge(&s.Edge), GraphRevision: s.GraphRevision}}
+		if s.Existing {
+			ok.Headers.IdempotentReplay = new(true)
+			return oapi.StageFlowEdge200JSONResponse{FlowEdgeStagedJSONResponse: ok}
+		}
+		return oapi.StageFlowEdge201JSONResponse{Body: ok.Body}
+	}, oapi.StageFlowEdgeResponseObject.VisitStageFlowEdgeResponse)
+}
+
+func edge(e *graph.Edge) oapi.FlowEdge {
+	return oapi.FlowEdge{EdgeID: e.ID, FlowID: e.FlowID, UpstreamExecutionID: e.Upstream, DownstreamExecutionID: e.Downstream, DependencyKind: graph.SuccessOnly,
+		PassResult: e.PassResult, State: oapi.EdgeState(e.State), CreatedAt: wire.Time(e.CreatedAt), ResolvedAt: wire.TimeOrNull(e.ResolvedAt)}
+}
+
+func edges(in []graph.Edge) []oapi.FlowEdge {
+	out := make([]oapi.FlowEdge, len(in))
+	for i := range in {
+		out[i] = edge(&in[i])
+	}
+	return out
+}
+
+// ListFlowEdges handles GET /v1/flows/{flow_id}/edges.
+func (h *Handlers) ListFlowEdges(ctx context.Context, req oapi.ListFlowEdgesRequestObject) (oapi.ListFlowEdgesResponseObject, error) {
+	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Graph.Edges(ctx, req.FlowID, ask.Or(req.Params.From, uuid.Nil), ask.Or(req.Params.To, uuid.Nil), after, ask.Limit(req.Params.Limit))
+	if err != nil {
+		return nil, err
+	}
+	next, link := ask.Next(ctx, found.Next)
+	return oapi.ListFlowEdges200JSONResponse{Body: oapi.FlowEdgeList{Items: edges(found.Items), NextCursor: next}, Headers: oapi.ListFlowEdges200ResponseHeaders{Link: link}}, nil
+}
+
+// GetFlowEdge handles GET /v1/flows/{flow_id}/edges/{edge_id}.
+func (h *Handlers) GetFlowEdge(ctx context.Context, req oapi.GetFlowEdgeRequestObject) (oapi.GetFlowEdgeResponseObject, error) {
+	e, err := h.Graph.Edge(ctx, req.FlowID, req.EdgeID)
+	if err != nil {
+		return nil, err
+	}
+	return oapi.GetFlowEdge200JSONResponse(edge(&e)), nil
+}
+
+// ApplyFlowEdge handles POST /v1/flows/{flow_id}/edges/{edge_id}/apply.
+func (h *Handlers) ApplyFlowEdge(ctx context.Context, req oapi.ApplyFlowEdgeRequestObject) (oapi.ApplyFlowEdgeResponseObject, error) {
+	return answer.Write(ctx, func(ctx context.Context) (graph.Applied, error) {
+		return h.Graph.Apply(ctx, req.FlowID, req.EdgeID)
+	}, func(a graph.Applied) oapi.ApplyFlowEdgeResponseObject {
+		return oapi.ApplyFlowEdge200JSONResponse{Body: oapi.AppliedFlowEdge{Edge: edge(&a.Edge), UnsatisfiedCount: a.Unsatisfied}}
+	}, oapi.ApplyFlowEdgeResponseObject.VisitApplyFlowEdgeResponse)
+}
+
+// SetFlowEdgeGroup handles PUT /v1/flows/{flow_id}/edge-groups/{execution_id}.
+func (h *Handlers) SetFlowEdgeGroup(ctx context.Context, req oapi.SetFlowEdgeGroupRequestObject) (oapi.SetFlowEdgeGroupResponseObject, error) {
+	b := req.Body
+	p := graph.Policy{Kind: graph.Kind(b.Kind), K: int(ask.Or(b.K, 0)), OnSatisfied: graph.OnSatisfied(ask.Or(b.OnSatisfied, oapi.OnSatisfied(graph.LetRun)))}
+	switch {
+	case p.Kind == graph.Quorum && p.K == 0:
+		return nil, fault.Invalid(fault.CodeValidationFailed, "/k", "A quorum needs a k: how many dependencies have to end well.")
+	case p.Kind != graph.Quorum && b.K != nil:
+		return nil, fault.Invalid(fault.CodeValidationFailed, "/k", "Only a quorum has a k.")
+	case p.Kind == graph.AllOf && p.OnSatisfied == graph.CancelRemaining:
+		return nil, fault.Invalid(fault.CodeValidationFailed, "/on_satisfied", "When all have ended well nothing remains: cancel_remaining goes with any_of or a quorum.")
+	}
+	g, err := h.Graph.SetPolicy(ctx, req.FlowID, req.ExecutionID, p)
+	if err != nil {
+		return nil, err
+	}
+	return oapi.SetFlowEdgeGroup200JSONResponse(group(&g)), nil
+}
+
+func group(g *graph.Group) oapi.FlowEdgeGroup {
+	out := oapi.FlowEdgeGroup{DownstreamExecutionID: g.Downstream, Kind: oapi.EdgeGroupKind(g.Kind), OnSatisfied: oapi.OnSatisfied(g.OnSatisfied), State: oapi.EdgeState(g.State),
+		TotalDeps: int64(g.Edges), SatisfiedCount: int64(g.Satisfied), FailedCount: int64(g.Failed), SkippedCount: int64(g.Skipped), RunningCount: int64(g.Open()),
+		FiredAt: wire.TimeOrNull(g.FiredAt)}
+	if g.Kind == graph.Quorum {
+		out.K = new(int32(g.K))
+	}
+	return out
+}
+
+// GetFlowGraph handles GET /v1/flows/{flow_id}/graph.
+func (h *Handlers) GetFlowGraph(ctx context.Context, req oapi.GetFlowGraphRequestObject) (oapi.GetFlowGraphResponseObject, error) {
+	v, err := h.Graph.Graph(ctx, req.FlowID)
+	if err != nil {
+		return nil, err
+	}
+	out := oapi.FlowGraph{GraphRevision: v.Flow.GraphRevision, Nodes: make([]oapi.FlowNode, len(v.Nodes)), Edges: edges(v.Edges), Groups: make([]oapi.FlowEdgeGroup, len(v.Groups)),
+		Rollup: rollup(v.Flow.Rollup)}
+	for i := range v.Nodes {
+		e := &v.Nodes[i]
+		out.Nodes[i] = oapi.FlowNode{ExecutionID: e.ID, Key: wire.TextOrNull(e.Key), Lane: e.Lane, Kind: e.Kind, PublicState: oapi.PublicState(e.Public()),
+			BlockingReason: oapi.BlockingReason(e.Blocking), TotalAttemptCount: int64(e.Attempts), Failure: shape.Failure(e.Failure), CreatedAt: wire.Time(e.CreatedAt),
+			StartedAt: wire.TimeOrNull(e.StartedAt), CompletedAt: wire.TimeOrNull(e.CompletedAt)}
+	}
+	for i := range v.Groups {
+		out.Groups[i] = group(&v.Groups[i])
+	}
+	return oapi.GetFlowGraph200JSONResponse(out), nil
+}
+
+func rollup(r *flow.Rollup) *oapi.FlowRollup {
+	if r == nil {
+		return nil
+	}
+	out := &oapi.FlowRollup{State: oapi.RollupState(r.State()), Total: r.Total(), Counts: make(map[string]int64, len(r.Counts))}
+	for p, n := range r.Counts {
+		out.Counts[string(p)] = n
+	}
+	return out
+}
+
+// ReplayFlow handles POST /v1/flows/{flow_id}/replay.
+func (h *Handlers) ReplayFlow(ctx context.Context, req oapi.ReplayFlowRequestObject) (oapi.ReplayFlowResponseObject, error) {
+	expected, err := ask.Expected(req.Params.IfMatch, req.Params.Revision)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Write(ctx, func(ctx context.Context) (graph.Replayed, error) {
+		return h.Graph.Replay(ctx, req.FlowID, expected, req.Body.From.Names, ask.Or(req.Body.DryRun, false))
+	}, func(r graph.Replayed) oapi.ReplayFlowResponseObject {
+		ok := flowOK(r.Flow)
+		ok.Body.Replayed, ok.Body.Kept = named(r.Again), named(r.Kept)
+		return oapi.ReplayFlow200JSONResponse{FlowOKJSONResponse: ok}
+	}, oapi.ReplayFlowResponseObject.VisitReplayFlowResponse)
+}
+
+func named(in []graph.Named) []oapi.NamedMember {
+	out := make([]oapi.NamedMember, len(in))
+	for i, n := range in {
+		out[i] = oapi.NamedMember{ExecutionID: n.ID, Key: wire.TextOrNull(n.Key)}
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// insertRows is insertRow for many, with the graph that they are part of while it is being written.
+var insertRows = "INSERT INTO executions (" + columns + ", build_id) VALUES "
+
+// Prepare makes the places where new executions will stand, before the transaction that makes these.
+func (r *Repo) Prepare(ctx context.Context, made []execution.Change) error {
+	seen := map[bucketKey]bool{}
+	for i := range made {
+		key := keyOf(&made[i].Execution)
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		_, err := withBuckets(ctx, r, func() (struct{}, error) {
+			return struct{}{}, r.buckets.there(ctx, r.store, key)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// there returns a missingBuckets unless the bucket exists.
+func (b *buckets) there(ctx context.Context, s *store.Store, key bucketKey) error {
+	b.mu.RLock()
+	_, ok := b.ids[key]
+	b.mu.RUnlock()
+	if ok {
+		return nil
+	}
+	return s.Read(ctx, func(q *store.Queries) error {
+		_, err := b.look(q, key)
+		return err
+	})
+}
+
+// Insert writes new members of a flow, whose events are told by whoever shows them. build names a graph that is still being
+// written, which nobody sees; it is uuid.Nil for none. It returns CodeAlreadyExists for an id or a key that is taken.
+func (r *Repo) Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) error {
+	rows := make([][]any, len(made))
+	for i := range made {
+		stored, err := r.stand(tx, &made[i].Execution, false)
+		if err != nil {
+			return err
+		}
+		rows[i] = append(slices.Concat(stored.fixedValues(), stored.movingValues()), store.ID(build))
+	}
+	n, err := tx.Insert(insertRows, rows, " ON CONFLICT DO NOTHING")
+	switch {
+	case err != nil:
+		return fmt.Errorf("insert %d executions: %w", len(made), err)
+	case n < int64(len(made)):
+		return fault.New(fault.CodeAlreadyExists, "%d of the ids or keys are taken by other executions, or by a graph that is being built at this moment. Nothing was written.", int64(len(made))-n)
+	}
+	return nil
+}
+
+// Tell emits the events of new executions that [Repo.Insert] has written.
+func (*Repo) Tell(tx *store.Tx, made []execution.Change) {
+	for i := range made {
+		emit(tx, made[i])
+	}
+}
+
+// Enlist makes an execution that exists a member of the flow that c names.
+func (r *Repo) Enlist(tx *store.Tx, before *execution.Execution, c execution.Change) error {
+	n, err := tx.Exec(`UPDATE executions SET flow_id = ? WHERE id = ? AND flow_id IS NULL`, store.ID(c.Execution.FlowID), store.ID(before.ID))
+	if err == nil && n != 1 {
+		err = errors.New("it belongs to a flow")
+	}
+	if err != nil {
+		return fmt.Errorf("enlist execution %s: %w", before.ID, err)
+	}
+	return r.save(tx, before, c, nil)
+}
+
+// Named finds members of a flow by key or id; names that are not found are left out.
+func (r *Repo) Named(q *store.Queries, flowID uuid.UUID, names []string) (map[string]uuid.UUID, error) {
+	found := make(map[string]uuid.UUID, len(names))
+	var ids []store.ID
+	for chunk := range slices.Chunk(names, 512) {
+		in, size := store.In(len(chunk))
+		var rows []namedRow
+		err := q.Select(&rows, "SELECT id, key FROM executions WHERE flow_id = ? AND key IN "+in+" AND "+visible, append([]any{store.ID(flowID)}, store.InArgs(chunk, size)...)...)
+		if err != nil {
+			return nil, fmt.Errorf("find members of flow %s: %w", flowID, err)
+		}
+		for _, row := range rows {
+			found[string(row.Key)] = uuid.UUID(row.ID)
+		}
+	}
+	for _, name := range names {
+		if id, err := uuid.Parse(name); err == nil && found[name] == uuid.Nil {
+			ids = append(ids, store.ID(id))
+		}
+	}
+	for chunk := range slices.Chunk(ids, 512) {
+		in, size := store.In(len(chunk))
+		var rows []namedRow
+		err := q.Select(&rows, "SELECT id, key FROM executions WHERE id IN "+in+" AND flow_id = ? AND "+visible, append(store.InArgs(chunk, size), store.ID(flowID))...)
+		if err != nil {
+			return nil, fmt.Errorf("find members of flow %s: %w", flowID, err)
+		}
+		for _, row := range rows {
+			id := uuid.UUID(row.ID)
+			found[id.String()] = id
+		}
+	}
+	for _, name := range names { // however an id is spelled
+		if id, err := uuid.Parse(name); err == nil && found[name] == uuid.Nil && found[id.String()] != uuid.Nil {
+			found[name] = id
+		}
+	}
+	return found, nil
+}
+
+type namedRow struct {
+	ID  store.ID   `db:"id"`
+	Key store.Text `db:"key"`
+}
+
+// Taken returns those of some ids that executions have, wherever they are.
+func (*Repo) Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
+	taken := map[uuid.UUID]bool{}
+	for chunk := range slices.Chunk(ids, 512) {
+		keys := make([]store.ID, len(chunk))
+		for i, id := range chunk {
+			keys[i] = store.ID(id)
+		}
+		in, size := store.In(len(keys))
+		var rows []store.ID
+		if err := q.Select(&rows, "SELECT id FROM executions WHERE id IN "+in+" UNION SELECT execution_id FROM dropped_streams WHERE execution_id IN "+in,
+			slices.Concat(store.InArgs(keys, size), store.InArgs(keys, size))...); err != nil {
+			return nil, fmt.Errorf("look for ids that are taken: %w", err)
+		}
+		for _, id := range rows {
+			taken[uuid.UUID(id)] = true
+		}
+	}
+	return taken, nil
+}
+
+// Holder checks that a fence is that of a worker who holds a member of a flow. It returns CodeNotFound, CodeExecutionNotInFlow and
+// the refusals of [execution.Execution.Check].
+func (r *Repo) Holder(tx *store.Tx, flowID uuid.UUID, f execution.Fence) error {
+	e, err := r.State(tx, f.ExecutionID)
+	if err != nil {
+		return err
+	}
+	if err := e.Check(f, tx.Now()); err != nil {
+		return err
+	}
+	if e.FlowID != flowID {
+		return fault.New(fault.CodeExecutionNotInFlow, "Execution %s, whose handle this is, is not a member of flow %s.", e.ID, flowID).With("execution_id", e.ID)
+	}
+	return nil
+}
+
+// Nodes returns the members of a flow, the oldest first.
+func (r *Repo) Nodes(q *store.Queries, flowID uuid.UUID) ([]execution.Execution, error) {
+	var rows []row
+	err := q.Select(&rows, "SELECT "+nodeColumns+" FROM executions WHERE flow_id = ? AND "+visible+" ORDER BY created_at, id", store.ID(flowID))
+	if err != nil {
+		return nil, fmt.Errorf("read the members of flow %s: %w", flowID, err)
+	}
+	return executionsOf(rows)
+}
+
+// nodeColumns are all columns, but with documents left out that a node does not show.
+var nodeColumns = strings.NewReplacer(" payload,", " NULL AS payload,", " tags,", " '{}' AS tags,", " progress,", " NULL AS progress,", " released,", " NULL AS released,").Replace(columns)

@@ -1,0 +1,73 @@
+package execution
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// A member that ends changes others, of which its flow's lock keeps everybody else away: so the flow is locked before the member.
+// What only claims, renews or reports leaves the flow alone.
+
+// lockFlow locks the flow of an execution that may end, before the execution itself.
+func lockFlow(tx *store.Tx, id uuid.UUID, lock string) error {
+	if !tx.Locks() {
+		return nil
+	}
+	var locked []store.ID
+	err := tx.Select(&locked, `SELECT id FROM flows WHERE id = (SELECT flow_id FROM executions WHERE id = ?)`+lock, store.ID(id))
+	if err != nil {
+		return fmt.Errorf("lock the flow of execution %s: %w", id, err)
+	}
+	return nil
+}
+
+// lockFlows is lockFlow for many executions.
+func lockFlows(tx *store.Tx, ids []store.ID) error {
+	if !tx.Locks() || len(ids) == 0 {
+		return nil
+	}
+	in, size := store.In(len(ids))
+	var locked []store.ID
+	err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN (SELECT flow_id FROM executions WHERE id IN `+in+`) ORDER BY id`+tx.ForUpdate(), store.InArgs(ids, size)...)
+	if err != nil {
+		return fmt.Errorf("lock the flows of %d executions: %w", len(ids), err)
+	}
+	return nil
+}
+
+// owned is an execution and the flow that it belongs to.
+type owned struct {
+	ID     store.ID `db:"id"`
+	FlowID store.ID `db:"flow_id"`
+}
+
+// unheld locks the flows of executions that are due, but for those that somebody holds, and returns the executions that may be
+// changed then.
+func unheld(tx *store.Tx, due []owned) ([]store.ID, error) {
+	flows, ids := []store.ID{}, []store.ID{}
+	for _, o := range due {
+		if uuid.UUID(o.FlowID) != uuid.Nil {
+			flows = append(flows, o.FlowID)
+		}
+	}
+	slices.SortFunc(flows, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
+	flows = slices.Compact(flows)
+	locked := []store.ID{}
+	if len(flows) > 0 {
+		in, size := store.In(len(flows))
+		if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN `+in+` ORDER BY id`+tx.SkipLocked(), store.InArgs(flows, size)...); err != nil {
+			return nil, fmt.Errorf("lock the flows of due executions: %w", err)
+		}
+	}
+	for _, o := range due {
+		if uuid.UUID(o.FlowID) == uuid.Nil || slices.Contains(locked, o.FlowID) {
+			ids = append(ids, o.ID)
+		}
+	}
+	return ids, nil
+}

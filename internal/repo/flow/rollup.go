@@ -1,0 +1,228 @@
+package flow
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// The rollup of a flow is moved once in a transaction, last: it is the row that all members of a flow share.
+
+// rollupRow is the stored rollup.
+type rollupRow struct {
+	FlowID          store.ID `db:"flow_id"`
+	Waiting         int64    `db:"waiting"`
+	Delayed         int64    `db:"delayed"`
+	RateLimited     int64    `db:"rate_limited"`
+	WaitingChildren int64    `db:"waiting_children"`
+	Active          int64    `db:"active"`
+	Suspended       int64    `db:"suspended"`
+	Completed       int64    `db:"completed"`
+	Failed          int64    `db:"failed"`
+	Cancelled       int64    `db:"cancelled"`
+	Expired         int64    `db:"expired"`
+	Skipped         int64    `db:"skipped"`
+	Unforgiven      int      `db:"unforgiven"`
+}
+
+// The columns are named after the public states.
+var (
+	rollupColumns = func() string {
+		names := make([]string, len(execution.Publics()))
+		for i, p := range execution.Publics() {
+			names[i] = string(p)
+		}
+		return strings.Join(names, ", ")
+	}()
+	moveRollup = func() string {
+		moves := make([]string, len(execution.Publics()))
+		for i, p := range execution.Publics() {
+			moves[i] = fmt.Sprintf("%[1]s = flow_rollups.%[1]s + excluded.%[1]s", p)
+		}
+		return "INSERT INTO flow_rollups (flow_id, unforgiven, " + rollupColumns + ") VALUES (?, 0" + strings.Repeat(", ?", len(moves)) +
+			") ON CONFLICT (flow_id) DO UPDATE SET " + strings.Join(moves, ", ") + " RETURNING flow_id, unforgiven, " + rollupColumns
+	}()
+	selectRollups = "SELECT flow_id, unforgiven, " + rollupColumns + " FROM flow_rollups"
+)
+
+func (r *rollupRow) rollup() flow.Rollup {
+	counts := map[execution.Public]int64{
+		execution.PublicWaiting: r.Waiting, execution.PublicDelayed: r.Delayed, execution.PublicRateLimited: r.RateLimited,
+		execution.PublicWaitingChildren: r.WaitingChildren, execution.PublicActive: r.Active, execution.PublicSuspended: r.Suspended,
+		execution.PublicCompleted: r.Completed, execution.PublicFailed: r.Failed, execution.PublicCancelled: r.Cancelled,
+		execution.PublicExpired: r.Expired, execution.PublicSkipped: r.Skipped,
+	}
+	for p, n := range counts {
+		if n == 0 {
+			delete(counts, p)
+		}
+	}
+	return flow.Rollup{Counts: counts, Unforgiven: r.Unforgiven == 1}
+}
+
+// rollupsOf reads the rollups of flows.
+func rollupsOf(q *store.Queries, ids []store.ID) (map[uuid.UUID]flow.Rollup, error) {
+	found := make(map[uuid.UUID]flow.Rollup, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	in, size := store.In(len(ids))
+	var rows []rollupRow
+	if err := q.Select(&rows, selectRollups+" WHERE flow_id IN "+in, store.InArgs(ids, size)...); err != nil {
+		return nil, fmt.Errorf("read rollups: %w", err)
+	}
+	for i := range rows {
+		found[uuid.UUID(rows[i].FlowID)] = rows[i].rollup()
+	}
+	return found, nil
+}
+
+// moves are what a transaction does to rollups: by how much each count changes.
+type moves struct {
+	flows map[uuid.UUID]map[execution.Public]int64
+}
+
+type movesKey struct{}
+
+// Moved counts members of a flow that went from one public state to another: "" for those that are new to it. When all have
+// ended, a flow that ends by itself does so; with n = 0 it is only looked whether they have.
+func (r *Repo) Moved(tx *store.Tx, flowID uuid.UUID, from, to execution.Public, n int) {
+	m := store.Sum(tx, movesKey{}, func(m *moves) error { return r.moveRollups(tx, m) })
+	if m.flows == nil {
+		m.flows = map[uuid.UUID]map[execution.Public]int64{}
+	}
+	if m.flows[flowID] == nil {
+		m.flows[flowID] = map[execution.Public]int64{}
+	}
+	if from != "" {
+		m.flows[flowID][from] -= int64(n)
+	}
+	if to != "" {
+		m.flows[flowID][to] += int64(n)
+	}
+}
+
+// forgetMoves forgets what has moved in a flow that is deleted.
+func forgetMoves(tx *store.Tx, flowID uuid.UUID) {
+	m := store.Sum(tx, movesKey{}, func(*moves) error { return nil })
+	delete(m.flows, flowID)
+}
+
+// moveRollups writes the moves down, flow by flow in the order of their ids.
+func (r *Repo) moveRollups(tx *store.Tx, m *moves) error {
+	ids := make([]uuid.UUID, 0, len(m.flows))
+	for id := range m.flows {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		args := []any{store.ID(id)}
+		moved := false
+		for _, p := range execution.Publics() {
+			n := m.flows[id][p]
+			args = append(args, n)
+			moved = moved || n != 0
+		}
+		if !moved {
+			if err := r.completeNow(tx, id); err != nil {
+				return err
+			}
+			continue
+		}
+		var found rollupRow
+		if err := tx.Get(&found, moveRollup, args...); err != nil {
+			return fmt.Errorf("move the rollup of flow %s: %w", id, err)
+		}
+		if err := r.complete(tx, id, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completeNow ends a flow that ends by itself if all its members have ended.
+func (r *Repo) completeNow(tx *store.Tx, id uuid.UUID) error {
+	var found rollupRow
+	err := tx.Get(&found, selectRollups+" WHERE flow_id = ?", store.ID(id))
+	switch {
+	case store.NotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the rollup of flow %s: %w", id, err)
+	}
+	return r.complete(tx, id, found)
+}
+
+// shownNames bounds how many members the reason of a failed flow names.
+const shownNames = 5
+
+// complete decides how a flow has ended whose members have all ended.
+func (r *Repo) complete(tx *store.Tx, id uuid.UUID, found rollupRow) error {
+	rollup := found.rollup()
+	if rollup.Open() > 0 || rollup.Total() == 0 {
+		return nil
+	}
+	if busy, err := backlog.Has(&tx.Queries, id, backlog.Replay); busy || err != nil { // others are about to run again
+		return err
+	}
+	var names []string
+	if rollup.Bad() > 0 {
+		var err error
+		if names, err = unforgiven(&tx.Queries, id, shownNames+1); err != nil {
+			return err
+		}
+	}
+	if bad := bit(len(names) > 0); bad != found.Unforgiven {
+		if err := tx.ExecOne(`UPDATE flow_rollups SET unforgiven = ? WHERE flow_id = ?`, bad, store.ID(id)); err != nil {
+			return err
+		}
+	}
+	return r.finish(tx, id, names[:min(len(names), shownNames)], len(names) > shownNames)
+}
+
+// finish ends a flow of which nothing is left to do, if it ends by itself.
+func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) error {
+	var head row
+	if err := tx.Get(&head, "SELECT "+aboutColumns+", auto_finish FROM flows WHERE id = ?", store.ID(id)); err != nil {
+		return fmt.Errorf("read flow %s: %w", id, err)
+	}
+	if head.AutoFinish == 0 || flow.Status(head.Status) != flow.Running {
+		return nil
+	}
+	before := tx.Call
+	tx.Call = call.Engine(head.Namespace)
+	defer func() { tx.Call = before }()
+	_, err := r.apply(tx, id, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Complete(names, more, by(tx)) })
+	return err
+}
+
+// unforgiven names up to limit members of a flow that ended badly and that nothing made up for.
+func unforgiven(q *store.Queries, id uuid.UUID, limit int) ([]string, error) {
+	var rows []struct {
+		ID  store.ID   `db:"id"`
+		Key store.Text `db:"key"`
+	}
+	err := q.Select(&rows, `SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND e.terminal_outcome IN ('failed', 'expired', 'cancelled')
+		AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
+			OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied'))
+		ORDER BY e.created_at, e.id LIMIT ?`, store.ID(id), limit)
+	if err != nil {
+		return nil, fmt.Errorf("look how the members of flow %s ended: %w", id, err)
+	}
+	names := make([]string, len(rows))
+	for i, row := range rows {
+		names[i] = cmp.Or(fault.Readable(string(row.Key)), uuid.UUID(row.ID).String())
+	}
+	return names, nil
+}

@@ -1,0 +1,319 @@
+package graph
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/graph"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Rewind makes undecided again what has to do with a member that is about to run again. What depends on it and has not started waits
+// for it again. What it depends on itself, unless that had let it go: what ended well still counts, also what has done so since; the
+// rest has to run again, too. It says whether the member has to wait. reference: flows-streams-budgets.md 2.8; model.md "Replay".
+func (r *Repo) Rewind(tx *store.Tx, e *execution.Execution) (blocked bool, err error) {
+	if err := r.reopenAfter(tx, e); err != nil {
+		return false, err
+	}
+	g, found, err := findGroup(&tx.Queries, e.ID)
+	if err != nil || !found || g.State == graph.Satisfied || g.Edges == 0 {
+		return false, err
+	}
+	now := store.Millis(tx.Now())
+	_, err = tx.Exec(`UPDATE edges SET state = 'satisfied', resolved_at = ? WHERE downstream_id = ? AND state <> 'satisfied'
+		AND upstream_id IN (SELECT u.id FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ? AND u.terminal_outcome = 'success')`,
+		now, store.ID(e.ID), store.ID(e.ID))
+	if err != nil {
+		return false, err
+	}
+	if _, err := tx.Exec(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND state = 'impossible'`, store.ID(e.ID)); err != nil {
+		return false, err
+	}
+	var satisfied int
+	if err := tx.Get(&satisfied, `SELECT count(*) FROM edges WHERE downstream_id = ? AND state = 'satisfied'`, store.ID(e.ID)); err != nil {
+		return false, err
+	}
+	g.Rewind(satisfied, tx.Now())
+	return g.Holds(), saveGroup(tx, &g)
+}
+
+// reopenAfter lets what depends on e and has not started wait for it again.
+func (r *Repo) reopenAfter(tx *store.Tx, e *execution.Execution) error {
+	if e.FlowID == uuid.Nil {
+		return nil
+	}
+	var rows []store.ID
+	err := tx.Select(&rows, `SELECT d.downstream_id FROM edges d JOIN executions c ON c.id = d.downstream_id
+		WHERE d.upstream_id = ? AND d.state <> 'pending' AND c.lifecycle_phase = 'runnable' ORDER BY d.downstream_id`, store.ID(e.ID))
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	ids := make([]uuid.UUID, len(rows))
+	for i, id := range rows {
+		ids[i] = uuid.UUID(id)
+	}
+	members, err := r.executions.Members(tx, e.FlowID, ids)
+	if err != nil {
+		return err
+	}
+	for i := range members {
+		if err := r.reopen(tx, e, &members[i]); err != nil {
+			return fmt.Errorf("let execution %s wait again: %w", members[i].ID, err)
+		}
+	}
+	return nil
+}
+
+func (r *Repo) reopen(tx *store.Tx, up, down *execution.Execution) error {
+	if down.Started() {
+		return nil
+	}
+	g, found, err := findGroup(&tx.Queries, down.ID)
+	if err != nil || !found {
+		return err
+	}
+	if err := tx.ExecOne(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND upstream_id = ?`, store.ID(down.ID), store.ID(up.ID)); err != nil {
+		return err
+	}
+	g.Reopen(up.Outcome, tx.Now())
+	if err := saveGroup(tx, &g); err != nil || !g.Holds() {
+		return err
+	}
+	if c, changed := down.Block(); changed {
+		return r.executions.Save(tx, down, c)
+	}
+	return nil
+}
+
+// replayRow is a member, as far as a replay looks at it.
+type replayRow struct {
+	ID      store.ID   `db:"id"`
+	Key     store.Text `db:"key"`
+	Phase   string     `db:"lifecycle_phase"`
+	Outcome string     `db:"terminal_outcome"`
+	Public  string     `db:"public_state"`
+	Policy  store.JSON `db:"policy"`
+	Replays int        `db:"replay_count"`
+	Made    int        `db:"unforgiven"`
+}
+
+// replayPlan is what a replay will run again.
+type replayPlan struct {
+	again []graph.Named
+	kept  []graph.Named
+}
+
+func (p *replayPlan) ids() []uuid.UUID {
+	ids := make([]uuid.UUID, len(p.again))
+	for i, n := range p.again {
+		ids[i] = n.ID
+	}
+	return ids
+}
+
+// Replay runs members of a flow again: the failed ones, or those that are named, and what was skipped because of them. As many as
+// one transaction may change run at once, the others right after them. A dry run only tells. It returns CodeNotFound,
+// CodeRevisionMismatch, CodeAlreadyTerminal, CodeExecutionNotInFlow, CodeExecutionNotTerminal and CodeMaxReplaysExhausted.
+func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, names []string, dryRun bool) (graph.Replayed, error) {
+	namespace := call.From(ctx).Namespace
+	if dryRun {
+		var out graph.Replayed
+		err := r.store.Read(ctx, func(q *store.Queries) (err error) {
+			if out.Flow, err = r.flows.Find(q, namespace, flowID); err != nil {
+				return err
+			}
+			if err := out.Flow.Expect(expected); err != nil {
+				return err
+			}
+			if _, err := out.Flow.Replay(nil, flow.By{}); err != nil {
+				return err
+			}
+			p, err := r.planReplay(q, flowID, names)
+			out.Again, out.Kept = p.again, p.kept
+			return err
+		})
+		return out, err
+	}
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Replayed) error {
+		if _, err := r.flows.Head(tx, flowID); err != nil { // locked, before it is looked at
+			return err
+		}
+		p, err := r.planReplay(&tx.Queries, flowID, names)
+		if err != nil {
+			return err
+		}
+		ids := p.ids()
+		started, err := r.flows.Again(tx, flowID, expected, ids)
+		if err != nil {
+			return err
+		}
+		if err := r.replaySome(tx, flowID, ids, started); err != nil {
+			return err
+		}
+		tx.Refer(replayRef{flowID, p.again, p.kept})
+		tx.Final(func() (err error) {
+			out.Again, out.Kept = p.again, p.kept
+			out.Flow, err = r.flows.Find(&tx.Queries, namespace, flowID)
+			return err
+		})
+		return nil
+	}, store.Reload(func(ctx context.Context, ref []byte) (graph.Replayed, error) {
+		var old replayRef
+		if err := json.Unmarshal(ref, &old); err != nil {
+			return graph.Replayed{}, store.Corrupt("idempotency key", "", err)
+		}
+		f, err := r.head(ctx, namespace, old.ID)
+		return graph.Replayed{Flow: f, Again: old.Again, Kept: old.Kept}, err
+	}))
+}
+
+type replayRef struct {
+	ID    uuid.UUID
+	Again []graph.Named
+	Kept  []graph.Named
+}
+
+// replayRest is the detail of what a replay has left to do.
+type replayRest struct {
+	IDs     []uuid.UUID `json:"ids"`
+	Started bool        `json:"started"`
+}
+
+// replaySome replays the first of some members, and leaves the others to the backlog.
+func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
+	now := ids[:min(len(ids), backlog.Batch)]
+	if rest := ids[len(now):]; len(rest) > 0 {
+		err := backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: flowID, Detail: replayRest{rest, started}})
+		if err != nil {
+			return err
+		}
+	}
+	members, err := r.executions.Members(tx, flowID, now)
+	if err != nil {
+		return err
+	}
+	for i := range members {
+		if members[i].Replayable() != nil { // it runs already, by somebody else's doing
+			continue
+		}
+		c, err := r.executions.ReplayMember(tx, members[i], started)
+		if err != nil {
+			return err
+		}
+		if err := r.executions.Save(tx, &members[i], c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// planReplay finds out what runs again, in the order in which it was added.
+func (r *Repo) planReplay(q *store.Queries, flowID uuid.UUID, names []string) (replayPlan, error) {
+	var rows []replayRow
+	err := q.Select(&rows, `SELECT e.id, e.key, e.lifecycle_phase, e.terminal_outcome, e.public_state, e.policy, e.replay_count,
+		CASE WHEN e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
+			OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied')) THEN 1 ELSE 0 END AS unforgiven
+		FROM executions e WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID))
+	if err != nil {
+		return replayPlan{}, fmt.Errorf("read the members of flow %s: %w", flowID, err)
+	}
+	chosen, err := chosen(flowID, rows, names)
+	if err != nil {
+		return replayPlan{}, err
+	}
+	if err := withSkipped(q, flowID, chosen); err != nil {
+		return replayPlan{}, err
+	}
+	p := replayPlan{again: []graph.Named{}, kept: []graph.Named{}}
+	for i := range rows {
+		named := graph.Named{ID: uuid.UUID(rows[i].ID), Key: string(rows[i].Key)}
+		if !chosen[rows[i].ID] {
+			p.kept = append(p.kept, named)
+			continue
+		}
+		e := execution.Execution{ID: named.ID, Policy: json.RawMessage(rows[i].Policy), Replays: rows[i].Replays}
+		e.Lifecycle, e.Outcome = execution.Lifecycle(rows[i].Phase), execution.Outcome(rows[i].Outcome)
+		if err := e.Replayable(); err != nil {
+			return p, err
+		}
+		p.again = append(p.again, named)
+	}
+	return p, nil
+}
+
+// chosen returns the members that are to run again: those that are named, else those that ended badly and that nothing made up for.
+func chosen(flowID uuid.UUID, rows []replayRow, names []string) (map[store.ID]bool, error) {
+	chosen := map[store.ID]bool{}
+	if names == nil {
+		for i := range rows {
+			if rows[i].Made == 1 {
+				chosen[rows[i].ID] = true
+			}
+		}
+		return chosen, nil
+	}
+	byName := make(map[string]*replayRow, 2*len(rows))
+	for i := range rows {
+		byName[uuid.UUID(rows[i].ID).String()] = &rows[i]
+	}
+	for i := range rows {
+		if rows[i].Key != "" {
+			byName[string(rows[i].Key)] = &rows[i]
+		}
+	}
+	for i, name := range names {
+		row := byName[name]
+		if id, err := uuid.Parse(name); row == nil && err == nil {
+			row = byName[id.String()]
+		}
+		pointer := fmt.Sprintf("/from/%d", i)
+		if row == nil {
+			f := fault.Invalid(fault.CodeExecutionNotInFlow, pointer, "Flow %s has no member %q.", flowID, fault.Readable(name))
+			return nil, f
+		}
+		if row.Phase != string(execution.Terminal) {
+			return nil, fault.Invalid(fault.CodeExecutionNotTerminal, pointer, "Execution %s is %s and has not ended. Wait for it, or cancel it.",
+				cmp.Or(string(row.Key), uuid.UUID(row.ID).String()), row.Public).With("public_state", row.Public)
+		}
+		chosen[row.ID] = true
+	}
+	return chosen, nil
+}
+
+// withSkipped adds the members that were skipped because of those that are chosen.
+func withSkipped(q *store.Queries, flowID uuid.UUID, chosen map[store.ID]bool) error {
+	var edges []edgeRow
+	err := q.Select(&edges, `SELECT d.upstream_id, d.downstream_id FROM edges d JOIN executions c ON c.id = d.downstream_id
+		WHERE d.flow_id = ? AND d.state = 'impossible' AND c.terminal_outcome = 'skipped'`, store.ID(flowID))
+	if err != nil {
+		return fmt.Errorf("find what was skipped in flow %s: %w", flowID, err)
+	}
+	out := map[store.ID][]store.ID{}
+	for _, e := range edges {
+		out[e.Upstream] = append(out[e.Upstream], e.Downstream)
+	}
+	front := make([]store.ID, 0, len(chosen))
+	for id := range chosen {
+		front = append(front, id)
+	}
+	for len(front) > 0 {
+		id := front[len(front)-1]
+		front = front[:len(front)-1]
+		for _, next := range out[id] {
+			if !chosen[next] {
+				chosen[next] = true
+				front = append(front, next)
+			}
+		}
+	}
+	return nil
+}

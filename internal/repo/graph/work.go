@@ -1,0 +1,196 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// itemRow is one thing that is left to do.
+type itemRow struct {
+	ID          int64      `db:"id"`
+	FlowID      store.ID   `db:"flow_id"`
+	Kind        string     `db:"kind"`
+	ExecutionID store.ID   `db:"execution_id"`
+	Namespace   string     `db:"namespace"`
+	Actor       string     `db:"actor"`
+	Detail      store.JSON `db:"detail"`
+}
+
+const selectItems = "SELECT id, flow_id, kind, execution_id, namespace, actor, detail FROM graph_backlog"
+
+// Work does a part of what is left to do, in one transaction, and returns whether it has done any. Any number of processes may
+// call it at the same time. What fails is reported and stays; the others go on.
+func (r *Repo) Work(ctx context.Context) (int, error) {
+	var items []itemRow
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		return q.Select(&items, selectItems+" ORDER BY id LIMIT 16")
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the backlog of graphs: %w", err)
+	}
+	var failed error
+	for _, it := range items {
+		err := store.Do(call.With(ctx, call.Engine(it.Namespace)), r.store, func(tx *store.Tx) error { return r.workOn(tx, it) }, store.Background())
+		if err == nil {
+			return 1, failed
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s of flow %s: %w", it.Kind, uuid.UUID(it.FlowID), err))
+	}
+	return 0, failed
+}
+
+// workOn does a part of one item, unless another process has done it.
+func (r *Repo) workOn(tx *store.Tx, it itemRow) error {
+	f, err := r.flows.Head(tx, uuid.UUID(it.FlowID))
+	if fault.CodeOf(err) == fault.CodeNotFound { // deleted since
+		return backlog.Drop(tx, uuid.UUID(it.FlowID))
+	}
+	if err != nil {
+		return err
+	}
+	err = tx.Get(&it, selectItems+" WHERE id = ?", it.ID)
+	if store.NotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tx.Call.Actor = it.Actor
+	// It is put back if there is more to do.
+	if err := tx.ExecOne(`DELETE FROM graph_backlog WHERE id = ?`, it.ID); err != nil {
+		return err
+	}
+	return r.continueItem(tx, &f, backlog.Item{Kind: backlog.Kind(it.Kind), FlowID: f.ID, ExecutionID: uuid.UUID(it.ExecutionID)}, it.Detail)
+}
+
+func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) (err error) {
+	more := false
+	switch it.Kind {
+	case backlog.Resolve:
+		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID})
+	case backlog.Siblings:
+		g, found, err := findGroup(&tx.Queries, it.ExecutionID)
+		if err != nil || !found || !g.CancelsRest() {
+			return err
+		}
+		return r.cancelRest(tx, f.ID, &g)
+	case backlog.Start:
+		n := 0
+		if f.Status != flow.Created {
+			n, err = r.executions.UnpauseMembers(tx, f.ID, backlog.Batch)
+		}
+		more = n == backlog.Batch
+	case backlog.Cancel:
+		var end execution.MembersEnd
+		if err := json.Unmarshal(detail, &end); err != nil {
+			return store.Corrupt("backlog of flow", f.ID, err)
+		}
+		ended, err := r.executions.CancelMembers(tx, f.ID, end, backlog.Batch)
+		if err != nil {
+			return err
+		}
+		it.Detail, more = end, ended.Looked == backlog.Batch && len(ended.Failed) < ended.Looked
+	case backlog.Replay:
+		var rest replayRest
+		if err := json.Unmarshal(detail, &rest); err != nil {
+			return store.Corrupt("backlog of flow", f.ID, err)
+		}
+		return r.replaySome(tx, f.ID, rest.IDs, rest.Started)
+	}
+	if err != nil || !more {
+		return err
+	}
+	return backlog.Put(tx, it)
+}
+
+// NextWork returns when there is something left to do: at once, or never.
+func (r *Repo) NextWork(ctx context.Context) (time.Time, error) {
+	var at time.Time
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		var n int
+		if err := q.Get(&n, `SELECT count(*) FROM (SELECT 1 FROM graph_backlog LIMIT 1) first`); err != nil || n == 0 {
+			return err
+		}
+		at = q.Now()
+		return nil
+	})
+	return at, err
+}
+
+// Left returns how much is left to do, for the metrics.
+func (r *Repo) Left(ctx context.Context) (n int64, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) error { return q.Get(&n, `SELECT count(*) FROM graph_backlog`) })
+	return n, err
+}
+
+// buildTimeout is after how long without a sign a graph that is being written counts as abandoned.
+const buildTimeout = time.Minute
+
+// Recover gives up the graphs that a process was writing when it died, where there is no other that may be writing one now.
+func (r *Repo) Recover(ctx context.Context) error {
+	if !r.store.Alone() {
+		return nil
+	}
+	return store.Do(ctx, r.store, func(tx *store.Tx) error {
+		_, err := tx.Exec(`UPDATE builds SET touched_at = 0`)
+		return err
+	})
+}
+
+// abandon gives up a graph that was not written to its end.
+func (r *Repo) abandon(ctx context.Context, build uuid.UUID) {
+	c := call.Engine("")
+	err := store.Do(call.With(ctx, c), r.store, func(tx *store.Tx) error {
+		_, err := tx.Exec(`UPDATE builds SET touched_at = 0 WHERE id = ?`, store.ID(build))
+		tx.Alarm(BuildLoop, tx.Now())
+		return err
+	})
+	_ = err // then it counts as abandoned in a minute
+}
+
+// BuildLoop is the name of the loop that takes abandoned graphs back.
+const BuildLoop = "builds"
+
+// Clean takes back a part of a graph that was abandoned, and returns how many executions those were.
+func (r *Repo) Clean(ctx context.Context, limit int) (int, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
+		var build struct {
+			ID     store.ID `db:"id"`
+			FlowID store.ID `db:"flow_id"`
+		}
+		err := tx.Get(&build, `SELECT id, flow_id FROM builds WHERE touched_at < ? ORDER BY touched_at LIMIT 1`+tx.SkipLocked(), store.Millis(tx.Now().Add(-buildTimeout)))
+		if store.NotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("find abandoned graphs: %w", err)
+		}
+		var ids []store.ID
+		if err := tx.Select(&ids, `SELECT id FROM executions WHERE flow_id = ? AND build_id = ? LIMIT ?`, build.FlowID, build.ID, limit); err != nil {
+			return fmt.Errorf("find members of an abandoned graph: %w", err)
+		}
+		*out = max(len(ids), 1)
+		if len(ids) == 0 {
+			return tx.ExecOne(`DELETE FROM builds WHERE id = ?`, build.ID)
+		}
+		in, size := store.In(len(ids))
+		for _, statement := range []string{`DELETE FROM edges WHERE downstream_id IN `, `DELETE FROM edge_groups WHERE execution_id IN `, `DELETE FROM executions WHERE id IN `} {
+			if _, err := tx.Exec(statement+in, store.InArgs(ids, size)...); err != nil {
+				return fmt.Errorf("take an abandoned graph back: %w", err)
+			}
+		}
+		return nil
+	}, store.Background())
+}
