@@ -23,6 +23,22 @@ func (l *Lines) Show(s *Snapshot, now time.Time) error {
 		_, err := fmt.Fprintf(l.Out, "%s  %s\n", now.Local().Format(time.TimeOnly), text)
 		return err
 	}
+	status := func() error {
+		if s.Flow.Status == l.status {
+			return nil
+		}
+		l.status = s.Flow.Status
+		text := fmt.Sprintf("%s: %s", firstLine(s.Flow.Goal), s.Flow.Status)
+		if s.Flow.EndedAt != nil {
+			text += " after " + Duration(s.Flow.EndedAt.Sub(s.Flow.CreatedAt))
+		}
+		return say(text)
+	}
+	if !s.Flow.Ended() {
+		if err := status(); err != nil {
+			return err
+		}
+	}
 	members := order(&s.Graph)
 	for i := range members {
 		p := &members[i]
@@ -42,18 +58,14 @@ func (l *Lines) Show(s *Snapshot, now time.Time) error {
 		}
 	}
 	l.person = s.Person
-	if s.Flow.Status == l.status {
-		return nil
-	}
-	l.status = s.Flow.Status
-	text := fmt.Sprintf("%s: %s", firstLine(s.Flow.Goal), s.Flow.Status)
-	if s.Flow.EndedAt != nil {
-		text += " after " + Duration(s.Flow.EndedAt.Sub(s.Flow.CreatedAt))
-	}
-	return say(text)
+	return status()
 }
 
 func change(s *Snapshot, p *placed, now time.Time) string {
+	note := s.note(p)
+	if p.PublicState == "waiting" && note != "" {
+		return p.Name() + " is " + note
+	}
 	text := p.Name() + " " + words(p.PublicState)
 	if t := took(p.Node, now); t > 0 && p.Ended() {
 		text += " after " + Duration(t)
@@ -61,7 +73,7 @@ func change(s *Snapshot, p *placed, now time.Time) string {
 	if p.Attempts > 1 {
 		text += fmt.Sprintf(", attempt %d", p.Attempts)
 	}
-	if note := s.note(p); note != "" {
+	if note != "" {
 		text += ": " + note
 	}
 	return text

@@ -107,11 +107,11 @@ func TestLines(t *testing.T) {
 		return text.String()
 	}
 	s := snapshot(t, pipeline)
-	if diff := cmp.Diff(`build completed after 2.5s
+	if diff := cmp.Diff(`check abc: running
+build completed after 2.5s
 lint failed after 1m02s, attempt 2: exit status 3
 deploy suspended: asks a person: Deploy abc?
 test active, attempt 2
-check abc: running
 `, show(s)); diff != "" {
 		t.Errorf("the first lines differ (-want +got):\n%s", diff)
 	}
