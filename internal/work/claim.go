@@ -2,8 +2,8 @@ package work
 
 import (
 	"context"
-	"errors"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -36,8 +36,10 @@ func (w *worker) claimAll(ctx, claiming context.Context) error {
 			return err
 		}
 		for _, c := range claims {
+			w.held.Store(c.Execution.ID, nil)
 			w.jobs.Go(func() {
 				defer func() {
+					w.held.Delete(c.Execution.ID)
 					last.Store(time.Now().UnixNano())
 					<-hands
 				}()
@@ -100,14 +102,15 @@ func (w *worker) claim(ctx, claiming context.Context, n int) ([]client.Claim, ti
 	return out.Claims, a.RetryAfter, nil
 }
 
-// settle gives back what a claim got that was under way when the worker was told to stop, whether its answer came or not.
+// settle gives back what a claim got that was under way when the worker was told to stop. If its answer did not come, the register of
+// leases says whether it got something: repeated without need, it would claim anew.
 func (w *worker) settle(ctx context.Context, r client.Request, got []client.Claim, lost error) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
-	if lost != nil {
+	if lost != nil && w.holdsMore(ctx) {
 		var out client.Claims
 		r.Wait, r.Timeout = 0, leaveLimit
-		if _, err := w.Client.Insist(ctx, r, &out, nil); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := w.Client.Insist(ctx, r, &out, nil); err != nil {
 			w.troubled(err)
 		}
 		got = out.Claims
@@ -118,6 +121,26 @@ func (w *worker) settle(ctx context.Context, r client.Request, got []client.Clai
 			w.troubled(err)
 		}
 	}
+}
+
+// holdsMore says whether the server knows of leases of this worker that no job has.
+func (w *worker) holdsMore(ctx context.Context) bool {
+	var list struct {
+		Items []struct {
+			ID string `json:"execution_id"`
+		} `json:"items"`
+	}
+	path := "/v1/leases?limit=500&worker_instance_id=" + url.QueryEscape(w.Instance)
+	if _, err := w.Client.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Timeout: leaveLimit}, &list); err != nil {
+		w.troubled(err)
+		return false
+	}
+	for _, lease := range list.Items {
+		if _, known := w.held.Load(lease.ID); !known {
+			return true
+		}
+	}
+	return false
 }
 
 type handle struct {

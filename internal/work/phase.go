@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"net/url"
 	"sync"
 )
 
@@ -71,6 +70,3 @@ func (w *worker) fine() {
 		w.tell(Report{What: "connected", Detail: "the server answers again"})
 	}
 }
-
-// pathEscape makes a name one segment of a path.
-func pathEscape(name string) string { return url.PathEscape(name) }

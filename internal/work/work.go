@@ -6,6 +6,7 @@ package work
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -52,6 +53,7 @@ const (
 type worker struct {
 	Config
 	jobs     sync.WaitGroup
+	held     sync.Map // ids of the executions that have a job
 	draining phase
 	givingUp phase
 	hurrying phase
@@ -153,7 +155,7 @@ func (w *worker) leave(ctx context.Context) {
 }
 
 func (w *worker) path(rest string) string {
-	return "/v1/workers/" + pathEscape(w.Instance) + rest
+	return "/v1/workers/" + url.PathEscape(w.Instance) + rest
 }
 
 func (w *worker) tell(r Report) { w.Report(r) }
