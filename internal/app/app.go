@@ -90,6 +90,7 @@ type App struct {
 	loops    *reconcile.Supervisor
 	tails    []*sse.Tail
 	streams  *streams.Handlers
+	graphs   *graphrepo.Repo
 	draining atomic.Bool
 	// generation of the event log, which changes only while no server runs.
 	generation string
@@ -160,6 +161,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	executionRepo := executionrepo.New(a.store, waitRepo, keys)
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
 	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo)
+	a.graphs = graphRepo
 	executionRepo.Attach(flowRepo, graphRepo)
 	waitRepo.Attach(flowRepo, executionRepo)
 	a.store.React(flowRepo.Mirror())

@@ -35,7 +35,7 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
 		return made, err
 	}
-	b, err := r.draft(ctx, in.ID, nodes, !in.Start, "/graph/executions")
+	b, err := r.draft(ctx, in.ID, nil, nodes, !in.Start, "/graph/executions")
 	if err != nil {
 		return graph.Creation{}, err
 	}
@@ -115,7 +115,7 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 	if err != nil {
 		return graph.Built{}, err
 	}
-	b, err := r.draft(ctx, flowID, nodes, f.Status == flow.Created, "/executions")
+	b, err := r.draft(ctx, flowID, &f, nodes, f.Status == flow.Created, "/executions")
 	if err != nil {
 		return graph.Built{}, err
 	}
@@ -199,8 +199,9 @@ type draft struct {
 	creation graph.Creation
 }
 
-// draft checks a graph against the flow as it is now.
-func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, paused bool, pointer string) (draft, error) {
+// draft checks a graph against the flow as it is now; f is nil for one that is about to be made. paused says that the members wait
+// for its start.
+func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, f *flow.Flow, nodes []graph.Node, paused bool, pointer string) (draft, error) {
 	c := call.From(ctx)
 	links := 0
 	for i := range nodes {
@@ -221,7 +222,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 			b.made[i].Execution.ID = store.NewID()
 		}
 	}
-	members, taken, err := r.names(ctx, flowID, nodes, chosen)
+	members, taken, err := r.names(ctx, flowID, nodes, chosen, f == nil)
 	if err != nil {
 		return b, err
 	}
@@ -240,7 +241,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 }
 
 // names finds the members that nodes name, and what is taken of the keys and ids that they want.
-func (r *Repo) names(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, chosen []uuid.UUID) (members map[string]uuid.UUID, taken map[string]bool, err error) {
+func (r *Repo) names(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, chosen []uuid.UUID, fresh bool) (members map[string]uuid.UUID, taken map[string]bool, err error) {
 	wanted := graph.Unknown(nodes)
 	keys := make([]string, 0, len(nodes))
 	var ids []uuid.UUID
@@ -252,7 +253,13 @@ func (r *Repo) names(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 			ids = append(ids, chosen[i])
 		}
 	}
-	taken = map[string]bool{}
+	members, taken = map[string]uuid.UUID{}, map[string]bool{}
+	if fresh { // a flow that there is not yet has no members
+		wanted, keys = nil, nil
+	}
+	if len(wanted)+len(keys)+len(ids) == 0 {
+		return members, taken, nil
+	}
 	err = r.store.Read(ctx, func(q *store.Queries) (err error) {
 		if members, err = r.executions.Named(q, flowID, wanted); err != nil {
 			return err

@@ -99,7 +99,7 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 			return r.Enlist(ctx, flowID, node.ID, holder)
 		}
 	}
-	b, err := r.draft(ctx, flowID, []graph.Node{node}, f.Status == flow.Created, "/execution")
+	b, err := r.draft(ctx, flowID, &f, []graph.Node{node}, f.Status == flow.Created, "/execution")
 	if err != nil {
 		return graph.Member{}, graph.Single(err)
 	}

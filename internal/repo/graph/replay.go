@@ -14,6 +14,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
+	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -103,7 +104,7 @@ type replayRow struct {
 	Public  string     `db:"public_state"`
 	Policy  store.JSON `db:"policy"`
 	Replays int        `db:"replay_count"`
-	Made    int        `db:"unforgiven"`
+	Failed  int        `db:"unforgiven"`
 }
 
 // replayPlan is what a replay will run again.
@@ -220,9 +221,7 @@ func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, start
 func (r *Repo) planReplay(q *store.Queries, flowID uuid.UUID, names []string) (replayPlan, error) {
 	var rows []replayRow
 	err := q.Select(&rows, `SELECT e.id, e.key, e.lifecycle_phase, e.terminal_outcome, e.public_state, e.policy, e.replay_count,
-		CASE WHEN e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
-			OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied')) THEN 1 ELSE 0 END AS unforgiven
-		FROM executions e WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID))
+		CASE WHEN `+flowrepo.Unforgiven+` THEN 1 ELSE 0 END AS unforgiven FROM executions e WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID))
 	if err != nil {
 		return replayPlan{}, fmt.Errorf("read the members of flow %s: %w", flowID, err)
 	}
@@ -255,7 +254,7 @@ func chosen(flowID uuid.UUID, rows []replayRow, names []string) (map[store.ID]bo
 	chosen := map[store.ID]bool{}
 	if names == nil {
 		for i := range rows {
-			if rows[i].Made == 1 {
+			if rows[i].Failed == 1 {
 				chosen[rows[i].ID] = true
 			}
 		}
