@@ -289,6 +289,62 @@ func TestSubmit_once(t *testing.T) {
 	}
 }
 
+// A flow with an id of its own is submitted once; submitting it again waits for the flow that is there.
+func TestSubmit_again(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	const id = "0f10a000-0000-4000-8000-00000000000a"
+	text, err := os.ReadFile(pipeline(t, "ci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "flow.yaml")
+	if err := os.WriteFile(file, append([]byte("id: "+id+"\n"), text...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := startTool(t, s.url, "submit", file, "--wait", "--exit-on-approval")
+	first.submitted()
+	s.ask("ci")
+	if code := first.ended(); code != 5 {
+		t.Fatalf("exit code %d", code)
+	}
+	env := []string{"FLOWAPI_URL=" + s.url}
+	if got := run(t, env, "approve", id); got.code != 0 {
+		t.Errorf("flowapi approve: %+v", got)
+	}
+	startWorker(t, s, "ci", "true")
+	if got := run(t, env, "submit", file, "--wait"); got.code != 0 || flowID(t, got.out) != id {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What the documentation shows is submitted as it is written.
+func TestSubmit_examples(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	env := []string{"FLOWAPI_URL=" + s.url}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, env, "submit", root+"/examples/pipeline.yaml"); got.code != 0 {
+		t.Errorf("examples/pipeline.yaml: %+v", got)
+	}
+	text, err := os.ReadFile(root + "/docs/ci.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, graph, _ := strings.Cut(string(text), "```yaml\n")
+	graph, _, _ = strings.Cut(graph, "```")
+	file := filepath.Join(t.TempDir(), "flow.yaml")
+	if err := os.WriteFile(file, []byte(graph), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, env, "submit", file); got.code != 0 {
+		t.Errorf("docs/ci.md: %+v", got)
+	}
+}
+
 // Without a terminal, Ctrl-C lets the flow run on.
 func TestSubmit_detach(t *testing.T) {
 	t.Parallel()
