@@ -44,7 +44,7 @@ func TestTemporary(t *testing.T) {
 		{&Problem{Status: 409, Code: "idempotency_in_flight"}, true},
 		{&Problem{Status: 409, Code: "stale_lease"}, false},
 		{&Problem{Status: 404}, false},
-		{&Problem{Status: 500, Code: "internal"}, false},
+		{&Problem{Status: 500, Code: "internal"}, true},
 		{fmt.Errorf("x: %w", &Problem{Status: 503}), true},
 		{&url.Error{Op: "Post", Err: errors.New("connection refused")}, true},
 		{&url.Error{Op: "Post", Err: context.DeadlineExceeded}, true},

@@ -56,15 +56,10 @@ func Code(err error) string {
 	return ""
 }
 
-// Temporary says whether the same request may well be answered later: the server was not reached, or has no time now.
+// Temporary says whether the same request may well be answered later: the server was not reached, has no time now, or has failed.
 func Temporary(err error) bool {
 	if p, ok := errors.AsType[*Problem](err); ok {
-		switch p.Status {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return true
-		default:
-			return p.Code == "idempotency_in_flight"
-		}
+		return p.Status >= http.StatusInternalServerError || p.Status == http.StatusTooManyRequests || p.Code == "idempotency_in_flight"
 	}
 	if errors.Is(err, context.Canceled) {
 		return false

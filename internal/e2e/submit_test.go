@@ -370,7 +370,10 @@ func TestTail_restart(t *testing.T) {
 	flow := flowID(t, run(t, []string{"FLOWAPI_URL=" + s.url}, "submit", pipeline(t, "ci")).out)
 	all := startTool(t, s.url, "tail", "--after", "0", "--json")
 	one := startTool(t, s.url, "tail", flow, "--after", "0", "--topic", "completion")
-	eventually(t, "it has begun", func() bool { return strings.Count(all.out.String(), "\n") > 4 })
+	eventually(t, "both have begun", func() bool {
+		metrics := must(t, newClient(t), http.MethodGet, s.url+"/metrics", "")
+		return strings.Contains(string(metrics.body), "flowapi_sse_subscribers 2") && strings.Contains(all.out.String(), `"flow.started"`)
+	})
 	s.kill()
 	all.says("trying again")
 	one.says("trying again")

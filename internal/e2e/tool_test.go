@@ -153,7 +153,11 @@ func (s *server) get(path string, out any) {
 // post sends a document, which has to be accepted, and decodes the answer.
 func (s *server) post(path, body string, out any) {
 	s.tb.Helper()
-	r := must(s.tb, newClient(s.tb), http.MethodPost, s.url+path, body)
+	var headers []string
+	if strings.Contains(path, "octets") {
+		headers = append(headers, "Content-Type: application/octet-stream")
+	}
+	r := must(s.tb, newClient(s.tb), http.MethodPost, s.url+path, body, headers...)
 	if r.status >= http.StatusBadRequest {
 		s.tb.Fatalf("POST %s %s = %d %s", path, body, r.status, r.body)
 	}

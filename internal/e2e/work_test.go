@@ -48,9 +48,15 @@ func TestWork_outcomes(t *testing.T) {
 		ids[tt.kind] = s.create(fmt.Sprintf(`{"lane":"ci","kind":%q,"payload":{"a":[1,"x"]},"policy":%s}`, tt.kind, policy))
 		script += strconv.Quote(tt.kind) + ") " + tt.script + ";; "
 	}
+	var octets execution
+	s.post("/v1/executions/octets?lane=ci&kind=octets", "\xff\x00a", &octets)
+	script += `octets) [ "$(od -An -tx1 | tr -d ' ')" = ff0061 ] && [ "$FLOWAPI_PAYLOAD_ENCODING" = base64 ];; `
 	w := startWorker(t, s, "ci", script+"esac", "--concurrency", "3", "--exit-when-idle", "1s")
 	if code := w.ended(); code != 0 {
 		t.Fatalf("the worker ends with exit code %d", code)
+	}
+	if got := s.execution(octets.ID); got.PublicState != "completed" {
+		t.Errorf("bytes: %+v", got)
 	}
 	client := newClient(t)
 	for _, tt := range tests {
@@ -300,5 +306,33 @@ func TestWork_suspended(t *testing.T) {
 	}
 	if got := run(t, env, "replay", "--execution", id); got.code != 0 {
 		t.Errorf("flowapi replay: %+v", got)
+	}
+}
+
+// When several questions are open, they are named.
+func TestDecide_several(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	env := []string{"FLOWAPI_URL=" + s.url}
+	id := s.create(`{"lane":"ci"}`)
+	var c struct{ Claims []struct{ Handle string } }
+	s.post("/v1/claims", `{"lane":"ci","worker_id":"w"}`, &c)
+	s.post("/v1/executions/"+id+"/suspend", `{"handle":"`+c.Claims[0].Handle+`","reason_code":"waiting_for_approval","waitpoints":[
+		{"waitpoint_key":"ops","approval":{"title":"Is there room?"}},{"waitpoint_key":"qa","approval":{"title":"Is it good?"}}],
+		"resume_condition":{"Composite":{"kind":"AllOf","members":[{"Single":{"waitpoint_key":"ops","matcher":"Wildcard"}},{"Single":{"waitpoint_key":"qa","matcher":"Wildcard"}}]}}}`, nil)
+	if got := run(t, env, "approve", id); got.code != 1 || !strings.Contains(got.errors, "(ops)") || !strings.Contains(got.errors, "Is it good?") {
+		t.Errorf("flowapi approve: %+v", got)
+	}
+	for _, waitpoint := range []string{"ops", "qa"} {
+		if got := run(t, env, "approve", id, "--waitpoint", waitpoint); got.code != 0 {
+			t.Errorf("flowapi approve --waitpoint %s: %+v", waitpoint, got)
+		}
+	}
+	s.becomes(id, "waiting")
+	var flow struct{ ID string }
+	s.post("/v1/flows", `{"goal":"ask","start":true}`, &flow)
+	s.post("/v1/flows/"+flow.ID+"/wait", `{"condition":{"kind":"manual"}}`, nil)
+	if got := run(t, env, "reject", flow.ID, "--reason", "too late"); got.code != 0 || s.status(flow.ID) != "failed" {
+		t.Errorf("flowapi reject: %+v, %s", got, s.status(flow.ID))
 	}
 }

@@ -27,12 +27,12 @@ func (t *Tree) Draw(s *Snapshot, now time.Time) error {
 	if t.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", t.drawn)
 	}
-	b.WriteString("\r")
+	b.WriteString("\r\x1b[?7l") // a character that is wider than we think must not begin a new line
 	for _, l := range lines {
 		b.WriteString(l.text)
 		b.WriteString("\x1b[K\n")
 	}
-	b.WriteString("\x1b[J")
+	b.WriteString("\x1b[J\x1b[?7h")
 	t.drawn = len(lines)
 	_, err := io.WriteString(t.Out, b.String())
 	return err

@@ -159,22 +159,23 @@ const (
 
 // await waits until the command has ended, by itself or because it must not go on.
 func (j *job) await(held context.Context, p *process, silent <-chan struct{}) verdict {
-	stop := func() { p.stop(j.w.Grace, j.w.hurrying.begun, silent) }
+	why := itself
 	select {
 	case <-p.exited:
 	case <-held.Done():
 		if _, own := errors.AsType[endedError](context.Cause(held)); own {
 			j.patience(p) // it knows, and will end by itself
 		}
-		stop()
 	case <-j.asked.begun:
-		stop()
-		return cancelled
+		why = cancelled
 	case <-j.w.givingUp.begun:
-		stop()
-		return released
+		why = released
 	}
-	return itself
+	if p.over() {
+		return itself
+	}
+	p.stop(j.w.Grace, j.w.hurrying.begun, silent)
+	return why
 }
 
 // patience waits for a command to end, as long as it may take.

@@ -50,6 +50,16 @@ func start(argv, env []string, stdin string) (*process, error) {
 	return p, nil
 }
 
+// over says whether the command has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // stop ends the command and all that it has started: it asks, and after the grace, or in a hurry, it kills.
 func (p *process) stop(grace time.Duration, hurry <-chan struct{}, silent <-chan struct{}) {
 	terminateGroup(p.cmd.Process)

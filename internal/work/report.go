@@ -17,6 +17,9 @@ import (
 // tempFail is EX_TEMPFAIL of sysexits.h: the same may work later.
 const tempFail = 75
 
+// deliveryLimit is how long a server is asked to take a report.
+const deliveryLimit = 5 * time.Minute
+
 // outcome is how a job ends, in the words of the contract.
 type outcome struct {
 	verb string // the last part of the path
@@ -93,7 +96,10 @@ func (j *job) report(held context.Context, o outcome, begun time.Time) {
 	}
 }
 
+// deliver sends an outcome until it is answered. Who can renew the lease and not end it gives up at last, and lets it run out.
 func (j *job) deliver(held context.Context, o outcome) error {
+	held, cancel := context.WithTimeoutCause(held, deliveryLimit, errors.New("the server does not take the report"))
+	defer cancel()
 	body := map[string]any{"handle": j.claim.Handle}
 	maps.Copy(body, o.body)
 	var out client.Directives
