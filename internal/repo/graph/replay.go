@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -144,11 +146,15 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 		})
 		return out, err
 	}
+	ahead, err := r.planAhead(ctx, namespace, flowID, names)
+	if err != nil {
+		return graph.Replayed{}, err
+	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Replayed) error {
 		if _, err := r.flows.Head(tx, flowID); err != nil { // locked, before it is looked at
 			return err
 		}
-		p, err := r.planReplay(&tx.Queries, flowID, names)
+		p, err := ahead.now(r, tx, namespace, flowID, names)
 		if err != nil {
 			return err
 		}
@@ -177,6 +183,43 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 	}))
 }
 
+// aheadFrom is how many members a flow has whose replay is planned before the transaction: nobody else can write while it is.
+const aheadFrom = 1000
+
+// planned is a plan and the flow as it was then, nil when there is none.
+type planned struct {
+	flow *flow.Flow
+	plan replayPlan
+}
+
+// planAhead plans the replay of a large flow.
+func (r *Repo) planAhead(ctx context.Context, namespace string, flowID uuid.UUID, names []string) (ahead planned, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) error {
+		f, err := r.flows.Find(q, namespace, flowID)
+		if err != nil || f.NodeCount < aheadFrom {
+			return err
+		}
+		ahead.flow = &f
+		ahead.plan, err = r.planReplay(q, flowID, names)
+		return err
+	})
+	return ahead, err
+}
+
+// now returns the plan, made anew unless the flow stands as it did.
+func (a *planned) now(r *Repo, tx *store.Tx, namespace string, flowID uuid.UUID, names []string) (replayPlan, error) {
+	if a.flow != nil {
+		f, err := r.flows.Find(&tx.Queries, namespace, flowID)
+		if err != nil {
+			return replayPlan{}, err
+		}
+		if f.Revision == a.flow.Revision && f.GraphRevision == a.flow.GraphRevision && maps.Equal(f.Rollup.Counts, a.flow.Rollup.Counts) {
+			return a.plan, nil
+		}
+	}
+	return r.planReplay(&tx.Queries, flowID, names)
+}
+
 type replayRef struct {
 	ID    uuid.UUID
 	Again []graph.Named
@@ -189,16 +232,24 @@ type replayRest struct {
 	Started bool        `json:"started"`
 }
 
-// replaySome replays the first of some members, and leaves the others to the backlog.
+// replaySome replays the first of some members, and leaves the others to the backlog, batch by batch.
 func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
-	now := ids[:min(len(ids), backlog.Batch)]
-	if rest := ids[len(now):]; len(rest) > 0 {
-		err := backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: flowID, Detail: replayRest{rest, started}})
+	for i, batch := range slices.Collect(slices.Chunk(ids, backlog.Batch)) {
+		var err error
+		if i == 0 {
+			err = r.replayThese(tx, flowID, batch, started)
+		} else {
+			err = backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: batch[0], Detail: replayRest{batch, started}})
+		}
 		if err != nil {
 			return err
 		}
 	}
-	members, err := r.executions.Members(tx, flowID, now)
+	return nil
+}
+
+func (r *Repo) replayThese(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
+	members, err := r.executions.Members(tx, flowID, ids)
 	if err != nil {
 		return err
 	}
