@@ -21,7 +21,9 @@ type connection struct {
 
 // clientFlags adds the flags of every client command.
 func clientFlags(cmd *cobra.Command, env environment) *connection {
-	c := &connection{Client: client.Client{Token: env.getenv("FLOWAPI_TOKEN"), HTTP: http.DefaultClient}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxJobs // a worker has as many calls under way
+	c := &connection{Client: client.Client{Token: env.getenv("FLOWAPI_TOKEN"), HTTP: &http.Client{Transport: transport}}}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&c.URL, "url", env.flag("FLOWAPI_URL", "http://127.0.0.1:8080"), "the server (FLOWAPI_URL)")
 	flags.StringVar(&c.Token, "token", c.Token, "the API token (FLOWAPI_TOKEN)")
@@ -29,6 +31,9 @@ func clientFlags(cmd *cobra.Command, env environment) *connection {
 	flags.BoolVar(&c.json, "json", false, "print the server's answer as it is")
 	return c
 }
+
+// jsonMeans says in the help what --json does, where that is not what it does elsewhere.
+func jsonMeans(cmd *cobra.Command, text string) { cmd.PersistentFlags().Lookup("json").Usage = text }
 
 // call sends a request and decodes the answer into out, unless that is nil. It returns the answer's bytes. A refusal is an
 // error that reads as the server's own words.

@@ -61,6 +61,7 @@ func submitCommand(env environment) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 	}
 	c := clientFlags(cmd, env)
+	jsonMeans(cmd, "print the flow as JSON, with --wait its end: outcome, exit_code, url, flow, graph; all else goes to standard error")
 	flags := cmd.Flags()
 	flags.BoolVar(&o.wait, "wait", false, "show how the flow gets on until it has ended, and end as it does")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Minute, "with --wait: how long to wait; 0 is for ever")

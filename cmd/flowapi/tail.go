@@ -32,10 +32,11 @@ on: what it wrote to standard output goes to standard output, and the rest to st
 		Args: cobra.MaximumNArgs(1),
 	}
 	c := clientFlags(cmd, env)
+	jsonMeans(cmd, "print each event, or each frame, as one line of JSON")
 	flags := cmd.Flags()
 	flags.StringArrayVar(&topics, "topic", nil, "only events of this topic; may be repeated")
 	flags.StringArrayVar(&types, "type", nil, "only events of this type; may be repeated")
-	flags.Int64Var(&after, "after", -1, "begin after this event, 0 is the beginning; from now on without it")
+	flags.Int64Var(&after, "after", 0, "begin after this event, 0 is the beginning; from now on without it")
 	flags.StringVar(&frames, "frames", "", "follow the output of this `execution`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if frames != "" {

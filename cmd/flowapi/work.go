@@ -38,6 +38,9 @@ as long as the lease lasts.
 SIGTERM or SIGINT: no more claims, what runs may finish. A second one stops what runs and gives it back, to go on elsewhere in the
 same attempt. A third one does not wait for the grace.`
 
+// maxJobs is how many commands one worker runs at once, as many as one claim may give.
+const maxJobs = 100
+
 func workCommand(env environment) *cobra.Command {
 	cfg := work.Config{}
 	cmd := &cobra.Command{
@@ -47,6 +50,7 @@ func workCommand(env environment) *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 	}
 	c := clientFlags(cmd, env)
+	jsonMeans(cmd, "say what happens in lines of JSON, on standard output")
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
 	flags.StringArrayVar(&cfg.Lanes, "lane", nil, "a lane to work in; may be repeated")
@@ -76,8 +80,8 @@ func checkWork(cfg *work.Config) error {
 	switch {
 	case len(cfg.Lanes) > 32:
 		return errors.New("--lane: at most 32 lanes")
-	case cfg.Concurrency < 1 || cfg.Concurrency > 100:
-		return errors.New("--concurrency: 1 to 100")
+	case cfg.Concurrency < 1 || cfg.Concurrency > maxJobs:
+		return fmt.Errorf("--concurrency: 1 to %d", maxJobs)
 	case cfg.LeaseTTL < 100*time.Millisecond || cfg.LeaseTTL > 24*time.Hour:
 		return errors.New("--lease-ttl: 100ms to 24h")
 	case cfg.Grace < 0:

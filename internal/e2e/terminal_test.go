@@ -70,7 +70,7 @@ func startOnTerminal(tb testing.TB, url string, args ...string) *terminal {
 
 func (t *terminal) types(keys string) {
 	t.tb.Helper()
-	if _, err := io.WriteString(t.keys, keys); err != nil {
+	if _, err := t.keys.WriteString(keys); err != nil {
 		t.tb.Fatal(err)
 	}
 }

@@ -86,7 +86,7 @@ func (w *worker) claim(ctx, claiming context.Context, n int) ([]client.Claim, ti
 	}
 	r := client.Request{
 		Method: http.MethodPost, Path: "/v1/claims", Key: uuid.NewString(), Wait: wait, Timeout: wait + 10*time.Second,
-		Body: claimBody{w.Lanes, w.WorkerID, w.Instance, append([]string{}, w.Capabilities...), w.LeaseTTL.Milliseconds(), min(n, 100)},
+		Body: claimBody{w.Lanes, w.WorkerID, w.Instance, append([]string{}, w.Capabilities...), w.LeaseTTL.Milliseconds(), n},
 	}
 	var out client.Claims
 	a, err := w.Client.Insist(claiming, r, &out, w.troubled)
