@@ -39,6 +39,8 @@ func TestWork_outcomes(t *testing.T) {
 		{kind: "later", script: "exit 75", state: "failed", reason: "exit status 75", category: "transient"},
 		{kind: "again", script: `[ "$FLOWAPI_ATTEMPT_INDEX" = 1 ]`, policy: `{"retry_policy":{"max_retries":1,"backoff":{"type":"fixed","delay_ms":10}}}`, state: "completed", result: "null"},
 		{kind: "killed", script: "kill -9 $$", state: "failed", reason: "killed by SIGKILL"},
+		{kind: "leftover", script: "sleep 60 & true", state: "completed", result: "null"},
+		{kind: "escaped", script: "setsid sleep 3 & true", state: "completed", result: "null"},
 		{kind: "nonsense", script: `echo '{"n"' >"$FLOWAPI_RESULT"`, state: "failed", reason: "the result in FLOWAPI_RESULT is not JSON"},
 		{kind: "too much", script: `{ printf '"'; head -c 1100000 /dev/zero | tr '\0' x; printf '"'; } >"$FLOWAPI_RESULT"`, state: "failed", reason: "the result is refused: "},
 	}
@@ -75,7 +77,7 @@ func TestWork_outcomes(t *testing.T) {
 	}
 }
 
-// The register knows a worker from its beginning to its end.
+// The register knows a worker from its beginning to its end, and drains it.
 func TestWork_register(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -88,17 +90,18 @@ func TestWork_register(t *testing.T) {
 		s.get("/v1/workers?worker_id=w", &l)
 		return l
 	}
-	w := startWorker(t, s, "ci", "true", "--capability", "go")
-	w.says("ready")
-	if l := workers(); len(l.Items) != 1 {
-		t.Errorf("the register has %+v", l)
-	} else {
-		s.post("/v1/workers/"+l.Items[0].ID+"/drain", "{}", nil)
+	id := s.create(`{"lane":"ci"}`)
+	w := startWorker(t, s, "ci", `echo on >"$FOLDER/on"; until [ -e "$FOLDER/off" ]; do sleep 0.01; done`, "--capability", "go")
+	w.wrote("on")
+	l := workers()
+	if len(l.Items) != 1 {
+		t.Fatalf("the register has %+v", l)
 	}
-	// A claim hears of it, and so does the heartbeat; the signal is for those who cannot wait.
-	w.signal(syscall.SIGTERM)
-	if code := w.ended(); code != 0 {
-		t.Errorf("exit code %d", code)
+	s.post("/v1/workers/"+l.Items[0].ID+"/drain", "{}", nil)
+	w.says("draining: the server asks for it")
+	w.write("off", "\n")
+	if code := w.ended(); code != 0 || s.execution(id).PublicState != "completed" {
+		t.Errorf("exit code %d, %+v", code, s.execution(id))
 	}
 	if l := workers(); len(l.Items) != 0 {
 		t.Errorf("the register still has %+v", l)
@@ -136,19 +139,24 @@ func TestWork_restart(t *testing.T) {
 	}
 }
 
-// While the server is away the command runs for as long as the lease lasts, and no longer.
+// While the server is away the command runs for as long as the lease lasts, and no longer, however much it has to say.
 func TestWork_outage(t *testing.T) {
 	t.Parallel()
-	s := newServer(t)
-	s.create(`{"lane":"ci"}`)
-	w := startWorker(t, s, "ci", `trap 'echo asked >"$FOLDER/asked"; exit 0' TERM; echo on >"$FOLDER/on"; while :; do sleep 0.01; done`)
-	w.wrote("on")
-	s.kill()
-	w.wrote("asked")
-	w.says("lost")
-	w.signal(syscall.SIGTERM)
-	if code := w.ended(); code != 0 {
-		t.Errorf("exit code %d", code)
+	for name, script := range map[string]string{"silent": "while :; do sleep 0.01; done", "loud": "yes & wait"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.create(`{"lane":"ci"}`)
+			w := startWorker(t, s, "ci", `trap 'echo asked >"$FOLDER/asked"; exit 0' TERM; echo on >"$FOLDER/on"; `+script)
+			w.wrote("on")
+			s.kill()
+			w.wrote("asked")
+			w.says("lost")
+			w.signal(syscall.SIGTERM)
+			if code := w.ended(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
 	}
 }
 
