@@ -36,6 +36,20 @@ graph:
 	return file
 }
 
+// pipelineOf is a pipeline whose flow has an id of its own.
+func pipelineOf(tb testing.TB, lane, id string) string {
+	tb.Helper()
+	file := pipeline(tb, lane)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(file, append([]byte("id: "+id+"\n"), text...), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return file
+}
+
 // flowID returns the flow whose address stands first in the output.
 func flowID(tb testing.TB, out string) string {
 	tb.Helper()
@@ -160,11 +174,15 @@ func TestSubmit_codes(t *testing.T) {
 	})
 	t.Run("nobody decides", func(t *testing.T) {
 		t.Parallel()
-		submit := startTool(t, s.url, "submit", pipeline(t, "person"), "--wait", "--timeout", "2s")
-		submit.submitted()
+		file := pipelineOf(t, "person", "0f10a000-0000-4000-8000-00000000000b")
+		env := []string{"FLOWAPI_URL=" + s.url}
+		if got := run(t, env, "submit", file); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
 		execution := s.ask("person")
-		if code := submit.ended(); code != 5 || !strings.Contains(submit.out.String(), "flowapi approve "+execution) || !strings.Contains(submit.out.String(), "Go on?") {
-			t.Errorf("exit code %d", code)
+		got := run(t, env, "submit", file, "--wait", "--timeout", "1s")
+		if got.code != 5 || !strings.Contains(got.out, "flowapi approve "+execution) || !strings.Contains(got.out, "Go on?") {
+			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("nobody is waited for", func(t *testing.T) {
@@ -294,14 +312,7 @@ func TestSubmit_again(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	const id = "0f10a000-0000-4000-8000-00000000000a"
-	text, err := os.ReadFile(pipeline(t, "ci"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "flow.yaml")
-	if err := os.WriteFile(file, append([]byte("id: "+id+"\n"), text...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := pipelineOf(t, "ci", id)
 	first := startTool(t, s.url, "submit", file, "--wait", "--exit-on-approval")
 	first.submitted()
 	s.ask("ci")
