@@ -51,7 +51,7 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 	if err != nil {
 		return graph.Creation{}, err
 	}
-	if err := r.executions.Prepare(ctx, b.made); err != nil {
+	if err := r.executions.Prepare(ctx, b.made, nil); err != nil {
 		return graph.Creation{}, err
 	}
 	var existing bool
@@ -160,7 +160,7 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 	if dryRun {
 		return r.dryRun(ctx, &b, holder)
 	}
-	if err := r.executions.Prepare(ctx, b.made); err != nil {
+	if err := r.executions.Prepare(ctx, b.made, r.allowed(ctx, &b, holder)); err != nil {
 		return graph.Built{}, err
 	}
 	var out graph.Built
@@ -213,6 +213,14 @@ func (r *Repo) dryRun(ctx context.Context, b *draft, holder *execution.Fence) (g
 		out, err = done.built, nil
 	}
 	return out, err
+}
+
+// allowed asks beforehand what the transaction of a build will ask.
+func (r *Repo) allowed(ctx context.Context, b *draft, holder *execution.Fence) func() error {
+	return func() error {
+		_, err := r.dryRun(ctx, b, holder)
+		return err
+	}
 }
 
 func (r *Repo) head(ctx context.Context, namespace string, id uuid.UUID) (f flow.Flow, err error) {

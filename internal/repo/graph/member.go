@@ -110,7 +110,7 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 	if err != nil {
 		return graph.Member{}, graph.Single(err)
 	}
-	if err := r.executions.Prepare(ctx, b.made); err != nil {
+	if err := r.executions.Prepare(ctx, b.made, r.allowed(ctx, &b, holder)); err != nil {
 		return graph.Member{}, err
 	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Member) error {
