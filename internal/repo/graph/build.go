@@ -416,7 +416,7 @@ func (r *Repo) show(tx *store.Tx, b *draft) error {
 		NodeCount     int64 `json:"node_count"`
 		EdgeCount     int64 `json:"edge_count"`
 	}{len(b.made), len(b.plan.Links), b.owner.GraphRevision, b.owner.NodeCount, b.owner.EdgeCount}))
-	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links)); err != nil {
+	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links), settled); err != nil {
 		return err
 	}
 	if b.build == uuid.Nil || b.owner.Status == flow.Created {
@@ -442,8 +442,9 @@ func upstreams(links []graph.Link) []uuid.UUID {
 	return ids
 }
 
-// resolveEnded decides the new edges that lead out of members which have ended already.
-func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) error {
+// resolveEnded decides the pending edges that lead out of members which have ended already, all or those that a further condition
+// selects.
+func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, which string) error {
 	for _, id := range ids {
 		var outcome string
 		err := tx.Get(&outcome, `SELECT terminal_outcome FROM executions WHERE id = ?`, store.ID(id))
@@ -453,7 +454,7 @@ func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) err
 		if execution.Outcome(outcome) == execution.OutcomeNone {
 			continue
 		}
-		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome))
+		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome), which)
 		if err == nil && rest {
 			err = backlog.Put(tx, backlog.Item{Kind: backlog.Resolve, FlowID: flowID, ExecutionID: id})
 		}

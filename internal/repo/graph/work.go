@@ -85,7 +85,7 @@ func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
 func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) error {
 	switch it.Kind {
 	case backlog.Resolve:
-		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID})
+		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID}, "")
 	case backlog.Siblings:
 		whole, err := r.flows.Find(&tx.Queries, f.Namespace, f.ID)
 		if err != nil || ownerOf(&whole).end != nil {
