@@ -21,11 +21,8 @@ import (
 // A graph is checked as a whole, and written in one transaction, or, when it is large, in several: then nobody sees what is
 // written until the last one, which shows it all.
 
-// What one transaction writes of a graph.
-const (
-	chunkNodes = 250
-	chunkLinks = 1250
-)
+// fits says whether one transaction writes so much of a graph.
+func (r *Repo) fits(nodes, links int) bool { return nodes <= r.cfg.Batch && links <= 5*r.cfg.Batch }
 
 // Create makes a flow with its graph. It returns the refusals of [flow.New] and [graph.NewPlan].
 func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error) {
@@ -251,7 +248,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, f *flow.Flow, nodes 
 		links += len(nodes[i].Needs)
 	}
 	b := draft{flowID: flowID, now: r.store.Now(), made: make([]execution.Change, len(nodes))}
-	large := len(nodes) > chunkNodes || links > chunkLinks
+	large := !r.fits(len(nodes), links)
 	chosen := make([]uuid.UUID, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -370,7 +367,7 @@ func (r *Repo) writeHidden(ctx context.Context, b *draft) error {
 	})
 	for from := 0; from < len(b.made) && err == nil; {
 		to, links := from, 0
-		for to < len(b.made) && to-from < chunkNodes && (to == from || links+len(b.plan.Nodes[to].Needs) <= chunkLinks) {
+		for to < len(b.made) && (to == from || r.fits(to-from+1, links+len(b.plan.Nodes[to].Needs))) {
 			links += len(b.plan.Nodes[to].Needs)
 			to++
 		}
@@ -456,14 +453,14 @@ func (r *Repo) show(tx *store.Tx, b *draft) error {
 		NodeCount     int64 `json:"node_count"`
 		EdgeCount     int64 `json:"edge_count"`
 	}{len(b.made), len(b.plan.Links), b.owner.GraphRevision, b.owner.NodeCount, b.owner.EdgeCount}))
-	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links)); err != nil {
+	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links), settled); err != nil {
 		return err
 	}
 	if b.build == uuid.Nil || b.owner.Status == flow.Created {
 		return nil
 	}
-	n, err := r.executions.UnpauseMembers(tx, b.flowID, backlog.Batch)
-	if err != nil || n < backlog.Batch {
+	n, err := r.executions.UnpauseMembers(tx, b.flowID, r.cfg.Batch)
+	if err != nil || n < r.cfg.Batch {
 		return err
 	}
 	return backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: b.flowID, ExecutionID: b.flowID})
@@ -482,8 +479,9 @@ func upstreams(links []graph.Link) []uuid.UUID {
 	return ids
 }
 
-// resolveEnded decides the new edges that lead out of members which have ended already.
-func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) error {
+// resolveEnded decides the pending edges that lead out of members which have ended already, all or those that a further condition
+// selects.
+func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, which string) error {
 	for _, id := range ids {
 		var outcome string
 		err := tx.Get(&outcome, `SELECT terminal_outcome FROM executions WHERE id = ?`, store.ID(id))
@@ -493,7 +491,7 @@ func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) err
 		if execution.Outcome(outcome) == execution.OutcomeNone {
 			continue
 		}
-		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome))
+		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome), which)
 		if err == nil && rest {
 			err = backlog.Put(tx, backlog.Item{Kind: backlog.Resolve, FlowID: flowID, ExecutionID: id})
 		}
