@@ -21,32 +21,61 @@ import (
 )
 
 // Rewind makes undecided again what has to do with a member that is about to run again. What depends on it and has not started waits
-// for it again. What it depends on itself, unless that had let it go: what ended well still counts, also what has done so since; the
-// rest has to run again, too. It says whether the member has to wait. reference: flows-streams-budgets.md 2.8; model.md "Replay".
+// for it again. What it depends on itself, as far as that runs again, it waits for again. And unless it was let go before: what ended
+// well still counts, also what has done so since; the rest has to run again, too. It says whether the member has to wait.
+// reference: flows-streams-budgets.md 2.8; model.md "Replay".
 func (r *Repo) Rewind(tx *store.Tx, e *execution.Execution) (blocked bool, err error) {
 	if err := r.reopenAfter(tx, e); err != nil {
 		return false, err
 	}
 	g, found, err := findGroup(&tx.Queries, e.ID)
-	if err != nil || !found || g.State == graph.Satisfied || g.Edges == 0 {
+	if err != nil || !found || g.Edges == 0 {
 		return false, err
 	}
-	now := store.Millis(tx.Now())
-	_, err = tx.Exec(`UPDATE edges SET state = 'satisfied', resolved_at = ? WHERE downstream_id = ? AND state <> 'satisfied'
-		AND upstream_id IN (SELECT u.id FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ? AND u.terminal_outcome = 'success')`,
-		now, store.ID(e.ID), store.ID(e.ID))
+	// Whichever of two members is replayed first, the one waits for the other.
+	again, err := tx.Exec(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND state <> 'pending' AND `+upstreamsThat("u.terminal_outcome = 'none'"),
+		store.ID(e.ID), store.ID(e.ID))
+	if err != nil {
+		return false, err
+	}
+	if g.State == graph.Satisfied {
+		if again == 0 {
+			return false, nil
+		}
+		return r.recount(tx, &g)
+	}
+	_, err = tx.Exec(`UPDATE edges SET state = 'satisfied', resolved_at = ? WHERE downstream_id = ? AND state <> 'satisfied' AND `+upstreamsThat("u.terminal_outcome = 'success'"),
+		store.Millis(tx.Now()), store.ID(e.ID), store.ID(e.ID))
 	if err != nil {
 		return false, err
 	}
 	if _, err := tx.Exec(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND state = 'impossible'`, store.ID(e.ID)); err != nil {
 		return false, err
 	}
-	var satisfied int
-	if err := tx.Get(&satisfied, `SELECT count(*) FROM edges WHERE downstream_id = ? AND state = 'satisfied'`, store.ID(e.ID)); err != nil {
-		return false, err
+	return r.recount(tx, &g)
+}
+
+// upstreamsThat selects edges by how their upstreams stand.
+func upstreamsThat(condition string) string {
+	return `upstream_id IN (SELECT u.id FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ? AND ` + condition + `)`
+}
+
+// recount counts the edges of a group anew, and says whether it holds its member.
+func (r *Repo) recount(tx *store.Tx, g *graph.Group) (holds bool, err error) {
+	var n struct {
+		Satisfied int `db:"satisfied"`
+		Failed    int `db:"failed"`
+		Skipped   int `db:"skipped"`
 	}
-	g.Rewind(satisfied, tx.Now())
-	return g.Holds(), saveGroup(tx, &g)
+	err = tx.Get(&n, `SELECT count(CASE WHEN d.state = 'satisfied' THEN 1 END) AS satisfied,
+		count(CASE WHEN d.state = 'impossible' AND u.terminal_outcome <> 'skipped' THEN 1 END) AS failed,
+		count(CASE WHEN d.state = 'impossible' AND u.terminal_outcome = 'skipped' THEN 1 END) AS skipped
+		FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ?`, store.ID(g.Downstream))
+	if err != nil {
+		return false, fmt.Errorf("count the dependencies of execution %s: %w", g.Downstream, err)
+	}
+	g.Rewind(n.Satisfied, n.Failed, n.Skipped, tx.Now())
+	return g.Holds(), saveGroup(tx, g)
 }
 
 // reopenAfter lets what depends on e and has not started wait for it again.
@@ -234,7 +263,7 @@ type replayRest struct {
 
 // replaySome replays the first of some members, and leaves the others to the backlog, batch by batch.
 func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
-	for i, batch := range slices.Collect(slices.Chunk(ids, backlog.Batch)) {
+	for i, batch := range slices.Collect(slices.Chunk(ids, r.cfg.Batch)) {
 		var err error
 		if i == 0 {
 			err = r.replayThese(tx, flowID, batch, started)

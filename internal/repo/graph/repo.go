@@ -6,12 +6,14 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -20,6 +22,13 @@ type Repo struct {
 	store      *store.Store
 	executions Executions
 	flows      Flows
+	cfg        Config
+}
+
+// Config says how the repository behaves. Zero values are defaults.
+type Config struct {
+	// Batch is how many executions one transaction changes because of another, and how many it writes of a large graph.
+	Batch int
 }
 
 // Executions is the store of executions, as far as graphs need it.
@@ -38,8 +47,9 @@ type Executions interface {
 	Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error)
 	// Save writes what a transition did.
 	Save(tx *store.Tx, before *execution.Execution, c execution.Change) error
-	// Prepare makes the places where new executions will stand, before the transaction that makes these.
-	Prepare(ctx context.Context, made []execution.Change) error
+	// Prepare makes the places where new executions will stand, before the transaction that makes these. When one is missing it
+	// first asks check, if there is one, whether it may be made.
+	Prepare(ctx context.Context, made []execution.Change, check func() error) error
 	// Insert writes new members, which Tell tells of. build is that of a graph which is still being written, uuid.Nil for none.
 	// It returns CodeAlreadyExists for an id or a key that is taken.
 	Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) error
@@ -73,6 +83,7 @@ type Flows interface {
 }
 
 // New returns a repository on s.
-func New(s *store.Store, executions Executions, flows Flows) *Repo {
-	return &Repo{store: s, executions: executions, flows: flows}
+func New(s *store.Store, executions Executions, flows Flows, cfg Config) *Repo {
+	cfg.Batch = cmp.Or(cfg.Batch, backlog.Batch)
+	return &Repo{store: s, executions: executions, flows: flows, cfg: cfg}
 }

@@ -61,11 +61,11 @@ func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
 		return err
 	}
 	var items []itemRow
-	if err := tx.Select(&items, selectItems+" WHERE flow_id = ? ORDER BY id LIMIT ?", store.ID(flowID), backlog.Batch); err != nil {
+	if err := tx.Select(&items, selectItems+" WHERE flow_id = ? ORDER BY id LIMIT ?", store.ID(flowID), r.cfg.Batch); err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
 	for _, it := range items {
-		if budgetOf(tx).left() == 0 {
+		if r.left(tx) == 0 {
 			break
 		}
 		// It is put back if there is more to do.
@@ -85,8 +85,12 @@ func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
 func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) error {
 	switch it.Kind {
 	case backlog.Resolve:
-		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID})
+		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID}, "")
 	case backlog.Siblings:
+		whole, err := r.flows.Find(&tx.Queries, f.Namespace, f.ID)
+		if err != nil || ownerOf(&whole).end != nil {
+			return err
+		}
 		g, found, err := findGroup(&tx.Queries, it.ExecutionID)
 		if err != nil || !found || !g.CancelsRest() {
 			return err
@@ -97,10 +101,13 @@ func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail 
 		if err := json.Unmarshal(detail, &rest); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
 		}
+		if f.Status.Terminal() { // it has ended again since
+			return nil
+		}
 		budgetOf(tx).spent += len(rest.IDs)
 		return r.replayThese(tx, f.ID, rest.IDs, rest.Started)
 	case backlog.Start, backlog.Cancel:
-		budgetOf(tx).spent += backlog.Batch // each is a batch of its own
+		budgetOf(tx).spent += r.cfg.Batch // each is a batch of its own
 		return r.continueMembers(tx, f, it, detail)
 	}
 	return nil
@@ -113,21 +120,24 @@ func (r *Repo) continueMembers(tx *store.Tx, f *flow.Flow, it backlog.Item, deta
 		if f.Status == flow.Created {
 			return nil
 		}
-		n, err := r.executions.UnpauseMembers(tx, f.ID, backlog.Batch)
+		n, err := r.executions.UnpauseMembers(tx, f.ID, r.cfg.Batch)
 		if err != nil {
 			return err
 		}
-		more = n == backlog.Batch
+		more = n == r.cfg.Batch
 	} else {
+		if !f.Status.Terminal() { // it runs again
+			return nil
+		}
 		var end execution.MembersEnd
 		if err := json.Unmarshal(detail, &end); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
 		}
-		ended, err := r.executions.CancelMembers(tx, f.ID, end, backlog.Batch)
+		ended, err := r.executions.CancelMembers(tx, f.ID, end, r.cfg.Batch)
 		if err != nil {
 			return err
 		}
-		it.Detail, more = end, ended.Looked == backlog.Batch && len(ended.Failed) < ended.Looked
+		it.Detail, more = end, ended.Looked == r.cfg.Batch && len(ended.Failed) < ended.Looked
 	}
 	if !more {
 		return nil
