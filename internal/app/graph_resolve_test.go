@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -184,6 +185,25 @@ func TestGraph_Resolve(t *testing.T) {
 			f.stand("b", atExpiredIdle)
 			f.complete("d")
 			g.stands(f.ID, "failed", 2) // c needed b
+		}},
+		{"what may run and why not is told of every member (typed_evaluate_flow_eligibility, defect 11)", func(g *graphTest) {
+			f := g.graph("", "free", "active", "blocked < free", "lost", "impossible < lost", "freed < lost2", "lost2")
+			f.claim("active")
+			f.fail("lost")
+			f.complete("lost2")
+			alone := g.w.create("")
+			f.of["alone"] = alone.ID
+			for key, want := range map[string][]string{"free": nil, "alone": nil, "freed": nil, "active": {"phase"}, "blocked": {"dependencies"}, "impossible": {"phase"}, "lost": {"phase"}} {
+				got, _ := f.w.explain(f.of[key], "")
+				if !slices.Equal(unmet(got), want) || got.Claimable != (want == nil) {
+					g.t.Errorf("%s: %v", key, unmet(got))
+				}
+			}
+			g.Get("/v1/executions/" + uuid.NewString() + "/explain").Problem(fault.CodeNotFound)
+			f.complete("free")
+			if got, _ := f.w.explain(f.of["blocked"], ""); !got.Claimable {
+				g.t.Errorf("%+v", got)
+			}
 		}},
 		{"explain says what a member waits for", func(g *graphTest) {
 			f := g.graph("", "a", "b", "c 2 < a b")
