@@ -56,6 +56,7 @@ type Config struct {
 	Retention   Retention
 	Streams     int // of one kind that may be open at a time, requests that wait for frames among them; 0 is 10,000
 	Connections int // to the database; see store.Config
+	Batch       int // executions that one transaction changes because of another; 0 is 250
 }
 
 // master returns where the master secret of waitpoint tokens is, for a database that is this file, or none.
@@ -90,6 +91,7 @@ type App struct {
 	loops    *reconcile.Supervisor
 	tails    []*sse.Tail
 	streams  *streams.Handlers
+	graphs   *graphrepo.Repo
 	draining atomic.Bool
 	// generation of the event log, which changes only while no server runs.
 	generation string
@@ -158,8 +160,9 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	streamRepo := streamrepo.New(a.store)
 	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
 	executionRepo := executionrepo.New(a.store, waitRepo, keys)
-	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{})
-	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo)
+	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{Batch: cfg.Batch})
+	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo, graphrepo.Config{Batch: cfg.Batch})
+	a.graphs = graphRepo
 	executionRepo.Attach(flowRepo, graphRepo)
 	waitRepo.Attach(flowRepo, executionRepo)
 	a.store.React(flowRepo.Mirror())

@@ -158,7 +158,9 @@ func (m *flowModel) verb() (method, path string, body any, do func() (flow.Flow,
 			return c.Flow, err
 		}
 	case "cancel":
-		return post("cancel", nil, func() (flow.Change, error) { return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}, by) })
+		return post("cancel", nil, func() (flow.Change, error) {
+			return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}, by)
+		})
 	case "tag":
 		value := flowWords.Draw(m.T, "value")
 		return http.MethodPut, "/tags/a.b", map[string]any{"value": value}, m.changes(func() (flow.Change, error) { return f.SetTag("a.b", value, by) })

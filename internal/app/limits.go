@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/stream"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
@@ -27,8 +28,8 @@ var limits = oapi.Limits{
 	LeaseTTLMsMax: execution.MaxLeaseTTL.Milliseconds(), LeaseTTLMsMin: execution.MinLeaseTTL.Milliseconds(), ListLimitMax: page.MaxLimit,
 	PreferWaitSecondsMax: int64(ask.MaxWait / time.Second), TimerHorizonMs: (30 * 24 * time.Hour).Milliseconds(),
 	FramesMax: 1000, FramePayloadBytes: stream.MaxPayload, FramesPerSecond: stream.FramesPerSecond, FramesBurst: stream.Burst, StreamPageMax: 1000,
-	TailBlockMsMax: 30_000, SummaryBytes: stream.MaxSummary,
+	GraphExecutionsMax: graph.MaxNodes, GraphEdgesMax: graph.MaxEdges, TailBlockMsMax: 30_000, SummaryBytes: stream.MaxSummary,
 }
 
 // features are what this version has, for clients that meet several.
-var features = []string{"flows", "executions", "workers", "lanes", "streams", "bulk", "events", "inbox", "suspension", "signals", "approvals"}
+var features = []string{"flows", "executions", "workers", "lanes", "graphs", "streams", "bulk", "events", "inbox", "suspension", "signals", "approvals"}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,6 +49,7 @@ func (m *metrics) watch(a *App) error {
 			return float64(n)
 		}),
 		gauge("flowapi_frames_waiting", "Requests that wait for frames, followers among them.", func() float64 { return float64(a.Waiting()) }),
+		gauge("flowapi_graph_backlog", "Parts of graphs that are left to be decided, started, cancelled or replayed; -1 when that cannot be read.", func() float64 { return a.graphsLeft() }),
 		loopCollector{a},
 	} {
 		if err := m.registry.Register(c); err != nil {
@@ -55,6 +57,17 @@ func (m *metrics) watch(a *App) error {
 		}
 	}
 	return nil
+}
+
+// graphsLeft is what the backlog of graphs has.
+func (a *App) graphsLeft() float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	n, err := a.graphs.Left(ctx)
+	if err != nil {
+		return -1
+	}
+	return float64(n)
 }
 
 // loopCollector shows the figures of the background loops.

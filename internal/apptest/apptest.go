@@ -42,9 +42,9 @@ func Start(tb testing.TB, url string, change ...func(*app.Config)) *Server {
 
 // Still starts a server on which nothing happens by itself: what time brings happens in Advance and Settle only. Several
 // may share a clock.
-func Still(tb testing.TB, url string, clock *store.Clock) *Server {
+func Still(tb testing.TB, url string, clock *store.Clock, change ...func(*app.Config)) *Server {
 	tb.Helper()
-	return start(tb, url, clock, func(*app.App, context.Context) error { return nil })
+	return start(tb, url, clock, func(*app.App, context.Context) error { return nil }, change...)
 }
 
 func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, context.Context) error, change ...func(*app.Config)) *Server {

@@ -24,13 +24,14 @@ const (
 	PartAhead   = "ahead"   // claims behind executions that cannot be claimed
 	PartTimers  = "timers"  // what time brings, and what waiting for it costs
 	PartSuspend = "suspend" // executions that wait for a signal
+	PartGraph   = "graph"   // flows with members that depend on one another
 	PartEvents  = "events"  // subscribers of the event stream
 	PartFrames  = "frames"  // followers of the stream of an attempt
 )
 
 // Parts returns all parts, in the order in which they run.
 func Parts() []string {
-	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartEvents, PartFrames}
+	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartGraph, PartEvents, PartFrames}
 }
 
 // Config says what to measure, and where.
@@ -83,6 +84,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if r.wants(PartSuspend) {
 		if err := r.suspensions(ctx); err != nil {
 			return r.report, fmt.Errorf("suspensions: %w", err)
+		}
+	}
+	if r.wants(PartGraph) {
+		if err := r.graphs(ctx); err != nil {
+			return r.report, fmt.Errorf("graphs: %w", err)
 		}
 	}
 	if r.wants(PartEvents) {

@@ -55,7 +55,9 @@ func verb(t *rapid.T, at time.Time) func(flow.Flow) (flow.Change, error) {
 		return func(f flow.Flow) (flow.Change, error) { return f.RequestCancel(reason, by), nil }
 	case "cancel":
 		reason := word.Draw(t, "reason")
-		return func(f flow.Flow) (flow.Change, error) { return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: reason}, by) }
+		return func(f flow.Flow) (flow.Change, error) {
+			return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: reason}, by)
+		}
 	case "patch":
 		p := flow.Patch{State: doc(), Merge: rapid.SampledFrom([]flow.Merge{flow.MergeShallow, flow.MergeRFC7396}).Draw(t, "merge")}
 		if rapid.Bool().Draw(t, "with step") {

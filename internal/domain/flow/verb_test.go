@@ -85,12 +85,14 @@ func TestTransitions(t *testing.T) {
 		pending [3]string        // created, running, waiting with the cancellation requested
 	}
 	verbs := map[string]row{
-		"start":          {flow.Running, func(f flow.Flow) (flow.Change, error) { return f.Start(by(9)) }, [6]string{ok, illegal, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
-		"wait":           {flow.Waiting, func(f flow.Flow) (flow.Change, error) { return f.Park(waitID, manual, by(9)) }, [6]string{illegal, ok, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
-		"resume":         {flow.Running, func(f flow.Flow) (flow.Change, error) { return f.Resume(nil, by(9)) }, [6]string{illegal, illegal, ok, ended, ended, ended}, [3]string{pending, pending, pending}},
-		"finish":         {flow.Finished, func(f flow.Flow) (flow.Change, error) { return f.Finish(nil, 0, by(9)) }, [6]string{illegal, ok, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
-		"fail":           {flow.Failed, func(f flow.Flow) (flow.Change, error) { return f.Fail("no", by(9)) }, [6]string{illegal, ok, ok, ended, ended, ended}, [3]string{illegal, ok, ok}},
-		"cancel":         {flow.Cancelled, func(f flow.Flow) (flow.Change, error) { return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}, by(9)) }, [6]string{ok, ok, ok, ended, ended, nothing}, [3]string{ok, ok, ok}},
+		"start":  {flow.Running, func(f flow.Flow) (flow.Change, error) { return f.Start(by(9)) }, [6]string{ok, illegal, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
+		"wait":   {flow.Waiting, func(f flow.Flow) (flow.Change, error) { return f.Park(waitID, manual, by(9)) }, [6]string{illegal, ok, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
+		"resume": {flow.Running, func(f flow.Flow) (flow.Change, error) { return f.Resume(nil, by(9)) }, [6]string{illegal, illegal, ok, ended, ended, ended}, [3]string{pending, pending, pending}},
+		"finish": {flow.Finished, func(f flow.Flow) (flow.Change, error) { return f.Finish(nil, 0, by(9)) }, [6]string{illegal, ok, illegal, ended, ended, ended}, [3]string{pending, pending, pending}},
+		"fail":   {flow.Failed, func(f flow.Flow) (flow.Change, error) { return f.Fail("no", by(9)) }, [6]string{illegal, ok, ok, ended, ended, ended}, [3]string{illegal, ok, ok}},
+		"cancel": {flow.Cancelled, func(f flow.Flow) (flow.Change, error) {
+			return f.Cancel(flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}, by(9))
+		}, [6]string{ok, ok, ok, ended, ended, nothing}, [3]string{ok, ok, ok}},
 		"request-cancel": {"", func(f flow.Flow) (flow.Change, error) { return f.RequestCancel("", by(9)), nil }, [6]string{ok, ok, ok, nothing, nothing, nothing}, [3]string{nothing, nothing, nothing}},
 		"patch": {"", func(f flow.Flow) (flow.Change, error) {
 			return f.Patch(flow.Patch{State: json.RawMessage(`{}`)}, by(9))

@@ -179,9 +179,9 @@ func (g *Group) Reopen(o execution.Outcome, now time.Time) {
 	}
 }
 
-// Rewind makes the group undecided again, with so many edges satisfied and the others pending: its member is replayed.
-func (g *Group) Rewind(satisfied int, now time.Time) {
-	g.Satisfied, g.Failed, g.Skipped = satisfied, 0, 0
+// Rewind counts the group anew, whose member is replayed: so many edges are resolved, and the others pending.
+func (g *Group) Rewind(satisfied, failed, skipped int, now time.Time) {
+	g.Satisfied, g.Failed, g.Skipped = satisfied, failed, skipped
 	g.State, g.FiredAt = Pending, time.Time{}
 	g.settle(now)
 }

@@ -221,8 +221,8 @@ func (c *checker) cycles() {
 // cycle reports a cycle, whose nodes are given against the direction of its edges.
 func (c *checker) cycle(nodes []int) {
 	path := make([]string, 0, len(nodes)+1)
-	for i := len(nodes) - 1; i >= 0; i-- {
-		path = append(path, c.plan.Nodes[nodes[i]].Key)
+	for _, i := range slices.Backward(nodes) {
+		path = append(path, c.plan.Nodes[i].Key)
 	}
 	path = append(path, path[0])
 	if c.path == nil {

@@ -26,7 +26,7 @@ const (
 	Replay   Kind = "replay"   // of a flow: to replay the others
 )
 
-// Batch bounds how many executions one transaction changes because of another.
+// Batch bounds how many executions one transaction changes because of another, unless a repository is configured otherwise.
 const Batch = 250
 
 // Item is one thing that is left to do.
@@ -37,7 +37,7 @@ type Item struct {
 	Detail      any       // a value that marshals to JSON; nil for none
 }
 
-// Put adds an item, unless it is there already, and wakes the loop.
+// Put adds an item, or gives the one that is there already this detail, and wakes the loop.
 func Put(tx *store.Tx, it Item) error {
 	detail := []byte("{}")
 	if it.Detail != nil {
@@ -46,7 +46,8 @@ func Put(tx *store.Tx, it Item) error {
 			return fmt.Errorf("detail of %s: %w", it.Kind, err)
 		}
 	}
-	_, err := tx.Exec(`INSERT INTO graph_backlog (flow_id, kind, execution_id, namespace, actor, detail) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	_, err := tx.Exec(`INSERT INTO graph_backlog (flow_id, kind, execution_id, namespace, actor, detail) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (flow_id, kind, execution_id) DO UPDATE SET namespace = excluded.namespace, actor = excluded.actor, detail = excluded.detail`,
 		store.ID(it.FlowID), string(it.Kind), store.ID(it.ExecutionID), tx.Call.Namespace, tx.Call.Actor, store.JSON(detail))
 	if err != nil {
 		return fmt.Errorf("put %s of flow %s off: %w", it.Kind, it.FlowID, err)

@@ -196,8 +196,11 @@ func TestRepo_Namespaces(t *testing.T) {
 			"finish":         func(id uuid.UUID) error { _, err := h.flows.Finish(other, id, nil, nil); return err },
 			"fail":           func(id uuid.UUID) error { _, err := h.flows.Fail(other, id, nil, "x"); return err },
 			"request cancel": func(id uuid.UUID) error { _, err := h.flows.RequestCancel(other, id, nil, ""); return err },
-			"cancel":         func(id uuid.UUID) error { _, err := h.flows.Cancel(other, id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}); return err },
-			"patch":          func(id uuid.UUID) error { _, err := h.flows.Patch(other, id, nil, flow.Patch{}); return err },
+			"cancel": func(id uuid.UUID) error {
+				_, err := h.flows.Cancel(other, id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""})
+				return err
+			},
+			"patch": func(id uuid.UUID) error { _, err := h.flows.Patch(other, id, nil, flow.Patch{}); return err },
 			"put": func(id uuid.UUID) error {
 				_, err := h.flows.Replace(other, id, 1, flow.Replacement{Goal: "g"}, &req)
 				return err
@@ -421,8 +424,14 @@ func TestRepo_Members(t *testing.T) {
 
 		for _, end := range []func(id uuid.UUID) error{
 			func(id uuid.UUID) error { _, err := h.flows.Fail(h.ctx(), id, nil, "x"); return err },
-			func(id uuid.UUID) error { _, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""}); return err },
-			func(id uuid.UUID) error { _, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelRequest{Policy: flow.FlowOnly, Reason: ""}); return err },
+			func(id uuid.UUID) error {
+				_, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelRequest{Policy: flow.CancelAll, Reason: ""})
+				return err
+			},
+			func(id uuid.UUID) error {
+				_, err := h.flows.Cancel(h.ctx(), id, nil, flow.CancelRequest{Policy: flow.FlowOnly, Reason: ""})
+				return err
+			},
 		} {
 			f := h.create(flow.Running)
 			_, err := join(f.ID)

@@ -5,6 +5,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -30,6 +32,8 @@ type Config struct {
 	// Retention says when ended flows are deleted. What it leaves open is kept for ever, unless it leaves all open: then
 	// [flow.DefaultRetention] holds.
 	Retention flow.Retention
+	// Batch is how many members one transaction changes with their flow.
+	Batch int
 }
 
 // Repo is the store of flows.
@@ -84,6 +88,7 @@ func New(s *store.Store, waits *waitrepo.Repo, executions Executions, cfg Config
 	if cfg.Retention == (flow.Retention{}) {
 		cfg.Retention = flow.DefaultRetention()
 	}
+	cfg.Batch = cmp.Or(cfg.Batch, backlog.Batch)
 	return &Repo{store: s, waits: waits, executions: executions, cfg: cfg}
 }
 

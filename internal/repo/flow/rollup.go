@@ -45,14 +45,16 @@ var (
 		}
 		return strings.Join(names, ", ")
 	}()
-	moveRollup = func() string {
-		moves := make([]string, len(execution.Publics()))
-		for i, p := range execution.Publics() {
-			moves[i] = fmt.Sprintf("%[1]s = flow_rollups.%[1]s + excluded.%[1]s", p)
+	openColumns = func() string {
+		var names []string
+		for _, p := range execution.Publics() {
+			if !p.Ended() {
+				names = append(names, string(p))
+			}
 		}
-		return "INSERT INTO flow_rollups (flow_id, unforgiven, " + rollupColumns + ") VALUES (?, 0" + strings.Repeat(", ?", len(moves)) +
-			") ON CONFLICT (flow_id) DO UPDATE SET " + strings.Join(moves, ", ") + " RETURNING flow_id, unforgiven, " + rollupColumns
+		return strings.Join(names, " + ")
 	}()
+	insertRollup  = "INSERT INTO flow_rollups (flow_id, unforgiven, " + rollupColumns + ") VALUES (?, 0" + strings.Repeat(", ?", len(execution.Publics())) + ")"
 	selectRollups = "SELECT flow_id, unforgiven, " + rollupColumns + " FROM flow_rollups"
 )
 
@@ -132,28 +134,45 @@ func (r *Repo) moveRollups(tx *store.Tx, m *moves) error {
 	defer tx.Because(tx.Because(0)) // and then what it was before
 	for _, id := range ids {
 		tx.Because(m.causes[id]) // the end of the flow, if it ends now
-		args := []any{store.ID(id)}
-		moved := false
-		for _, p := range execution.Publics() {
-			n := m.flows[id][p]
-			args = append(args, n)
-			moved = moved || n != 0
+		open, err := moveRollup(tx, id, m.flows[id])
+		if err == nil && open == 0 {
+			err = r.completeNow(tx, id)
 		}
-		if !moved {
-			if err := r.completeNow(tx, id); err != nil {
-				return err
-			}
-			continue
-		}
-		var found rollupRow
-		if err := tx.Get(&found, moveRollup, args...); err != nil {
+		if err != nil {
 			return fmt.Errorf("move the rollup of flow %s: %w", id, err)
-		}
-		if err := r.complete(tx, id, found); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+// moveRollup moves the counts that have changed. It returns how many members have not ended, as far as any may have.
+func moveRollup(tx *store.Tx, id uuid.UUID, by map[execution.Public]int64) (open int64, err error) {
+	var set []string
+	var args []any
+	for _, p := range execution.Publics() {
+		if n := by[p]; n != 0 {
+			set = append(set, string(p)+" = "+string(p)+" + ?")
+			args = append(args, n)
+		}
+	}
+	if len(set) == 0 { // only to be looked
+		return 0, nil
+	}
+	update, args := "UPDATE flow_rollups SET "+strings.Join(set, ", ")+" WHERE flow_id = ?", append(args, store.ID(id))
+	if slices.ContainsFunc(execution.Ends(), func(p execution.Public) bool { return by[p] > 0 }) {
+		err = tx.Get(&open, update+" RETURNING "+openColumns, args...)
+		if !store.NotFound(err) {
+			return open, err
+		}
+	} else if n, err := tx.Exec(update, args...); err != nil || n == 1 {
+		return 1, err
+	}
+	args = []any{store.ID(id)}
+	for _, p := range execution.Publics() {
+		args = append(args, by[p])
+	}
+	_, err = tx.Exec(insertRollup, args...)
+	return 0, err
 }
 
 // completeNow ends a flow that ends by itself if all its members have ended.
@@ -212,16 +231,18 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 	return err
 }
 
+// Unforgiven is the condition that an execution e ended badly and that nothing made up for it: it leads to no group, or to one that
+// was not satisfied.
+const Unforgiven = `e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
+	OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied'))`
+
 // unforgiven names up to limit members of a flow that ended badly and that nothing made up for.
 func unforgiven(q *store.Queries, id uuid.UUID, limit int) ([]string, error) {
 	var rows []struct {
 		ID  store.ID   `db:"id"`
 		Key store.Text `db:"key"`
 	}
-	err := q.Select(&rows, `SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND e.terminal_outcome IN ('failed', 'expired', 'cancelled')
-		AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
-			OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied'))
-		ORDER BY e.created_at, e.id LIMIT ?`, store.ID(id), limit)
+	err := q.Select(&rows, "SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND "+Unforgiven+" ORDER BY e.created_at, e.id LIMIT ?", store.ID(id), limit)
 	if err != nil {
 		return nil, fmt.Errorf("look how the members of flow %s ended: %w", id, err)
 	}

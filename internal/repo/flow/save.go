@@ -112,8 +112,8 @@ func (r *Repo) followMembers(tx *store.Tx, before, after *flow.Flow) ([]uuid.UUI
 		return nil, nil
 	}
 	if before.Status == flow.Created && after.Status == flow.Running {
-		n, err := r.executions.UnpauseMembers(tx, after.ID, backlog.Batch)
-		if err != nil || n < backlog.Batch {
+		n, err := r.executions.UnpauseMembers(tx, after.ID, r.cfg.Batch)
+		if err != nil || n < r.cfg.Batch {
 			return nil, err
 		}
 		return nil, backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: after.ID, ExecutionID: after.ID})
@@ -122,8 +122,8 @@ func (r *Repo) followMembers(tx *store.Tx, before, after *flow.Flow) ([]uuid.UUI
 	if !ends {
 		return nil, nil
 	}
-	ended, err := r.executions.CancelMembers(tx, after.ID, end, backlog.Batch)
-	if err != nil || ended.Looked < backlog.Batch {
+	ended, err := r.executions.CancelMembers(tx, after.ID, end, r.cfg.Batch)
+	if err != nil || ended.Looked < r.cfg.Batch {
 		return ended.Failed, err
 	}
 	return ended.Failed, backlog.Put(tx, backlog.Item{Kind: backlog.Cancel, FlowID: after.ID, ExecutionID: after.ID, Detail: end})

@@ -21,11 +21,8 @@ import (
 // A graph is checked as a whole, and written in one transaction, or, when it is large, in several: then nobody sees what is
 // written until the last one, which shows it all.
 
-// What one transaction writes of a graph.
-const (
-	chunkNodes = 250
-	chunkLinks = 1250
-)
+// fits says whether one transaction writes so much of a graph.
+func (r *Repo) fits(nodes, links int) bool { return nodes <= r.cfg.Batch && links <= 5*r.cfg.Batch }
 
 // Create makes a flow with its graph. It returns the refusals of [flow.New] and [graph.NewPlan].
 func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error) {
@@ -47,7 +44,7 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
 		return made, err
 	}
-	b, err := r.draft(ctx, in.ID, nodes, !in.Start, "/graph/executions")
+	b, err := r.draft(ctx, in.ID, nil, nodes, !in.Start, "/graph/executions")
 	if err != nil {
 		return graph.Creation{}, err
 	}
@@ -153,7 +150,7 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 	if err := open(&f); err != nil {
 		return graph.Built{}, err
 	}
-	b, err := r.draft(ctx, flowID, nodes, f.Status == flow.Created, "/executions")
+	b, err := r.draft(ctx, flowID, &f, nodes, f.Status == flow.Created, "/executions")
 	if err != nil {
 		return graph.Built{}, err
 	}
@@ -242,15 +239,16 @@ type draft struct {
 	creation graph.Creation
 }
 
-// draft checks a graph against the flow as it is now.
-func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, paused bool, pointer string) (draft, error) {
+// draft checks a graph against the flow as it is now; f is nil for one that is about to be made. paused says that the members wait
+// for its start.
+func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, f *flow.Flow, nodes []graph.Node, paused bool, pointer string) (draft, error) {
 	c := call.From(ctx)
 	links := 0
 	for i := range nodes {
 		links += len(nodes[i].Needs)
 	}
 	b := draft{flowID: flowID, now: r.store.Now(), made: make([]execution.Change, len(nodes))}
-	large := len(nodes) > chunkNodes || links > chunkLinks
+	large := !r.fits(len(nodes), links)
 	chosen := make([]uuid.UUID, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -264,7 +262,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 			b.made[i].Execution.ID = store.NewID()
 		}
 	}
-	members, taken, err := r.names(ctx, flowID, nodes, chosen)
+	members, taken, err := r.names(ctx, flowID, nodes, chosen, f == nil)
 	if err != nil {
 		return b, err
 	}
@@ -283,7 +281,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 }
 
 // names finds the members that nodes name, and what is taken of the keys and ids that they want.
-func (r *Repo) names(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, chosen []uuid.UUID) (members map[string]uuid.UUID, taken map[string]bool, err error) {
+func (r *Repo) names(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, chosen []uuid.UUID, fresh bool) (members map[string]uuid.UUID, taken map[string]bool, err error) {
 	wanted := graph.Unknown(nodes)
 	keys := make([]string, 0, len(nodes))
 	var ids []uuid.UUID
@@ -295,7 +293,13 @@ func (r *Repo) names(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 			ids = append(ids, chosen[i])
 		}
 	}
-	taken = map[string]bool{}
+	members, taken = map[string]uuid.UUID{}, map[string]bool{}
+	if fresh { // a flow that there is not yet has no members
+		wanted, keys = nil, nil
+	}
+	if len(wanted)+len(keys)+len(ids) == 0 {
+		return members, taken, nil
+	}
 	err = r.store.Read(ctx, func(q *store.Queries) (err error) {
 		if members, err = r.executions.Named(q, flowID, wanted); err != nil {
 			return err
@@ -363,7 +367,7 @@ func (r *Repo) writeHidden(ctx context.Context, b *draft) error {
 	})
 	for from := 0; from < len(b.made) && err == nil; {
 		to, links := from, 0
-		for to < len(b.made) && to-from < chunkNodes && (to == from || links+len(b.plan.Nodes[to].Needs) <= chunkLinks) {
+		for to < len(b.made) && (to == from || r.fits(to-from+1, links+len(b.plan.Nodes[to].Needs))) {
 			links += len(b.plan.Nodes[to].Needs)
 			to++
 		}
@@ -449,14 +453,14 @@ func (r *Repo) show(tx *store.Tx, b *draft) error {
 		NodeCount     int64 `json:"node_count"`
 		EdgeCount     int64 `json:"edge_count"`
 	}{len(b.made), len(b.plan.Links), b.owner.GraphRevision, b.owner.NodeCount, b.owner.EdgeCount}))
-	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links)); err != nil {
+	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links), settled); err != nil {
 		return err
 	}
 	if b.build == uuid.Nil || b.owner.Status == flow.Created {
 		return nil
 	}
-	n, err := r.executions.UnpauseMembers(tx, b.flowID, backlog.Batch)
-	if err != nil || n < backlog.Batch {
+	n, err := r.executions.UnpauseMembers(tx, b.flowID, r.cfg.Batch)
+	if err != nil || n < r.cfg.Batch {
 		return err
 	}
 	return backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: b.flowID, ExecutionID: b.flowID})
@@ -475,8 +479,9 @@ func upstreams(links []graph.Link) []uuid.UUID {
 	return ids
 }
 
-// resolveEnded decides the new edges that lead out of members which have ended already.
-func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) error {
+// resolveEnded decides the pending edges that lead out of members which have ended already, all or those that a further condition
+// selects.
+func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, which string) error {
 	for _, id := range ids {
 		var outcome string
 		err := tx.Get(&outcome, `SELECT terminal_outcome FROM executions WHERE id = ?`, store.ID(id))
@@ -486,7 +491,7 @@ func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) err
 		if execution.Outcome(outcome) == execution.OutcomeNone {
 			continue
 		}
-		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome))
+		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome), which)
 		if err == nil && rest {
 			err = backlog.Put(tx, backlog.Item{Kind: backlog.Resolve, FlowID: flowID, ExecutionID: id})
 		}

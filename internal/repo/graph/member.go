@@ -106,7 +106,7 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 	if err := open(&f); err != nil {
 		return graph.Member{}, err
 	}
-	b, err := r.draft(ctx, flowID, []graph.Node{node}, f.Status == flow.Created, "/execution")
+	b, err := r.draft(ctx, flowID, &f, []graph.Node{node}, f.Status == flow.Created, "/execution")
 	if err != nil {
 		return graph.Member{}, graph.Single(err)
 	}
@@ -128,7 +128,7 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 		r.flows.Moved(tx, flowID, "", b.made[0].Execution.Public(), 1)
 		r.executions.Tell(tx, b.made)
 		r.flows.Joined(tx, &b.owner, &b.made[0].Execution)
-		if err := r.resolveEnded(tx, flowID, upstreams(b.plan.Links)); err != nil {
+		if err := r.resolveEnded(tx, flowID, upstreams(b.plan.Links), settled); err != nil {
 			return err
 		}
 		ref := memberRef{b.made[0].Execution.ID, b.owner.NodeCount, b.owner.GraphRevision, false}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -14,36 +16,66 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
+	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
 // Rewind makes undecided again what has to do with a member that is about to run again. What depends on it and has not started waits
-// for it again. What it depends on itself, unless that had let it go: what ended well still counts, also what has done so since; the
-// rest has to run again, too. It says whether the member has to wait. reference: flows-streams-budgets.md 2.8; model.md "Replay".
+// for it again. What it depends on itself, as far as that runs again, it waits for again. And unless it was let go before: what ended
+// well still counts, also what has done so since; the rest has to run again, too. It says whether the member has to wait.
+// reference: flows-streams-budgets.md 2.8; model.md "Replay".
 func (r *Repo) Rewind(tx *store.Tx, e *execution.Execution) (blocked bool, err error) {
 	if err := r.reopenAfter(tx, e); err != nil {
 		return false, err
 	}
 	g, found, err := findGroup(&tx.Queries, e.ID)
-	if err != nil || !found || g.State == graph.Satisfied || g.Edges == 0 {
+	if err != nil || !found || g.Edges == 0 {
 		return false, err
 	}
-	now := store.Millis(tx.Now())
-	_, err = tx.Exec(`UPDATE edges SET state = 'satisfied', resolved_at = ? WHERE downstream_id = ? AND state <> 'satisfied'
-		AND upstream_id IN (SELECT u.id FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ? AND u.terminal_outcome = 'success')`,
-		now, store.ID(e.ID), store.ID(e.ID))
+	// Whichever of two members is replayed first, the one waits for the other.
+	again, err := tx.Exec(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND state <> 'pending' AND `+upstreamsThat("u.terminal_outcome = 'none'"),
+		store.ID(e.ID), store.ID(e.ID))
+	if err != nil {
+		return false, err
+	}
+	if g.State == graph.Satisfied {
+		if again == 0 {
+			return false, nil
+		}
+		return r.recount(tx, &g)
+	}
+	_, err = tx.Exec(`UPDATE edges SET state = 'satisfied', resolved_at = ? WHERE downstream_id = ? AND state <> 'satisfied' AND `+upstreamsThat("u.terminal_outcome = 'success'"),
+		store.Millis(tx.Now()), store.ID(e.ID), store.ID(e.ID))
 	if err != nil {
 		return false, err
 	}
 	if _, err := tx.Exec(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND state = 'impossible'`, store.ID(e.ID)); err != nil {
 		return false, err
 	}
-	var satisfied int
-	if err := tx.Get(&satisfied, `SELECT count(*) FROM edges WHERE downstream_id = ? AND state = 'satisfied'`, store.ID(e.ID)); err != nil {
-		return false, err
+	return r.recount(tx, &g)
+}
+
+// upstreamsThat selects edges by how their upstreams stand.
+func upstreamsThat(condition string) string {
+	return `upstream_id IN (SELECT u.id FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ? AND ` + condition + `)`
+}
+
+// recount counts the edges of a group anew, and says whether it holds its member.
+func (r *Repo) recount(tx *store.Tx, g *graph.Group) (holds bool, err error) {
+	var n struct {
+		Satisfied int `db:"satisfied"`
+		Failed    int `db:"failed"`
+		Skipped   int `db:"skipped"`
 	}
-	g.Rewind(satisfied, tx.Now())
-	return g.Holds(), saveGroup(tx, &g)
+	err = tx.Get(&n, `SELECT count(CASE WHEN d.state = 'satisfied' THEN 1 END) AS satisfied,
+		count(CASE WHEN d.state = 'impossible' AND u.terminal_outcome <> 'skipped' THEN 1 END) AS failed,
+		count(CASE WHEN d.state = 'impossible' AND u.terminal_outcome = 'skipped' THEN 1 END) AS skipped
+		FROM edges d JOIN executions u ON u.id = d.upstream_id WHERE d.downstream_id = ?`, store.ID(g.Downstream))
+	if err != nil {
+		return false, fmt.Errorf("count the dependencies of execution %s: %w", g.Downstream, err)
+	}
+	g.Rewind(n.Satisfied, n.Failed, n.Skipped, tx.Now())
+	return g.Holds(), saveGroup(tx, g)
 }
 
 // reopenAfter lets what depends on e and has not started wait for it again.
@@ -103,7 +135,7 @@ type replayRow struct {
 	Public  string     `db:"public_state"`
 	Policy  store.JSON `db:"policy"`
 	Replays int        `db:"replay_count"`
-	Made    int        `db:"unforgiven"`
+	Failed  int        `db:"unforgiven"`
 }
 
 // replayPlan is what a replay will run again.
@@ -143,11 +175,15 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 		})
 		return out, err
 	}
+	ahead, err := r.planAhead(ctx, namespace, flowID, names)
+	if err != nil {
+		return graph.Replayed{}, err
+	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Replayed) error {
 		if _, err := r.flows.Head(tx, flowID); err != nil { // locked, before it is looked at
 			return err
 		}
-		p, err := r.planReplay(&tx.Queries, flowID, names)
+		p, err := ahead.now(r, tx, namespace, flowID, names)
 		if err != nil {
 			return err
 		}
@@ -176,6 +212,43 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 	}))
 }
 
+// aheadFrom is how many members a flow has whose replay is planned before the transaction: nobody else can write while it is.
+const aheadFrom = 1000
+
+// planned is a plan and the flow as it was then, nil when there is none.
+type planned struct {
+	flow *flow.Flow
+	plan replayPlan
+}
+
+// planAhead plans the replay of a large flow.
+func (r *Repo) planAhead(ctx context.Context, namespace string, flowID uuid.UUID, names []string) (ahead planned, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) error {
+		f, err := r.flows.Find(q, namespace, flowID)
+		if err != nil || f.NodeCount < aheadFrom {
+			return err
+		}
+		ahead.flow = &f
+		ahead.plan, err = r.planReplay(q, flowID, names)
+		return err
+	})
+	return ahead, err
+}
+
+// now returns the plan, made anew unless the flow stands as it did.
+func (a *planned) now(r *Repo, tx *store.Tx, namespace string, flowID uuid.UUID, names []string) (replayPlan, error) {
+	if a.flow != nil {
+		f, err := r.flows.Find(&tx.Queries, namespace, flowID)
+		if err != nil {
+			return replayPlan{}, err
+		}
+		if f.Revision == a.flow.Revision && f.GraphRevision == a.flow.GraphRevision && maps.Equal(f.Rollup.Counts, a.flow.Rollup.Counts) {
+			return a.plan, nil
+		}
+	}
+	return r.planReplay(&tx.Queries, flowID, names)
+}
+
 type replayRef struct {
 	ID    uuid.UUID
 	Again []graph.Named
@@ -188,16 +261,24 @@ type replayRest struct {
 	Started bool        `json:"started"`
 }
 
-// replaySome replays the first of some members, and leaves the others to the backlog.
+// replaySome replays the first of some members, and leaves the others to the backlog, batch by batch.
 func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
-	now := ids[:min(len(ids), backlog.Batch)]
-	if rest := ids[len(now):]; len(rest) > 0 {
-		err := backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: flowID, Detail: replayRest{rest, started}})
+	for i, batch := range slices.Collect(slices.Chunk(ids, r.cfg.Batch)) {
+		var err error
+		if i == 0 {
+			err = r.replayThese(tx, flowID, batch, started)
+		} else {
+			err = backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: batch[0], Detail: replayRest{batch, started}})
+		}
 		if err != nil {
 			return err
 		}
 	}
-	members, err := r.executions.Members(tx, flowID, now)
+	return nil
+}
+
+func (r *Repo) replayThese(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, started bool) error {
+	members, err := r.executions.Members(tx, flowID, ids)
 	if err != nil {
 		return err
 	}
@@ -220,9 +301,7 @@ func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, start
 func (r *Repo) planReplay(q *store.Queries, flowID uuid.UUID, names []string) (replayPlan, error) {
 	var rows []replayRow
 	err := q.Select(&rows, `SELECT e.id, e.key, e.lifecycle_phase, e.terminal_outcome, e.public_state, e.policy, e.replay_count,
-		CASE WHEN e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
-			OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied')) THEN 1 ELSE 0 END AS unforgiven
-		FROM executions e WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID))
+		CASE WHEN `+flowrepo.Unforgiven+` THEN 1 ELSE 0 END AS unforgiven FROM executions e WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID))
 	if err != nil {
 		return replayPlan{}, fmt.Errorf("read the members of flow %s: %w", flowID, err)
 	}
@@ -255,7 +334,7 @@ func chosen(flowID uuid.UUID, rows []replayRow, names []string) (map[store.ID]bo
 	chosen := map[store.ID]bool{}
 	if names == nil {
 		for i := range rows {
-			if rows[i].Made == 1 {
+			if rows[i].Failed == 1 {
 				chosen[rows[i].ID] = true
 			}
 		}

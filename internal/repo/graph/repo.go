@@ -6,12 +6,14 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -20,6 +22,13 @@ type Repo struct {
 	store      *store.Store
 	executions Executions
 	flows      Flows
+	cfg        Config
+}
+
+// Config says how the repository behaves. Zero values are defaults.
+type Config struct {
+	// Batch is how many executions one transaction changes because of another, and how many it writes of a large graph.
+	Batch int
 }
 
 // Executions is the store of executions, as far as graphs need it.
@@ -74,6 +83,7 @@ type Flows interface {
 }
 
 // New returns a repository on s.
-func New(s *store.Store, executions Executions, flows Flows) *Repo {
-	return &Repo{store: s, executions: executions, flows: flows}
+func New(s *store.Store, executions Executions, flows Flows, cfg Config) *Repo {
+	cfg.Batch = cmp.Or(cfg.Batch, backlog.Batch)
+	return &Repo{store: s, executions: executions, flows: flows, cfg: cfg}
 }

@@ -36,7 +36,7 @@ func (r *Repo) Resolve() store.Reactor {
 		if e.FlowID == uuid.Nil {
 			return nil
 		}
-		rest, err := r.resolve(tx, e.FlowID, e.ExecutionID, ends[e.Type])
+		rest, err := r.resolve(tx, e.FlowID, e.ExecutionID, ends[e.Type], "")
 		if err != nil || !rest {
 			return err
 		}
@@ -44,14 +44,15 @@ func (r *Repo) Resolve() store.Reactor {
 	}}
 }
 
-// budget is how much a transaction may still change because of other changes.
+// budget is how much a transaction has changed because of other changes.
 type budget struct{ spent int }
 
 type budgetKey struct{}
 
 func budgetOf(tx *store.Tx) *budget { return store.Local[budget](tx, budgetKey{}) }
 
-func (b *budget) left() int { return max(backlog.Batch-b.spent, 0) }
+// left is how much a transaction may still change.
+func (r *Repo) left(tx *store.Tx) int { return max(r.cfg.Batch-budgetOf(tx).spent, 0) }
 
 // dependent is a pending edge with its group and its flow.
 type dependent struct {
@@ -60,17 +61,20 @@ type dependent struct {
 	Cancellation store.JSON `db:"cancellation"`
 }
 
+// settled keeps those out that were replayed alone: they wait until what they depend on is replayed, too.
+const settled = ` AND NOT EXISTS (SELECT 1 FROM executions c WHERE c.id = d.downstream_id AND c.replay_count > 0)`
+
 const selectDependents = "SELECT " + groupColumns + `, f.status AS flow_status, f.cancellation FROM edges d
 	JOIN edge_groups g ON g.execution_id = d.downstream_id JOIN flows f ON f.id = d.flow_id
 	WHERE d.upstream_id = ? AND d.state = 'pending' AND (g.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id))
-	ORDER BY d.downstream_id LIMIT ?`
+`
 
-// resolve decides the pending edges that lead out of an execution which has ended. It says whether some are left, because it was
-// too much for this transaction.
-func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome execution.Outcome) (rest bool, err error) {
-	limit := budgetOf(tx).left()
+// resolve decides the pending edges that lead out of an execution which has ended, all or those that a further condition
+// selects. It says whether some are left, because it was too much for this transaction.
+func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome execution.Outcome, which string) (rest bool, err error) {
+	limit := r.left(tx)
 	var found []dependent
-	if err := tx.Select(&found, selectDependents+tx.ForUpdateOf("f, g"), store.ID(upstream), limit+1); err != nil {
+	if err := tx.Select(&found, selectDependents+which+" ORDER BY d.downstream_id LIMIT ?"+tx.ForUpdateOf("f, g"), store.ID(upstream), limit+1); err != nil {
 		return false, fmt.Errorf("find what depends on execution %s: %w", upstream, err)
 	}
 	if rest = len(found) > limit; rest {
@@ -170,6 +174,9 @@ func (r *Repo) fire(tx *store.Tx, flowID uuid.UUID, at owner, fired []graph.Grou
 			}
 		}
 	}
+	if at.end != nil { // the others end as their flow says: not before their grace is over, or not at all
+		return nil
+	}
 	for i := range fired {
 		if fired[i].CancelsRest() {
 			if err := r.cancelRest(tx, flowID, &fired[i]); err != nil {
@@ -198,7 +205,7 @@ func decided(tx *store.Tx, e *execution.Execution, state graph.State, at owner) 
 
 // cancelRest cancels the upstreams of a decided group that have not ended.
 func (r *Repo) cancelRest(tx *store.Tx, flowID uuid.UUID, g *graph.Group) error {
-	limit := budgetOf(tx).left()
+	limit := r.left(tx)
 	var ids []store.ID
 	err := tx.Select(&ids, `SELECT d.upstream_id FROM edges d JOIN executions u ON u.id = d.upstream_id
 		WHERE d.downstream_id = ? AND d.state = 'pending' AND u.lifecycle_phase <> 'terminal' ORDER BY d.upstream_id LIMIT ?`, store.ID(g.Downstream), limit+1)

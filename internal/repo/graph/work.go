@@ -30,87 +30,117 @@ type itemRow struct {
 
 const selectItems = "SELECT id, flow_id, kind, execution_id, namespace, actor, detail FROM graph_backlog"
 
-// Work does a part of what is left to do, in one transaction, and returns whether it has done any. Any number of processes may
-// call it at the same time. What fails is reported and stays; the others go on.
+// Work does a part of what is left to do for one flow, in one transaction, and returns whether it has done any. Any number of
+// processes may call it at the same time. What fails is reported and stays; the others go on.
 func (r *Repo) Work(ctx context.Context) (int, error) {
-	var items []itemRow
+	var flows []itemRow
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		return q.Select(&items, selectItems+" ORDER BY id LIMIT 16")
+		return q.Select(&flows, "SELECT flow_id, namespace, min(id) AS id FROM graph_backlog GROUP BY flow_id, namespace ORDER BY min(id) LIMIT 16")
 	})
 	if err != nil {
 		return 0, fmt.Errorf("read the backlog of graphs: %w", err)
 	}
 	var failed error
-	for _, it := range items {
-		err := store.Do(call.With(ctx, call.Engine(it.Namespace)), r.store, func(tx *store.Tx) error { return r.workOn(tx, it) }, store.Background())
+	for _, it := range flows {
+		err := store.Do(call.With(ctx, call.Engine(it.Namespace)), r.store, func(tx *store.Tx) error { return r.workOn(tx, uuid.UUID(it.FlowID)) }, store.Background())
 		if err == nil {
 			return 1, failed
 		}
-		failed = errors.Join(failed, fmt.Errorf("%s of flow %s: %w", it.Kind, uuid.UUID(it.FlowID), err))
+		failed = errors.Join(failed, fmt.Errorf("backlog of flow %s: %w", uuid.UUID(it.FlowID), err))
 	}
 	return 0, failed
 }
 
-// workOn does a part of one item, unless another process has done it.
-func (r *Repo) workOn(tx *store.Tx, it itemRow) error {
-	f, err := r.flows.Head(tx, uuid.UUID(it.FlowID))
+// workOn does as much for one flow as a transaction may do, the oldest first.
+func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
+	f, err := r.flows.Head(tx, flowID)
 	if fault.CodeOf(err) == fault.CodeNotFound { // deleted since
-		return backlog.Drop(tx, uuid.UUID(it.FlowID))
+		return backlog.Drop(tx, flowID)
 	}
 	if err != nil {
 		return err
 	}
-	err = tx.Get(&it, selectItems+" WHERE id = ?", it.ID)
-	if store.NotFound(err) {
-		return nil
+	var items []itemRow
+	if err := tx.Select(&items, selectItems+" WHERE flow_id = ? ORDER BY id LIMIT ?", store.ID(flowID), r.cfg.Batch); err != nil {
+		return fmt.Errorf("read it: %w", err)
 	}
-	if err != nil {
-		return err
+	for _, it := range items {
+		if r.left(tx) == 0 {
+			break
+		}
+		// It is put back if there is more to do.
+		if err := tx.ExecOne(`DELETE FROM graph_backlog WHERE id = ?`, it.ID); err != nil {
+			return err
+		}
+		tx.Call.Actor = it.Actor
+		err := r.continueItem(tx, &f, backlog.Item{Kind: backlog.Kind(it.Kind), FlowID: f.ID, ExecutionID: uuid.UUID(it.ExecutionID)}, it.Detail)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", it.Kind, uuid.UUID(it.ExecutionID), err)
+		}
 	}
-	tx.Call.Actor = it.Actor
-	// It is put back if there is more to do.
-	if err := tx.ExecOne(`DELETE FROM graph_backlog WHERE id = ?`, it.ID); err != nil {
-		return err
-	}
-	return r.continueItem(tx, &f, backlog.Item{Kind: backlog.Kind(it.Kind), FlowID: f.ID, ExecutionID: uuid.UUID(it.ExecutionID)}, it.Detail)
+	return nil
 }
 
-func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) (err error) {
-	more := false
+// continueItem does a part of one item.
+func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) error {
 	switch it.Kind {
 	case backlog.Resolve:
-		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID})
+		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID}, "")
 	case backlog.Siblings:
+		whole, err := r.flows.Find(&tx.Queries, f.Namespace, f.ID)
+		if err != nil || ownerOf(&whole).end != nil {
+			return err
+		}
 		g, found, err := findGroup(&tx.Queries, it.ExecutionID)
 		if err != nil || !found || !g.CancelsRest() {
 			return err
 		}
 		return r.cancelRest(tx, f.ID, &g)
-	case backlog.Start:
-		n := 0
-		if f.Status != flow.Created {
-			n, err = r.executions.UnpauseMembers(tx, f.ID, backlog.Batch)
-		}
-		more = n == backlog.Batch
-	case backlog.Cancel:
-		var end execution.MembersEnd
-		if err := json.Unmarshal(detail, &end); err != nil {
-			return store.Corrupt("backlog of flow", f.ID, err)
-		}
-		ended, err := r.executions.CancelMembers(tx, f.ID, end, backlog.Batch)
-		if err != nil {
-			return err
-		}
-		it.Detail, more = end, ended.Looked == backlog.Batch && len(ended.Failed) < ended.Looked
 	case backlog.Replay:
 		var rest replayRest
 		if err := json.Unmarshal(detail, &rest); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
 		}
-		return r.replaySome(tx, f.ID, rest.IDs, rest.Started)
+		if f.Status.Terminal() { // it has ended again since
+			return nil
+		}
+		budgetOf(tx).spent += len(rest.IDs)
+		return r.replayThese(tx, f.ID, rest.IDs, rest.Started)
+	case backlog.Start, backlog.Cancel:
+		budgetOf(tx).spent += r.cfg.Batch // each is a batch of its own
+		return r.continueMembers(tx, f, it, detail)
 	}
-	if err != nil || !more {
-		return err
+	return nil
+}
+
+// continueMembers lets further members of a flow start, or end, with it.
+func (r *Repo) continueMembers(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) error {
+	more := false
+	if it.Kind == backlog.Start {
+		if f.Status == flow.Created {
+			return nil
+		}
+		n, err := r.executions.UnpauseMembers(tx, f.ID, r.cfg.Batch)
+		if err != nil {
+			return err
+		}
+		more = n == r.cfg.Batch
+	} else {
+		if !f.Status.Terminal() { // it runs again
+			return nil
+		}
+		var end execution.MembersEnd
+		if err := json.Unmarshal(detail, &end); err != nil {
+			return store.Corrupt("backlog of flow", f.ID, err)
+		}
+		ended, err := r.executions.CancelMembers(tx, f.ID, end, r.cfg.Batch)
+		if err != nil {
+			return err
+		}
+		it.Detail, more = end, ended.Looked == r.cfg.Batch && len(ended.Failed) < ended.Looked
+	}
+	if !more {
+		return nil
 	}
 	return backlog.Put(tx, it)
 }
