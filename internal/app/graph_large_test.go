@@ -71,13 +71,13 @@ func TestGraph_Large(t *testing.T) {
 			f.rolled("blocked completed=300 waiting=301 waiting_children=1")
 		}},
 		{"the members of a large graph wait for the start of their flow", func(g *graphTest) {
-			f := g.graph(`"start":false`, append(wide("n", 600), "a < n0")...)
-			f.rolled("blocked waiting=600 waiting_children=1")
+			f := g.graph(`"start":false`, append(wide("n", 300), "a < n0")...)
+			f.rolled("blocked waiting=300 waiting_children=1")
 			f.none("n")
 			g.do(f.ID, "start", "")
 			g.server.Settle()
-			f.rolled("blocked waiting=600 waiting_children=1")
-			for range 6 {
+			f.rolled("blocked waiting=300 waiting_children=1")
+			for range 3 {
 				if n := len(f.w.on("n").claims(`"max":100,` + lasting)); n != 100 {
 					g.t.Fatalf("%d were claimed", n)
 				}
@@ -349,12 +349,12 @@ func TestGraph_Restart(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
 		s.Stop()
 		g := graphsOn(t, apptest.Still(t, s.URL, s.Clock), "restart")
-		chained, star, cancelled := g.graph("", chain(600)...), g.graph("", append(wide("s", 600, "root"), "root")...), g.graph("", wide("c", 600)...)
+		chained, star, cancelled := g.graph("", chain(400)...), g.graph("", append(wide("s", 300, "root"), "root")...), g.graph("", wide("c", 300)...)
 		w := executionsOn(t, g.server, "chain")
 		w.Client = g.Client
 		w.report(w.claim(lasting), "fail", `"reason":"x","category":"permanent"`).Want(http.StatusOK)
 		star.complete("root")
-		cancelled.cancelled("", 600, 350)
+		cancelled.cancelled("", 300, 50)
 		built := g.graph("", "a", "held")
 		built.claim("held")
 		stale := built.handle("held")
@@ -368,9 +368,9 @@ func TestGraph_Restart(t *testing.T) {
 			f.graphTest = after
 		}
 		after.advance(2 * time.Minute)
-		chained.counted(map[string]int64{"failed": 1, "skipped": 599})
-		star.counted(map[string]int64{"completed": 1, "waiting": 600})
-		cancelled.counted(map[string]int64{"cancelled": 600})
+		chained.counted(map[string]int64{"failed": 1, "skipped": 399})
+		star.counted(map[string]int64{"completed": 1, "waiting": 300})
+		cancelled.counted(map[string]int64{"cancelled": 300})
 		built.counted(map[string]int64{"completed": 1, "waiting": 1})
 		for _, f := range []*graphFlow{chained, star, cancelled, built} {
 			after.audit(f.ID)
