@@ -307,7 +307,7 @@ func (h *Handlers) ReplayFlow(ctx context.Context, req oapi.ReplayFlowRequestObj
 		return h.Graph.Replay(ctx, req.FlowID, expected, req.Body.From.Names, ask.Or(req.Body.DryRun, false))
 	}, func(r graph.Replayed) oapi.ReplayFlowResponseObject {
 		ok := flowOK(r.Flow)
-		ok.Body.Replayed, ok.Body.Kept = new(named(r.Again)), new(named(r.Kept))
+		ok.Body.Replayed, ok.Body.Kept = named(r.Again), named(r.Kept)
 		return oapi.ReplayFlow200JSONResponse{FlowOKJSONResponse: ok}
 	}, oapi.ReplayFlowResponseObject.VisitReplayFlowResponse)
 }

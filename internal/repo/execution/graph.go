@@ -17,8 +17,9 @@ import (
 // insertRows is insertRow for many, with the graph that they are part of while it is being written.
 var insertRows = "INSERT INTO executions (" + columns + ", build_id) VALUES "
 
-// Prepare makes the places where new executions will stand, before the transaction that makes these.
-func (r *Repo) Prepare(ctx context.Context, made []execution.Change) error {
+// Prepare makes the places where new executions will stand, before the transaction that makes these. When one is missing it first
+// asks check, if there is one, whether it may be made.
+func (r *Repo) Prepare(ctx context.Context, made []execution.Change, check func() error) error {
 	seen := map[bucketKey]bool{}
 	for i := range made {
 		key := keyOf(&made[i].Execution)
@@ -26,7 +27,14 @@ func (r *Repo) Prepare(ctx context.Context, made []execution.Change) error {
 			continue
 		}
 		seen[key] = true
-		_, err := withBuckets(ctx, r, func() (struct{}, error) {
+		err := r.buckets.there(ctx, r.store, key)
+		if _, missing := errors.AsType[*missingBuckets](err); missing && check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+			check = nil
+		}
+		_, err = withBuckets(ctx, r, func() (struct{}, error) {
 			return struct{}{}, r.buckets.there(ctx, r.store, key)
 		})
 		if err != nil {

@@ -45,10 +45,12 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 			return err
 		}
 	}
-	if from, to := before.Public(), c.Execution.Public(); from != to && before.FlowID != uuid.Nil {
-		r.flows.Moved(tx, before.FlowID, from, to, 1)
-	}
 	first := emit(tx, c)
+	if from, to := before.Public(), c.Execution.Public(); from != to && before.FlowID != uuid.Nil {
+		cause := tx.Because(first)
+		r.flows.Moved(tx, before.FlowID, from, to, 1)
+		tx.Because(cause)
+	}
 	tellClosed(tx, c, closed, first)
 	return nil
 }

@@ -90,9 +90,10 @@ func rollupsOf(q *store.Queries, ids []store.ID) (map[uuid.UUID]flow.Rollup, err
 	return found, nil
 }
 
-// moves are what a transaction does to rollups: by how much each count changes.
+// moves are what a transaction does to rollups: by how much each count changes, and by which event at last.
 type moves struct {
-	flows map[uuid.UUID]map[execution.Public]int64
+	flows  map[uuid.UUID]map[execution.Public]int64
+	causes map[uuid.UUID]store.Ref
 }
 
 type movesKey struct{}
@@ -102,11 +103,13 @@ type movesKey struct{}
 func (r *Repo) Moved(tx *store.Tx, flowID uuid.UUID, from, to execution.Public, n int) {
 	m := store.Sum(tx, movesKey{}, func(m *moves) error { return r.moveRollups(tx, m) })
 	if m.flows == nil {
-		m.flows = map[uuid.UUID]map[execution.Public]int64{}
+		m.flows, m.causes = map[uuid.UUID]map[execution.Public]int64{}, map[uuid.UUID]store.Ref{}
 	}
 	if m.flows[flowID] == nil {
 		m.flows[flowID] = map[execution.Public]int64{}
 	}
+	m.causes[flowID] = tx.Because(0)
+	tx.Because(m.causes[flowID])
 	if from != "" {
 		m.flows[flowID][from] -= int64(n)
 	}
@@ -128,7 +131,9 @@ func (r *Repo) moveRollups(tx *store.Tx, m *moves) error {
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	defer tx.Because(tx.Because(0)) // and then what it was before
 	for _, id := range ids {
+		tx.Because(m.causes[id]) // the end of the flow, if it ends now
 		open, err := moveRollup(tx, id, m.flows[id])
 		if err == nil && open == 0 {
 			err = r.completeNow(tx, id)

@@ -27,16 +27,6 @@ func (r *Repo) fits(nodes, links int) bool { return nodes <= r.cfg.Batch && link
 // Create makes a flow with its graph. It returns the refusals of [flow.New] and [graph.NewPlan].
 func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error) {
 	namespace := call.From(ctx).Namespace
-	if in.ID == uuid.Nil {
-		in.ID = store.NewID()
-	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
-		return made, err
-	}
-	b, err := r.draft(ctx, in.ID, nil, nodes, !in.Start, "/graph/executions")
-	if err != nil {
-		return graph.Creation{}, err
-	}
-	var existing bool
 	reload := store.Reload(func(ctx context.Context, ref []byte) (graph.Creation, error) {
 		var old createdRef
 		if err := json.Unmarshal(ref, &old); err != nil {
@@ -46,7 +36,23 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 		made.Existing = false
 		return made, err
 	})
-	err = r.write(ctx, &b, reload, func(last func(tx *store.Tx) error) error {
+	if err := r.asked(ctx, reload); err != nil {
+		return graph.Creation{}, err
+	}
+	if in.ID == uuid.Nil {
+		in.ID = store.NewID()
+	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
+		return made, err
+	}
+	b, err := r.draft(ctx, in.ID, nil, nodes, !in.Start, "/graph/executions")
+	if err != nil {
+		return graph.Creation{}, err
+	}
+	if err := r.executions.Prepare(ctx, b.made, nil); err != nil {
+		return graph.Creation{}, err
+	}
+	var existing bool
+	err = r.write(ctx, &b, func(last func(tx *store.Tx) error) error {
 		made, err := store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Creation) error {
 			made, err := r.flows.CreateIn(tx, in)
 			if err != nil {
@@ -79,12 +85,21 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 
 type createdRef struct{ ID uuid.UUID }
 
-// created returns the flow that has an id already, with its graph.
+// asked answers a request whose Idempotency-Key was answered before, ahead of all checks: what it has written itself would fail them.
+func (r *Repo) asked(ctx context.Context, reload store.Option) error {
+	if call.From(ctx).Key == nil {
+		return nil
+	}
+	return r.store.Asked(ctx, reload)
+}
+
+// created returns the flow that has an id already, with its graph. It returns CodeAlreadyExists for one of another namespace, whose
+// members are nobody's business here.
 func (r *Repo) created(ctx context.Context, namespace string, id uuid.UUID) (made graph.Creation, found bool, err error) {
 	err = r.store.Read(ctx, func(q *store.Queries) error {
 		f, err := r.flows.Find(q, namespace, id)
 		if fault.CodeOf(err) == fault.CodeNotFound {
-			return nil
+			return free(q, id)
 		}
 		if err != nil {
 			return err
@@ -104,12 +119,35 @@ func (r *Repo) created(ctx context.Context, namespace string, id uuid.UUID) (mad
 	return made, found, err
 }
 
+// free refuses the id of a flow, of whatever namespace.
+func free(q *store.Queries, id uuid.UUID) error {
+	var n int
+	if err := q.Get(&n, `SELECT count(*) FROM flows WHERE id = ?`, store.ID(id)); err != nil {
+		return fmt.Errorf("look for flow %s: %w", id, err)
+	}
+	if n > 0 {
+		return fault.New(fault.CodeAlreadyExists, "The id %s is taken. Choose another one.", id)
+	}
+	return nil
+}
+
 // Build adds members and edges to a flow. holder is the fence of a member whose worker asks for it, nil for an operator. A dry run
 // writes nothing. It returns CodeNotFound, CodeAlreadyTerminal, the refusals of [graph.NewPlan], and those of the fence.
 func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, holder *execution.Fence, dryRun bool) (graph.Built, error) {
-	namespace := call.From(ctx).Namespace
-	f, err := r.head(ctx, namespace, flowID)
+	reload := store.Reload(func(_ context.Context, ref []byte) (out graph.Built, err error) {
+		if err := json.Unmarshal(ref, &out); err != nil {
+			return out, store.Corrupt("idempotency key", "", err)
+		}
+		return out, nil
+	})
+	if err := r.asked(ctx, reload); err != nil {
+		return graph.Built{}, err
+	}
+	f, err := r.head(ctx, call.From(ctx).Namespace, flowID)
 	if err != nil {
+		return graph.Built{}, err
+	}
+	if err := open(&f); err != nil {
 		return graph.Built{}, err
 	}
 	b, err := r.draft(ctx, flowID, &f, nodes, f.Status == flow.Created, "/executions")
@@ -119,14 +157,11 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 	if dryRun {
 		return r.dryRun(ctx, &b, holder)
 	}
+	if err := r.executions.Prepare(ctx, b.made, r.allowed(ctx, &b, holder)); err != nil {
+		return graph.Built{}, err
+	}
 	var out graph.Built
-	reload := store.Reload(func(_ context.Context, ref []byte) (out graph.Built, err error) {
-		if err := json.Unmarshal(ref, &out); err != nil {
-			return out, store.Corrupt("idempotency key", "", err)
-		}
-		return out, nil
-	})
-	err = r.write(ctx, &b, reload, func(last func(tx *store.Tx) error) (err error) {
+	err = r.write(ctx, &b, func(last func(tx *store.Tx) error) (err error) {
 		out, err = store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Built) error {
 			f, err := r.flows.Grow(tx, flowID, len(b.made), len(b.plan.Links))
 			if err != nil {
@@ -175,6 +210,14 @@ func (r *Repo) dryRun(ctx context.Context, b *draft, holder *execution.Fence) (g
 		out, err = done.built, nil
 	}
 	return out, err
+}
+
+// allowed asks beforehand what the transaction of a build will ask.
+func (r *Repo) allowed(ctx context.Context, b *draft, holder *execution.Fence) func() error {
+	return func() error {
+		_, err := r.dryRun(ctx, b, holder)
+		return err
+	}
 }
 
 func (r *Repo) head(ctx context.Context, namespace string, id uuid.UUID) (f flow.Flow, err error) {
@@ -234,7 +277,7 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, f *flow.Flow, nodes 
 	if large {
 		b.build = store.NewID()
 	}
-	return b, r.executions.Prepare(ctx, b.made)
+	return b, nil
 }
 
 // names finds the members that nodes name, and what is taken of the keys and ids that they want.
@@ -290,7 +333,7 @@ func (b *draft) built() graph.Built {
 }
 
 // write writes a graph: what does not fit into the last transaction before it. last runs that one, which locks the flow first.
-func (r *Repo) write(ctx context.Context, b *draft, reload store.Option, last func(show func(tx *store.Tx) error) error) error {
+func (r *Repo) write(ctx context.Context, b *draft, last func(show func(tx *store.Tx) error) error) error {
 	if b.build == uuid.Nil {
 		return last(func(tx *store.Tx) error {
 			if err := r.insert(tx, b, 0, len(b.made)); err != nil {
@@ -299,14 +342,8 @@ func (r *Repo) write(ctx context.Context, b *draft, reload store.Option, last fu
 			return r.show(tx, b)
 		})
 	}
-	// What is written here is nobody's answer yet.
-	unkeyed := call.From(ctx)
-	if unkeyed.Key != nil {
-		if err := r.store.Asked(ctx, reload); err != nil {
-			return err
-		}
-		unkeyed.Key = nil
-	}
+	unkeyed := call.From(ctx) // what is written here is nobody's answer yet
+	unkeyed.Key = nil
 	err := r.writeHidden(call.With(ctx, unkeyed), b)
 	if err == nil {
 		err = last(func(tx *store.Tx) error {

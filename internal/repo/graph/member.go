@@ -90,6 +90,10 @@ func (r *Repo) reloadMember(ctx context.Context, ref []byte) (graph.Member, erro
 // Add makes a new execution that is a member, with what it depends on. An id that a member has already gets that member, and nothing
 // changes. It returns CodeNotFound, CodeAlreadyTerminal, CodeAlreadyExists, the refusals of [graph.NewPlan] and of the fence.
 func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holder *execution.Fence) (graph.Member, error) {
+	reload := store.Reload(r.reloadMember)
+	if err := r.asked(ctx, reload); err != nil {
+		return graph.Member{}, err
+	}
 	f, err := r.head(ctx, call.From(ctx).Namespace, flowID)
 	if err != nil {
 		return graph.Member{}, err
@@ -99,9 +103,15 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 			return r.Enlist(ctx, flowID, node.ID, holder)
 		}
 	}
+	if err := open(&f); err != nil {
+		return graph.Member{}, err
+	}
 	b, err := r.draft(ctx, flowID, &f, []graph.Node{node}, f.Status == flow.Created, "/execution")
 	if err != nil {
 		return graph.Member{}, graph.Single(err)
+	}
+	if err := r.executions.Prepare(ctx, b.made, r.allowed(ctx, &b, holder)); err != nil {
+		return graph.Member{}, err
 	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Member) error {
 		if b.owner, err = r.flows.Grow(tx, flowID, 1, len(b.plan.Links)); err != nil {
@@ -129,5 +139,5 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 			return err
 		})
 		return nil
-	}, store.Reload(r.reloadMember))
+	}, reload)
 }

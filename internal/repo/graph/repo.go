@@ -47,8 +47,9 @@ type Executions interface {
 	Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error)
 	// Save writes what a transition did.
 	Save(tx *store.Tx, before *execution.Execution, c execution.Change) error
-	// Prepare makes the places where new executions will stand, before the transaction that makes these.
-	Prepare(ctx context.Context, made []execution.Change) error
+	// Prepare makes the places where new executions will stand, before the transaction that makes these. When one is missing it
+	// first asks check, if there is one, whether it may be made.
+	Prepare(ctx context.Context, made []execution.Change, check func() error) error
 	// Insert writes new members, which Tell tells of. build is that of a graph which is still being written, uuid.Nil for none.
 	// It returns CodeAlreadyExists for an id or a key that is taken.
 	Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) error
