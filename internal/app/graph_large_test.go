@@ -114,7 +114,9 @@ func TestGraph_Large(t *testing.T) {
 					made++
 					g.flowOf(flowAs[oapi.Flow](answer))
 				case http.StatusOK:
-				default: // another one was being written
+				case http.StatusServiceUnavailable: // another one was being written
+					answer.Problem(fault.CodeBusy)
+				default: // it has just been made
 					answer.Problem(fault.CodeAlreadyExists)
 				}
 			}

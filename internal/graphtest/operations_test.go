@@ -341,6 +341,9 @@ func createLone(w *world) bool {
 func enlist(w *world) bool {
 	f := w.theFlow(anyFlow)
 	x := w.theMember(func(x *member) bool { return x.flow == nil || len(x.into()) > 0 })
+	if begun := w.theMember(func(x *member) bool { return x.flow == nil && x.phase != "runnable" }); begun != nil {
+		x = begun
+	}
 	if f == nil || x == nil {
 		return false
 	}
@@ -673,6 +676,9 @@ func cancelExecution(w *world) bool {
 	if active := w.theMember(func(x *member) bool { return x.phase == "active" }); active != nil && w.chance("an active one", 2) {
 		x = active
 	}
+	if suspended := w.theMember(func(x *member) bool { return x.phase == "suspended" }); suspended != nil && w.chance("a suspended one", 4) {
+		x = suspended
+	}
 	if x == nil {
 		return false
 	}
@@ -825,7 +831,11 @@ func cancelFlow(w *world) bool {
 }
 
 func acknowledge(w *world) bool {
-	f := w.theFlow(func(f *flow) bool { return f.status == "cancelled" && len(f.members) > 0 })
+	graced := func(x *member) bool { return x.grace > 0 }
+	f := w.theFlow(func(f *flow) bool { return f.status == "cancelled" && slices.ContainsFunc(f.members, graced) })
+	if f == nil {
+		f = w.theFlow(func(f *flow) bool { return f.status == "cancelled" && len(f.members) > 0 })
+	}
 	if f == nil {
 		return false
 	}
