@@ -88,6 +88,7 @@ func (w *wide) fan(t *testing.T) {
 	})
 	t.Logf("%d that were not needed any more in %s; %s", largeFan-k, took, creates)
 	w.complete(t, w.claim(t, 1)[0])
+	w.until(t, id, func(f largeFlow) bool { return f.Status != "running" })
 	f := w.flow(t, id)
 	if want := map[string]int64{"completed": k + 2, "cancelled": int64(largeFan - k)}; f.Status != "finished" || !maps.Equal(f.Rollup.Counts, want) {
 		t.Fatalf("it is %s with %v, want %v", f.Status, f.Rollup.Counts, want)
