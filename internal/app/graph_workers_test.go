@@ -47,7 +47,10 @@ func TestGraph_Workers(t *testing.T) {
 			f.of["p3"] = m.Execution.ID
 			w.call("edges", joined(f.ends("p3", "sum"), `"pass_result":true`, f.handle("plan"))).Want(http.StatusCreated)
 			alone := g.w.on("alone").create("")
-			w.call("members", joined(`"execution_id":"`+alone.ID.String()+`"`, f.handle("plan"))).Want(http.StatusCreated)
+			f.idle(http.StatusForbidden, func() *apitest.Response {
+				return w.call("members", joined(`"execution_id":"`+alone.ID.String()+`"`, f.handle("plan")))
+			})
+			f.call("members", `"execution_id":"`+alone.ID.String()+`"`).Want(http.StatusCreated)
 			g.w.on("alone").operated(alone.ID, "operator-cancel", `"reason":"no"`)
 			f.states("active: plan; cancelled: " + alone.ID.String() + "; waiting: p1 p2 p3; waiting_children: end sum")
 			f.complete("plan", "p1", "p2", "p3", "end")
