@@ -295,16 +295,16 @@ func TestGraph_Cancel(t *testing.T) {
 		}},
 		{"more than one transaction's members are cancelled right after it (cancel_flow_backlog, defects 24, 26)", func(g *graphTest) {
 			lines := []string{"root"}
-			for i := range 600 {
+			for i := range 300 {
 				lines = append(lines, fmt.Sprintf(`n%d | "lane":"g-n"`, i))
 			}
 			f := g.graph("", append(lines, `last < root | "lane":"g-n"`)...)
 			f.claim("root")
-			f.cancelled(`{"reason":"r"}`, 602, 351) // "last" went with "root"
+			f.cancelled(`{"reason":"r"}`, 302, 51) // "last" went with "root"
 			late := f.w.on("n").claims(`"max":3,` + lasting)
 			f.report("root", "complete", "").Problem(fault.CodeExecutionNotActive)
 			again := g.verb(f.ID, "cancel", `{"reason":"other"}`).Want(http.StatusOK)
-			if n := again.Int("members.outstanding"); n != 351 || again.Str("cancellation.reason") != "r" {
+			if n := again.Int("members.outstanding"); n != 51 || again.Str("cancellation.reason") != "r" {
 				g.t.Errorf("%d are outstanding: %s", n, again.Body)
 			}
 			watch := g.w.waiting(func() *apitest.Response { return g.Get(flowPath(f.ID, "cancellation"), "Prefer: wait=20") })
@@ -312,11 +312,11 @@ func TestGraph_Cancel(t *testing.T) {
 			if n := watch.answered().Want(http.StatusOK).Int("outstanding"); n != 0 {
 				g.t.Errorf("%d are outstanding", n)
 			}
-			f.counted(map[string]int64{"cancelled": 602})
+			f.counted(map[string]int64{"cancelled": 302})
 			for _, c := range late {
 				f.w.report(c, "complete", "").Problem(fault.CodeExecutionNotActive)
 			}
-			if n := len(f.log("execution.cancelled")); n != 602 {
+			if n := len(f.log("execution.cancelled")); n != 302 {
 				g.t.Errorf("%d are told", n)
 			}
 			for _, e := range f.log("execution.cancelled") {

@@ -164,6 +164,9 @@ func TestGraph_Edges(t *testing.T) {
 			f.claim("a")
 			f.denied(fault.CodeChildAlreadyStarted, func() *apitest.Response { return f.stage("c", "a") }) // the child first
 			f.Post(flowPath(f.ID, "edges"), "{"+f.ends("a", "c")+`,"dependency_kind":"always"}`).Problem(fault.CodeValidationFailed)
+			for part, body := range map[string]string{"edges": f.ends("a", "c") + `,"now":1`, "members": `"execution_id":"` + f.of["a"].String() + `","now":1`, "cancel": `"now":1`} { // defect 62
+				f.points(f.denied(fault.CodeValidationFailed, func() *apitest.Response { return f.call(part, body) }), "body", "/now")
+			}
 			f.Post(flowPath(f.ID, "edges"), `{"upstream_execution_id":"x","downstream_execution_id":"y"}`).Want(http.StatusUnprocessableEntity)
 		}},
 		{"a child that has started gets no further dependencies", func(g *graphTest) {

@@ -317,8 +317,8 @@ func TestGraph_Replay(t *testing.T) {
 			f.complete("a", "b", "c")
 		}},
 		{"a chain and a star of more than one transaction run again", func(g *graphTest) {
-			lines := chain(400)
-			for i := range 400 {
+			lines := chain(150)
+			for i := range 150 {
 				lines = append(lines, fmt.Sprintf(`s%d < n0 | "lane":"star"`, i))
 			}
 			f := g.graph("", lines...)
@@ -326,13 +326,13 @@ func TestGraph_Replay(t *testing.T) {
 			w.Client = g.Client
 			w.report(w.claim(lasting), "fail", `"reason":"x","category":"permanent"`).Want(http.StatusOK)
 			g.server.Settle()
-			f.counted(map[string]int64{"failed": 1, "skipped": 799})
+			f.counted(map[string]int64{"failed": 1, "skipped": 299})
 			got := flowAs[oapi.Flow](f.call("replay", `"from":"failed"`).Want(http.StatusOK))
-			if len(got.Replayed) != 800 || len(got.Kept) != 0 || got.Status != "running" {
+			if len(got.Replayed) != 300 || len(got.Kept) != 0 || got.Status != "running" {
 				g.t.Errorf("%d again, %d kept, %s", len(got.Replayed), len(got.Kept), got.Status)
 			}
 			told := f.log("flow.replayed")
-			if data := eventData(g.t, told[0]); len(told) != 1 || data["members"] != 800.0 || len(data["execution_ids"].([]any)) != 100 {
+			if data := eventData(g.t, told[0]); len(told) != 1 || data["members"] != 300.0 || len(data["execution_ids"].([]any)) != 100 {
 				g.t.Errorf("%d %v", len(told), data["members"])
 			}
 			w.report(w.claim(lasting), "fail", `"reason":"x","category":"permanent"`).Want(http.StatusOK) // before the rest runs again
@@ -340,13 +340,13 @@ func TestGraph_Replay(t *testing.T) {
 			g.server.Settle()
 			again := flowAs[oapi.Flow](f.call("replay", `"from":"failed"`).Want(http.StatusOK))
 			g.server.Settle()
-			f.counted(map[string]int64{"waiting": 1, "waiting_children": 799})
+			f.counted(map[string]int64{"waiting": 1, "waiting_children": 299})
 			if len(again.Replayed) == 0 {
 				g.t.Error("nothing was replayed")
 			}
 			w.report(w.claim(lasting), "complete", "").Want(http.StatusOK)
 			g.server.Settle()
-			f.counted(map[string]int64{"completed": 1, "waiting": 401, "waiting_children": 398})
+			f.counted(map[string]int64{"completed": 1, "waiting": 151, "waiting_children": 148})
 		}},
 	})
 }

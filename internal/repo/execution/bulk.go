@@ -91,7 +91,7 @@ func (r *Repo) StartBulk(ctx context.Context, in execution.Bulk, dryRun bool) (e
 func (r *Repo) countBulk(ctx context.Context, in execution.Bulk) (total int64, err error) {
 	err = r.store.Read(ctx, func(q *store.Queries) error {
 		c := selected(q, &execution.BulkJob{Namespace: call.From(ctx).Namespace, Bulk: in, CreatedAt: q.Now()})
-		if err := q.Get(&total, "SELECT count(*) FROM executions WHERE "+c.text, c.args...); err != nil {
+		if err := q.Get(&total, "SELECT count(*) FROM executions WHERE "+c.text+" AND "+visible, c.args...); err != nil {
 			return fmt.Errorf("count what a bulk job selects: %w", err)
 		}
 		return nil

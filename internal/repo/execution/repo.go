@@ -127,7 +127,7 @@ func (*Repo) ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error) {
 
 func result(q *store.Queries, namespace string, id uuid.UUID) (execution.Value, int64, error) {
 	var found resultRow
-	err := q.Get(&found, "SELECT namespace, revision, result, result_encoding FROM executions WHERE id = ?", store.ID(id))
+	err := q.Get(&found, "SELECT namespace, revision, result, result_encoding FROM executions WHERE id = ? AND "+visible, store.ID(id))
 	switch {
 	case store.NotFound(err) || err == nil && found.Namespace != namespace:
 		return execution.Value{}, 0, fault.NotFound("execution", id)
