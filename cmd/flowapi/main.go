@@ -15,10 +15,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes.
+// The exit codes. Those from 3 on are only those of flowapi submit --wait.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed    = 1
+	exitUsage     = 2
+	exitCancelled = 3
+	exitRunsOn    = 4 // nobody waits for the flow any more
+	exitPerson    = 5 // nobody waits any more for the person who has to move it
 )
 
 func main() {
@@ -49,12 +52,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serveCommand(env), tokenCommand(env), pruneCommand(env))
+	root.AddCommand(serveCommand(env), workCommand(env), submitCommand(env), tailCommand(env), whyCommand(env), decideCommand(env, approve), decideCommand(env, reject),
+		cancelCommand(env), replayCommand(env), tokenCommand(env), pruneCommand(env))
 	ran := false
 	watchRun(root, &ran)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.code
 	}
 	fmt.Fprintf(stderr, "flowapi: %v\n", err)
 	if _, ok := errors.AsType[usageError](err); ok || !ran {
@@ -78,6 +85,11 @@ func watchRun(cmd *cobra.Command, ran *bool) {
 
 // usageError is a mistake in the command line.
 type usageError struct{ error }
+
+// exitError is the end of a command that has said all that there is to say.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // version names the build.
 func version() string {

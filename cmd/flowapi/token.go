@@ -18,15 +18,15 @@ func tokenCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-func tokenCreate(env environment, c *client) *cobra.Command {
+func tokenCreate(env environment, c *connection) *cobra.Command {
 	var name, role string
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "create", Short: "Make a token and print it, once", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in := oapi.CreateToken{Name: name, Role: oapi.Role(role)}
-			if c.namespace != "" {
-				in.Namespace = &c.namespace
+			if c.Namespace != "" {
+				in.Namespace = &c.Namespace
 			}
 			if ttl > 0 {
 				in.ExpiresAt = new(oapi.Time(time.Now().Add(ttl)))
@@ -52,7 +52,7 @@ func tokenCreate(env environment, c *client) *cobra.Command {
 	return cmd
 }
 
-func tokenList(env environment, c *client) *cobra.Command {
+func tokenList(env environment, c *connection) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the tokens", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +85,7 @@ func tokenList(env environment, c *client) *cobra.Command {
 	}
 }
 
-func tokenRevoke(env environment, c *client) *cobra.Command {
+func tokenRevoke(env environment, c *connection) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke TOKEN_ID", Short: "Revoke a token", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -103,8 +103,8 @@ func tokenRevoke(env environment, c *client) *cobra.Command {
 }
 
 // withoutNamespace returns the client for a request whose body names the namespace.
-func (c *client) withoutNamespace() *client {
+func (c *connection) withoutNamespace() *connection {
 	plain := *c
-	plain.namespace = ""
+	plain.Namespace = ""
 	return &plain
 }

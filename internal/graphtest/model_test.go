@@ -470,6 +470,7 @@ func (m *model) replay(x *member) {
 func (f *flow) again() {
 	if f.status == "failed" || f.status == "finished" {
 		f.status = "running"
+		f.intent, f.asked, f.policy, f.until = false, "", "", 0
 		f.revision++
 	}
 }

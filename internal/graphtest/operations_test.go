@@ -24,9 +24,18 @@ const lane = "work"
 
 func draw[T any](w *world, label string, of ...T) T { return rapid.SampledFrom(of).Draw(w.T, label) }
 
+// chance is true once in so many times.
 func (w *world) chance(label string, of int) bool {
-	return rapid.IntRange(0, of-1).Draw(w.T, label) == of-1
+	return draw(w, label, chances[:of]...) == of-1
 }
+
+var chances = func() []int {
+	list := make([]int, 100)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}()
 
 // kinds are all kinds of steps.
 func kinds() []kind {

@@ -261,7 +261,7 @@ func (w *world) step(k kind) {
 		return
 	}
 	w.follow()
-	restart := rapid.IntRange(0, 24).Draw(w.T, "restart") == 24
+	restart := w.chance("restart", 100)
 	if restart {
 		w.tell("the servers begin anew")
 		w.reach("restart")

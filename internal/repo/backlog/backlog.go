@@ -35,9 +35,10 @@ type Item struct {
 	FlowID      uuid.UUID
 	ExecutionID uuid.UUID // the flow's id for what concerns its members
 	Detail      any       // a value that marshals to JSON; nil for none
+	Less        bool      // what is there already says more
 }
 
-// Put adds an item, or gives the one that is there already this detail, and wakes the loop.
+// Put adds an item, or gives the one that is there already this detail if it does not say less, and wakes the loop.
 func Put(tx *store.Tx, it Item) error {
 	detail := []byte("{}")
 	if it.Detail != nil {
@@ -46,8 +47,11 @@ func Put(tx *store.Tx, it Item) error {
 			return fmt.Errorf("detail of %s: %w", it.Kind, err)
 		}
 	}
-	_, err := tx.Exec(`INSERT INTO graph_backlog (flow_id, kind, execution_id, namespace, actor, detail) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (flow_id, kind, execution_id) DO UPDATE SET namespace = excluded.namespace, actor = excluded.actor, detail = excluded.detail`,
+	conflict := `DO UPDATE SET namespace = excluded.namespace, actor = excluded.actor, detail = excluded.detail`
+	if it.Less {
+		conflict = `DO NOTHING`
+	}
+	_, err := tx.Exec(`INSERT INTO graph_backlog (flow_id, kind, execution_id, namespace, actor, detail) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (flow_id, kind, execution_id) `+conflict,
 		store.ID(it.FlowID), string(it.Kind), store.ID(it.ExecutionID), tx.Call.Namespace, tx.Call.Actor, store.JSON(detail))
 	if err != nil {
 		return fmt.Errorf("put %s of flow %s off: %w", it.Kind, it.FlowID, err)

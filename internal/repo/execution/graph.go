@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ func (b *buckets) there(ctx context.Context, s *store.Store, key bucketKey) erro
 }
 
 // Insert writes new members of a flow, whose events are told by whoever shows them. build names a graph that is still being
-// written, which nobody sees; it is uuid.Nil for none. It returns CodeAlreadyExists for an id or a key that is taken.
+// written, which nobody sees; it is uuid.Nil for none. It returns CodeAlreadyExists for an id or a key that is taken, and
+// CodeBusy if it may be by a graph that is not finished.
 func (r *Repo) Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) error {
 	rows := make([][]any, len(made))
 	for i := range made {
@@ -74,9 +76,19 @@ func (r *Repo) Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) er
 	case err != nil:
 		return fmt.Errorf("insert %d executions: %w", len(made), err)
 	case n < int64(len(made)):
+		if busy, err := unfinished(&tx.Queries, made[0].Execution.FlowID, build); busy || err != nil {
+			return cmp.Or(err, error(fault.New(fault.CodeBusy, "Another graph of this flow is being written, or was left unfinished and is being taken back. Nothing was written. Send it again.")))
+		}
 		return fault.New(fault.CodeAlreadyExists, "%d of the ids or keys are taken by other executions, or by a graph that is being built at this moment. Nothing was written.", int64(len(made))-n)
 	}
 	return nil
+}
+
+// unfinished says whether there is another graph of a flow that is not written to its end.
+func unfinished(q *store.Queries, flowID, build uuid.UUID) (bool, error) {
+	var n int
+	err := q.Get(&n, `SELECT count(*) FROM builds WHERE flow_id = ? AND id <> ?`, store.ID(flowID), store.ID(build))
+	return n > 0, err
 }
 
 // Tell emits the events of new executions that [Repo.Insert] has written.

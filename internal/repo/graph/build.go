@@ -453,7 +453,7 @@ func (r *Repo) show(tx *store.Tx, b *draft) error {
 		NodeCount     int64 `json:"node_count"`
 		EdgeCount     int64 `json:"edge_count"`
 	}{len(b.made), len(b.plan.Links), b.owner.GraphRevision, b.owner.NodeCount, b.owner.EdgeCount}))
-	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links), settled); err != nil {
+	if err := r.resolveEnded(tx, b.flowID, upstreams(b.plan.Links), true); err != nil {
 		return err
 	}
 	if b.build == uuid.Nil || b.owner.Status == flow.Created {
@@ -479,9 +479,14 @@ func upstreams(links []graph.Link) []uuid.UUID {
 	return ids
 }
 
-// resolveEnded decides the pending edges that lead out of members which have ended already, all or those that a further condition
-// selects.
-func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, which string) error {
+// resolveRest is the detail of what is left to resolve.
+type resolveRest struct {
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+// resolveEnded decides the pending edges that lead out of members which have ended already, fresh only those to members
+// that were never replayed.
+func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, fresh bool) error {
 	for _, id := range ids {
 		var outcome string
 		err := tx.Get(&outcome, `SELECT terminal_outcome FROM executions WHERE id = ?`, store.ID(id))
@@ -491,9 +496,9 @@ func (r *Repo) resolveEnded(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, whi
 		if execution.Outcome(outcome) == execution.OutcomeNone {
 			continue
 		}
-		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome), which)
+		rest, err := r.resolve(tx, flowID, id, execution.Outcome(outcome), fresh)
 		if err == nil && rest {
-			err = backlog.Put(tx, backlog.Item{Kind: backlog.Resolve, FlowID: flowID, ExecutionID: id})
+			err = backlog.Put(tx, backlog.Item{Kind: backlog.Resolve, FlowID: flowID, ExecutionID: id, Detail: resolveRest{fresh}, Less: fresh})
 		}
 		if err != nil {
 			return err

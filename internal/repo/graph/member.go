@@ -128,7 +128,7 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 		r.flows.Moved(tx, flowID, "", b.made[0].Execution.Public(), 1)
 		r.executions.Tell(tx, b.made)
 		r.flows.Joined(tx, &b.owner, &b.made[0].Execution)
-		if err := r.resolveEnded(tx, flowID, upstreams(b.plan.Links), settled); err != nil {
+		if err := r.resolveEnded(tx, flowID, upstreams(b.plan.Links), true); err != nil {
 			return err
 		}
 		ref := memberRef{b.made[0].Execution.ID, b.owner.NodeCount, b.owner.GraphRevision, false}

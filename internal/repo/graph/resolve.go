@@ -36,7 +36,7 @@ func (r *Repo) Resolve() store.Reactor {
 		if e.FlowID == uuid.Nil {
 			return nil
 		}
-		rest, err := r.resolve(tx, e.FlowID, e.ExecutionID, ends[e.Type], "")
+		rest, err := r.resolve(tx, e.FlowID, e.ExecutionID, ends[e.Type], false)
 		if err != nil || !rest {
 			return err
 		}
@@ -61,18 +61,22 @@ type dependent struct {
 	Cancellation store.JSON `db:"cancellation"`
 }
 
-// settled keeps those out that were replayed alone: they wait until what they depend on is replayed, too.
-const settled = ` AND NOT EXISTS (SELECT 1 FROM executions c WHERE c.id = d.downstream_id AND c.replay_count > 0)`
+// freshOnly keeps those out that were replayed alone: they wait until what they depend on is replayed, too.
+const freshOnly = ` AND NOT EXISTS (SELECT 1 FROM executions c WHERE c.id = d.downstream_id AND c.replay_count > 0)`
 
 const selectDependents = "SELECT " + groupColumns + `, f.status AS flow_status, f.cancellation FROM edges d
 	JOIN edge_groups g ON g.execution_id = d.downstream_id JOIN flows f ON f.id = d.flow_id
 	WHERE d.upstream_id = ? AND d.state = 'pending' AND (g.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id))
 `
 
-// resolve decides the pending edges that lead out of an execution which has ended, all or those that a further condition
-// selects. It says whether some are left, because it was too much for this transaction.
-func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome execution.Outcome, which string) (rest bool, err error) {
+// resolve decides the pending edges that lead out of an execution which has ended, fresh only those to members that were
+// never replayed. It says whether some are left, because it was too much for this transaction.
+func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome execution.Outcome, fresh bool) (rest bool, err error) {
 	limit := r.left(tx)
+	which := ""
+	if fresh {
+		which = freshOnly
+	}
 	var found []dependent
 	if err := tx.Select(&found, selectDependents+which+" ORDER BY d.downstream_id LIMIT ?"+tx.ForUpdateOf("f, g"), store.ID(upstream), limit+1); err != nil {
 		return false, fmt.Errorf("find what depends on execution %s: %w", upstream, err)

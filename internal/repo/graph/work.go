@@ -85,7 +85,11 @@ func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
 func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) error {
 	switch it.Kind {
 	case backlog.Resolve:
-		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID}, "")
+		var rest resolveRest
+		if err := json.Unmarshal(detail, &rest); err != nil {
+			return store.Corrupt("backlog of flow", f.ID, err)
+		}
+		return r.resolveEnded(tx, f.ID, []uuid.UUID{it.ExecutionID}, rest.Fresh)
 	case backlog.Siblings:
 		whole, err := r.flows.Find(&tx.Queries, f.Namespace, f.ID)
 		if err != nil || ownerOf(&whole).end != nil {
@@ -166,7 +170,7 @@ func (r *Repo) Left(ctx context.Context) (n int64, err error) {
 }
 
 // buildTimeout is after how long without a sign a graph that is being written counts as abandoned.
-const buildTimeout = time.Minute
+const buildTimeout = 20 * time.Second
 
 // Recover gives up the graphs that a process was writing when it died, where there is no other that may be writing one now.
 func (r *Repo) Recover(ctx context.Context) error {
@@ -187,11 +191,20 @@ func (r *Repo) abandon(ctx context.Context, build uuid.UUID) {
 		tx.Alarm(BuildLoop, tx.Now())
 		return err
 	})
-	_ = err // then it counts as abandoned in a minute
+	_ = err // then it counts as abandoned in a while
 }
 
 // BuildLoop is the name of the loop that takes abandoned graphs back.
 const BuildLoop = "builds"
+
+// NextClean returns when the next graph counts as abandoned that is not written to its end.
+func (r *Repo) NextClean(ctx context.Context) (time.Time, error) {
+	at, err := store.NextDue(ctx, r.store, `SELECT min(touched_at) FROM builds`)
+	if err != nil || at.IsZero() {
+		return at, err
+	}
+	return at.Add(buildTimeout + time.Millisecond), nil
+}
 
 // Clean takes back a part of a graph that was abandoned, and returns how many executions those were.
 func (r *Repo) Clean(ctx context.Context, limit int) (int, error) {

@@ -1,0 +1,9 @@
+package work
+
+import "syscall"
+
+// ownGroup makes a command the first of a group of its own, which can be stopped as a whole, and which the terminal's Ctrl-C does not
+// reach. When the worker is killed, the command is, too: somebody else will run it again.
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
