@@ -115,7 +115,7 @@ func TestGraph_Large(t *testing.T) {
 					g.flowOf(flowAs[oapi.Flow](answer))
 				case http.StatusOK:
 				default: // another one was being written
-					answer.Problem(fault.CodeAlreadyExists)
+					answer.Problem(fault.CodeBusy)
 				}
 			}
 			g.server.Settle()
