@@ -57,6 +57,23 @@ func TestGraph_Edges(t *testing.T) {
 			}
 			f.complete("b")
 		}},
+		{"who has reserved a member that is blocked then has not, and no operator lets it go", func(g *graphTest) {
+			f := g.graph("", "a", "b")
+			w := f.w.on("b")
+			grant := w.reserved("")
+			f.edge("a", "b")
+			f.denied(fault.CodeExecutionNotLeaseable, func() *apitest.Response { return w.use(grant, "claim", "") })
+			f.denied(fault.CodeExecutionNotEligible, func() *apitest.Response { return w.operator(f.of["b"], "operator-claim", "") })
+			f.denied(fault.CodeNotSuspended, func() *apitest.Response { return w.operator(f.of["b"], "resume", "") })
+			w.reserve("").Want(http.StatusNoContent)
+			w.operated(f.of["b"], "priority", `"priority":7`)
+			f.stand("b", atBlocked)
+			f.complete("a")
+			if f.claim("b"); f.held["b"].Execution.Priority != 7 {
+				g.t.Errorf("%+v", f.held["b"].Execution)
+			}
+			f.complete("b")
+		}},
 		{"a stale revision is refused with what it is, and changes nothing (stage_dependency_edge_rejects_stale_revision)", func(g *graphTest) {
 			f := g.graph("", "a", "b")
 			for _, revision := range []int{0, 1, 3} {
