@@ -2,6 +2,7 @@ package graphtest
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -556,9 +557,7 @@ func anyMember(*member) bool { return true }
 func (w *world) worker(o *owner, verb, code string, more map[string]any, then ...func(s *side, r *apitest.Response)) {
 	w.ask(http.MethodPost, o.of.path("/"+verb), code, func(s *side) map[string]any {
 		body := map[string]any{"handle": s.handles[o.number]}
-		for k, v := range more {
-			body[k] = v
-		}
+		maps.Copy(body, more)
 		return body
 	}, then...)
 }
