@@ -101,7 +101,7 @@ var accessRows = []accessRow{
 	}},
 	{"listFlowEdges", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.of("running", "edges"), nil) }},
 	{"getFlowEdge", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.edge(""), nil) }},
-	{"applyFlowEdge", workers, "flow", func(a *accessTest) accessCall { return asked(http.MethodPost, a.edge("/apply"), nil) }},
+	{"applyFlowEdge", operators, "flow", func(a *accessTest) accessCall { return asked(http.MethodPost, a.edge("/apply"), nil) }},
 	{"setFlowEdgeGroup", operators, "flow", func(a *accessTest) accessCall {
 		f := a.create(`"graph":{"executions":[{"key":"a","lane":"idle"}]}`)
 		return asked(http.MethodPut, flowPath(f.ID, "edge-groups", f.Graph.Executions["a"].String()), `{"kind":"any_of"}`)

@@ -277,7 +277,7 @@ func TestGraph_Cancel(t *testing.T) {
 		}},
 		{"a member that cannot be read is named, and stops nobody (pr_c1_cancel_flow_partial, defect 27)", func(g *graphTest) {
 			f := g.graph("", "a", "broken", "c", "d < c")
-			*g.made = nil // the graph cannot be read either
+			*g.made = nil // the members cannot be listed either
 			f.w.tamper(`UPDATE executions SET progress = '{' WHERE id = ?`, rowID(f.of["broken"]))
 			got := g.do(f.ID, "cancel", "")
 			if got.Status != "cancelled" || got.Members.Total != 4 || cmp.Diff([]uuid.UUID{f.of["broken"]}, got.Members.Failed) != "" {
@@ -292,6 +292,7 @@ func TestGraph_Cancel(t *testing.T) {
 				g.t.Errorf("%+v", p)
 			}
 			f.none("broken")
+			g.Get("/v1/executions/" + f.of["broken"].String()).Problem(fault.CodeCorruptRecord) // defect 60
 		}},
 		{"more than one transaction's members are cancelled right after it (cancel_flow_backlog, defects 24, 26)", func(g *graphTest) {
 			lines := []string{"root"}

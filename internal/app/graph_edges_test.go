@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -33,6 +34,28 @@ func (f *graphFlow) edgesOf(query string) []oapi.FlowEdge {
 func TestGraph_Edges(t *testing.T) {
 	t.Parallel()
 	runGraphCases(t, []graphCase{
+		{"a member that is needed by its key and by its id is needed twice", func(g *graphTest) {
+			f := g.graph("", "a")
+			id := f.of["a"].String()
+			for _, needs := range []string{"a " + id, id + " " + strings.ToUpper(id), strings.ToUpper(id) + " a"} {
+				answer := f.denied(fault.CodeGraphInvalid, func() *apitest.Response { return f.call("graph", f.lines("b < "+needs)) })
+				g.points(answer, fault.InBody, "/executions/0/needs/1")
+				answer = f.denied(fault.CodeGraphInvalid, func() *apitest.Response { return f.call("members", `"execution":`+f.line("b < "+needs)) })
+				g.points(answer, fault.InBody, "/execution/needs/1")
+			}
+		}},
+		{"an edge to what was let go by others changes nothing, and its upstream is not cancelled", func(g *graphTest) {
+			f := g.graph("", "a", "b", "j any cancel < a b", "c")
+			f.complete("a")
+			f.states("cancelled: b; completed: a; waiting: c j")
+			fired := f.group("j").FiredAt
+			g.advance(time.Second)
+			f.edge("c", "j")
+			f.states("cancelled: b; completed: a; waiting: c j")
+			if got := f.group("j"); got.FiredAt == nil || fired == nil || !got.FiredAt.Equal(*fired) || got.State != "satisfied" || got.TotalDeps != 3 {
+				g.t.Errorf("%+v", got)
+			}
+		}},
 		{"an edge blocks its downstream at once, and is told (stage_and_apply_edge_happy_path, describe_edge_api, defect 1)", func(g *graphTest) {
 			f := g.graph("", "a", "b")
 			f.stand("b", atWaiting)
@@ -54,6 +77,23 @@ func TestGraph_Edges(t *testing.T) {
 			f.complete("a")
 			if got := flowAs[oapi.FlowEdge](g.Get(flowPath(f.ID, "edges", id.String())).Want(http.StatusOK)); got.State != "satisfied" || got.ResolvedAt == nil {
 				g.t.Errorf("%+v", got)
+			}
+			f.complete("b")
+		}},
+		{"who has reserved a member that is blocked then has not, and no operator lets it go", func(g *graphTest) {
+			f := g.graph("", "a", "b")
+			w := f.w.on("b")
+			grant := w.reserved("")
+			f.edge("a", "b")
+			f.denied(fault.CodeExecutionNotLeaseable, func() *apitest.Response { return w.use(grant, "claim", "") })
+			f.denied(fault.CodeExecutionNotEligible, func() *apitest.Response { return w.operator(f.of["b"], "operator-claim", "") })
+			f.denied(fault.CodeNotSuspended, func() *apitest.Response { return w.operator(f.of["b"], "resume", "") })
+			w.reserve("").Want(http.StatusNoContent)
+			w.operated(f.of["b"], "priority", `"priority":7`)
+			f.stand("b", atBlocked)
+			f.complete("a")
+			if f.claim("b"); f.held["b"].Execution.Priority != 7 {
+				g.t.Errorf("%+v", f.held["b"].Execution)
 			}
 			f.complete("b")
 		}},

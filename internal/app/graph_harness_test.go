@@ -79,7 +79,7 @@ func (g *graphTest) line(text string) string {
 		}
 	}
 	var all []string
-	for _, need := range strings.Fields(needs) {
+	for need := range strings.FieldsSeq(needs) {
 		name, passed := strings.CutSuffix(need, "!")
 		if passed {
 			all = append(all, fmt.Sprintf(`{"key":%q,"pass_result":true}`, name))
@@ -162,7 +162,7 @@ func (f *graphFlow) add(text string) oapi.FlowMember {
 	return m
 }
 
-// edge writes the ends of an edge, as members.
+// ends writes the ends of an edge, as members.
 func (f *graphFlow) ends(up, down string) string {
 	return fmt.Sprintf(`"upstream_execution_id":%q,"downstream_execution_id":%q`, f.of[up], f.of[down])
 }
@@ -173,6 +173,7 @@ func (f *graphFlow) edge(up, down string, more ...string) oapi.StagedFlowEdge {
 	return flowAs[oapi.StagedFlowEdge](f.stage(up, down, more...).Want(http.StatusCreated))
 }
 
+// stage asks for an edge.
 func (f *graphFlow) stage(up, down string, more ...string) *apitest.Response {
 	f.t.Helper()
 	return f.call("edges", joined(append([]string{f.ends(up, down)}, more...)...))

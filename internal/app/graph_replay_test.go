@@ -96,6 +96,19 @@ func TestGraph_Replay(t *testing.T) {
 			f.groups("b", "satisfied of 2: 2 satisfied, 0 failed, 0 skipped")
 			g.stands(f.ID, "finished", 4)
 		}},
+		{"a flow does not end well without what was skipped because of a member that was replayed alone", func(g *graphTest) {
+			f := g.graph("", "a", "deploy < a", "after < deploy")
+			f.fail("a")
+			f.again("a")
+			f.complete("a")
+			got := g.stands(f.ID, "failed", 4)
+			if got.Failure == nil || got.Failure.Reason != "these members did not end well: deploy" || got.Rollup.State != "failed" {
+				g.t.Errorf("%+v, %+v", got.Failure, got.Rollup)
+			}
+			f.replay(`"failed"`, "after deploy", "a")
+			f.complete("deploy", "after")
+			g.stands(f.ID, "finished", 6)
+		}},
 		{"a skipped member whose upstreams have ended well since goes on at once", func(g *graphTest) {
 			f := g.graph("", "a", "b < a", "c any < b a")
 			f.fail("a")

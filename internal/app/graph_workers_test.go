@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -40,14 +41,15 @@ func TestGraph_Workers(t *testing.T) {
 			f.claim("plan")
 			w := f.byWorker()
 			built := flowAs[oapi.BuiltGraph](w.call("graph", joined(f.lines("p1", "p2", "sum < p1! p2!"), f.handle("plan"))).Want(http.StatusCreated))
-			for key, id := range built.Executions {
-				f.of[key] = id
-			}
+			maps.Copy(f.of, built.Executions)
 			m := flowAs[oapi.FlowMember](w.call("members", joined(`"execution":`+f.line("p3"), f.handle("plan"))).Want(http.StatusCreated))
 			f.of["p3"] = m.Execution.ID
 			w.call("edges", joined(f.ends("p3", "sum"), `"pass_result":true`, f.handle("plan"))).Want(http.StatusCreated)
 			alone := g.w.on("alone").create("")
-			w.call("members", joined(`"execution_id":"`+alone.ID.String()+`"`, f.handle("plan"))).Want(http.StatusCreated)
+			f.idle(http.StatusForbidden, func() *apitest.Response {
+				return w.call("members", joined(`"execution_id":"`+alone.ID.String()+`"`, f.handle("plan")))
+			})
+			f.call("members", `"execution_id":"`+alone.ID.String()+`"`).Want(http.StatusCreated)
 			g.w.on("alone").operated(alone.ID, "operator-cancel", `"reason":"no"`)
 			f.states("active: plan; cancelled: " + alone.ID.String() + "; waiting: p1 p2 p3; waiting_children: end sum")
 			f.complete("plan", "p1", "p2", "p3", "end")

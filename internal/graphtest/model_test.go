@@ -322,9 +322,12 @@ func (m *model) fire(x *member) {
 	}
 }
 
-// bad says whether x ended badly and nothing made up for it.
+// bad says whether x ended badly and nothing made up for it, or was skipped because of a member that has ended well since.
 func (x *member) bad() bool {
-	if !x.over() || x.outcome == "success" || x.outcome == "skipped" {
+	if x.over() && x.outcome == "skipped" {
+		return slices.ContainsFunc(x.into(), func(e *edge) bool { return e.state() == "impossible" && e.up.outcome == "success" })
+	}
+	if !x.over() || x.outcome == "success" {
 		return false
 	}
 	out := x.out()

@@ -87,7 +87,9 @@ func (j *job) send(ctx context.Context) {
 		for frames := j.packer.pack(chunks); len(frames) > 0; {
 			n := min(len(frames), framesLimit)
 			if err := j.append(ctx, frames[:n]); err != nil {
-				if !j.refused(err) && ctx.Err() == nil {
+				if cause := gone(err); cause != nil {
+					j.lose(cause)
+				} else if ctx.Err() == nil {
 					j.tell("trouble", "its output is refused: "+err.Error(), 0)
 				}
 				j.output.ignore()

@@ -24,6 +24,7 @@ type job struct {
 	asked  phase                   // the server asks to cancel
 	lose   context.CancelCauseFunc // ends the context in which the execution is ours
 	ended  phase                   // the command has ended
+	ending phase                   // its end is being reported
 	sent   chan struct{}           // closed when all of the output is sent, or will never be
 }
 
@@ -37,7 +38,7 @@ func (e lostError) Error() string  { return e.text }
 func (e endedError) Error() string { return "the execution is " + e.state }
 
 func newJob(w *worker, c client.Claim) *job {
-	return &job{w: w, claim: c, output: newOutput(2), packer: packer{epoch: c.Fence.LeaseEpoch}, asked: newPhase(), ended: newPhase(), sent: make(chan struct{})}
+	return &job{w: w, claim: c, output: newOutput(2), packer: packer{epoch: c.Fence.LeaseEpoch}, asked: newPhase(), ended: newPhase(), ending: newPhase(), sent: make(chan struct{})}
 }
 
 func (j *job) path(rest string) string { return "/v1/executions/" + j.claim.Execution.ID + rest }
@@ -58,24 +59,23 @@ func (j *job) heed(directives []string) {
 	}
 }
 
-// refused takes note of a refusal. It says whether the execution is not ours any more.
-func (j *job) refused(err error) bool {
+// gone returns how a refusal says that the execution is not ours any more, nil if it does not.
+func gone(err error) error {
 	p, ok := errors.AsType[*client.Problem](err)
 	if !ok {
-		return false
+		return nil
 	}
 	switch p.Code {
 	case "stale_lease", "lease_expired", "lease_revoked", "execution_not_active", "stream_closed", "already_suspended", "already_terminal", "not_found":
 	default:
-		return false
+		return nil
 	}
 	switch p.PublicState {
 	case "suspended", "waiting_children", "completed":
-		j.lose(endedError{p.PublicState})
+		return endedError{p.PublicState}
 	default:
-		j.lose(lostError{p.Detail})
+		return lostError{p.Detail}
 	}
-	return true
 }
 
 // run runs the command of the claim and reports how it ended.

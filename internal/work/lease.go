@@ -39,7 +39,10 @@ func (j *job) keep(ctx context.Context) {
 			j.heed(out.Directives)
 		case ctx.Err() != nil:
 			return
-		case j.refused(err):
+		case gone(err) != nil:
+			if !j.ending.over() { // else that may be why, and the answer to the report will tell
+				j.lose(gone(err))
+			}
 			return
 		default:
 			j.w.troubled(err)

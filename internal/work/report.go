@@ -72,6 +72,7 @@ func cannotStart(err error) outcome {
 // report tells the server how the job has ended, as long as the execution is ours.
 func (j *job) report(held context.Context, o outcome, begun time.Time) {
 	took := time.Since(begun)
+	j.ending.begin()
 	err := j.deliver(held, o)
 	if p, ok := errors.AsType[*client.Problem](err); ok && o.verb == "complete" && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusRequestEntityTooLarge) {
 		o = failed("the result is refused: "+p.Detail, 0)
@@ -82,14 +83,14 @@ func (j *job) report(held context.Context, o outcome, begun time.Time) {
 		j.tell(o.said, o.text, took)
 		return
 	}
-	j.refused(err)
-	cause := context.Cause(held)
-	_, own := errors.AsType[endedError](cause)
-	_, taken := errors.AsType[lostError](cause)
-	switch {
+	cause := gone(err)
+	if cause == nil && held.Err() != nil {
+		cause = context.Cause(held)
+	}
+	switch _, own := errors.AsType[endedError](cause); {
 	case own:
 		j.tell("left", cause.Error(), took)
-	case taken:
+	case cause != nil:
 		j.tell("lost", cause.Error(), took)
 	default:
 		j.tell("lost", err.Error(), took)

@@ -133,7 +133,7 @@ func (e *Execution) dependenciesGate(needs Dependencies) Gate {
 	g := Gate{Name: GateDependencies, Met: e.Eligibility != BlockedByDependencies}
 	switch {
 	case g.Met:
-	case needs.Edges == 0:
+	case e.Attempt == AttemptInterrupted:
 		g.Evidence = map[string]any{"blocking_reason": e.Blocking}
 		g.what, g.Hint = "It waits for its children.", "Wait for them, or resume it."
 	default:

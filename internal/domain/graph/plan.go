@@ -146,13 +146,17 @@ func (c *checker) node(i int) {
 // needs finds what one node depends on.
 func (c *checker) needs(i int) {
 	n := &c.plan.Nodes[i]
-	seen := make(map[string]bool, len(n.Needs))
+	seen := make(map[string]bool, len(n.Needs)) // by what the names stand for: a member has a key and an id
 	for j, need := range n.Needs {
 		at := fmt.Sprintf("/%d/needs/%d", i, j)
 		from, own := c.index[need.Name]
 		member, known := c.members[need.Name]
+		name := need.Name
+		if !own && known {
+			name = member.String()
+		}
 		switch {
-		case seen[need.Name]:
+		case seen[name]:
 			c.flaw(fault.CodeAlreadyExists, at, "%q is needed twice.", need.Name)
 		case need.Name == n.Key && n.Key != "":
 			c.flaw(fault.CodeSelfReferencingEdge, at, "%q needs itself.", n.Key)
@@ -163,7 +167,7 @@ func (c *checker) needs(i int) {
 		default:
 			c.flaw(fault.CodeNotFound, at, "There is no execution with the key %q, here or in the flow.", need.Name)
 		}
-		seen[need.Name] = true
+		seen[name] = true
 	}
 }
 
@@ -257,6 +261,9 @@ func (c *checker) err() error {
 		code = fault.CodeGraphInvalid
 	}
 	f := fault.New(code, "The graph has %d mistakes. Nothing was written; mend them all and send it again.", len(c.flaws))
+	if len(c.flaws) == maxFlaws {
+		f.Message = fmt.Sprintf("The graph has %d mistakes or more, the first of which are told. Nothing was written; mend them and send it again.", maxFlaws)
+	}
 	if len(c.flaws) == 1 {
 		f.Message = c.flaws[0].Detail
 	}

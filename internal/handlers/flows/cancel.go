@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
@@ -21,6 +22,9 @@ func (h *Handlers) CancelFlow(ctx context.Context, req oapi.CancelFlowRequestObj
 		return nil, err
 	}
 	limit, applied := ask.Wait(req.Params.Prefer)
+	if call.From(ctx).Key != nil { // the answer is kept as it is with the change
+		limit, applied = 0, nil
+	}
 	how := flow.CancelRequest{Policy: flow.CancelPolicy(ask.Or(b.Policy, oapi.CancelPolicy(flow.CancelAll))), Reason: ask.Or(b.Reason, ""), GraceMS: ask.Or(b.GraceMs, 0)}
 	response := func(o flow.CancelOutcome) oapi.CancelFlowResponseObject {
 		ok := flowOK(o.Flow)

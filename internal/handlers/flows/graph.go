@@ -2,7 +2,6 @@ package flows
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -35,113 +34,6 @@ type Graph interface {
 	Replay(ctx context.Context, flowID uuid.UUID, expected *int64, names []string, dryRun bool) (graph.Replayed, error)
 }
 
-// maxState bounds the state of a flow that comes with a graph, whose body may be larger.
-const maxState = 1 << 20
-
-// createWithGraph is CreateFlow with a graph.
-func (h *Handlers) createWithGraph(ctx context.Context, in flow.Create, b *oapi.Graph) (oapi.CreateFlowResponseObject, error) {
-	nodes, err := nodesOf(b.Executions)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Write(ctx, func(ctx context.Context) (graph.Creation, error) {
-		return h.Graph.Create(ctx, in, nodes)
-	}, func(made graph.Creation) oapi.CreateFlowResponseObject {
-		ok := flowOK(made.Flow)
-		ok.Body.Graph = new(built(made.Built))
-		if made.Existing {
-			ok.Headers.IdempotentReplay = new(true)
-			return oapi.CreateFlow200JSONResponse{FlowOKJSONResponse: ok}
-		}
-		return createdFlow(ok)
-	}, oapi.CreateFlowResponseObject.VisitCreateFlowResponse)
-}
-
-func built(b graph.Built) oapi.BuiltGraph {
-	return oapi.BuiltGraph{Executions: b.Executions, GraphRevision: b.GraphRevision}
-}
-
-// BuildFlowGraph handles POST /v1/flows/{flow_id}/graph.
-func (h *Handlers) BuildFlowGraph(ctx context.Context, req oapi.BuildFlowGraphRequestObject) (oapi.BuildFlowGraphResponseObject, error) {
-	holder, err := holder(ctx, req.Body.Handle)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := nodesOf(req.Body.Executions)
-	if err != nil {
-		return nil, err
-	}
-	dryRun := ask.Or(req.Params.DryRun, false)
-	return answer.Write(ctx, func(ctx context.Context) (graph.Built, error) {
-		return h.Graph.Build(ctx, req.FlowID, nodes, holder, dryRun)
-	}, func(b graph.Built) oapi.BuildFlowGraphResponseObject {
-		if dryRun {
-			return oapi.BuildFlowGraph200JSONResponse(built(b))
-		}
-		return oapi.BuildFlowGraph201JSONResponse{Body: built(b)}
-	}, oapi.BuildFlowGraphResponseObject.VisitBuildFlowGraphResponse)
-}
-
-// holder returns the fence of the member for which a worker changes the graph. An operator needs none. It returns CodeForbidden for
-// a worker without it.
-func holder(ctx context.Context, handle *string) (*execution.Fence, error) {
-	if handle != nil {
-		f, err := execution.ParseAnyHandle(*handle)
-		return &f, err
-	}
-	if role := call.From(ctx).Role; role == access.RoleWorker {
-		return nil, fault.New(fault.CodeForbidden, "A worker changes the graph of a flow by the handle of a member that it holds: send it as handle.").With("required_role", access.RoleOperator)
-	}
-	return nil, nil
-}
-
-// nodesOf reads the executions of a graph. What is wrong with one of them stays with it, to be reported with everything else.
-func nodesOf(in []oapi.GraphExecution) ([]graph.Node, error) {
-	nodes := make([]graph.Node, len(in))
-	for i := range in {
-		x := &in[i]
-		nodes[i] = node(&oapi.MemberExecution{
-			BudgetIds: x.BudgetIds, DeadlineAt: x.DeadlineAt, DelayMs: x.DelayMs, DelayUntil: x.DelayUntil, ID: x.ID, Join: x.Join, Key: &x.Key, Kind: x.Kind, Lane: x.Lane,
-			Needs: x.Needs, OnSatisfied: x.OnSatisfied, Payload: x.Payload, Policy: x.Policy, Priority: x.Priority, QuotaPolicyIds: x.QuotaPolicyIds,
-			RequiredCapabilities: x.RequiredCapabilities, Tags: x.Tags,
-		})
-		if fault.CodeOf(nodes[i].Err) == fault.CodeNotFound {
-			return nil, nodes[i].Err
-		}
-	}
-	return nodes, nil
-}
-
-func node(in *oapi.MemberExecution) graph.Node {
-	n := graph.Node{Policy: graph.DefaultPolicy()}
-	n.Create = execution.Create{
-		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), Key: ask.Or(in.Key, ""), Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload),
-		Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags, Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond,
-		DelayUntil: shape.Time(in.DelayUntil), DeadlineAt: shape.Time(in.DeadlineAt),
-	}
-	for _, need := range in.Needs {
-		n.Needs = append(n.Needs, graph.Need{Name: need.Key, PassResult: need.PassResult})
-	}
-	if j := in.Join; j != nil {
-		switch {
-		case j.Quorum > 0:
-			n.Policy.Kind, n.Policy.K = graph.Quorum, j.Quorum
-		case j.Word == "any":
-			n.Policy.Kind = graph.AnyOf
-		}
-	}
-	n.Policy.OnSatisfied = graph.OnSatisfied(ask.Or(in.OnSatisfied, oapi.OnSatisfied(graph.LetRun)))
-	switch {
-	case in.DelayUntil != nil && in.DelayMs != nil:
-		n.Err = fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
-	case len(in.BudgetIds) > 0:
-		n.Err = fault.NotFound("budget", in.BudgetIds[0])
-	case len(in.QuotaPolicyIds) > 0:
-		n.Err = fault.NotFound("quota", in.QuotaPolicyIds[0])
-	}
-	return n
-}
-
 // AddFlowMember handles POST /v1/flows/{flow_id}/members.
 func (h *Handlers) AddFlowMember(ctx context.Context, req oapi.AddFlowMemberRequestObject) (oapi.AddFlowMemberResponseObject, error) {
 	b := req.Body
@@ -149,6 +41,8 @@ func (h *Handlers) AddFlowMember(ctx context.Context, req oapi.AddFlowMemberRequ
 	switch {
 	case err != nil:
 		return nil, err
+	case b.ExecutionID != nil && call.From(ctx).Role == access.RoleWorker:
+		return nil, fault.New(fault.CodeForbidden, "A worker adds new executions to its flow: those that exist are an operator's.").With("required_role", access.RoleOperator)
 	case (b.ExecutionID == nil) == (b.Execution == nil):
 		return nil, fault.Invalid(fault.CodeValidationFailed, "/execution_id", "Give execution_id, of one that exists, or execution, a new one; and only one of them.")
 	}
@@ -293,29 +187,6 @@ func rollup(r *flow.Rollup) *oapi.FlowRollup {
 	out := &oapi.FlowRollup{State: oapi.RollupState(r.State()), Total: r.Total(), Counts: make(map[string]int64, len(r.Counts))}
 	for p, n := range r.Counts {
 		out.Counts[string(p)] = n
-	}
-	return out
-}
-
-// ReplayFlow handles POST /v1/flows/{flow_id}/replay.
-func (h *Handlers) ReplayFlow(ctx context.Context, req oapi.ReplayFlowRequestObject) (oapi.ReplayFlowResponseObject, error) {
-	expected, err := ask.Expected(req.Params.IfMatch, req.Params.Revision)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Write(ctx, func(ctx context.Context) (graph.Replayed, error) {
-		return h.Graph.Replay(ctx, req.FlowID, expected, req.Body.From.Names, ask.Or(req.Body.DryRun, false))
-	}, func(r graph.Replayed) oapi.ReplayFlowResponseObject {
-		ok := flowOK(r.Flow)
-		ok.Body.Replayed, ok.Body.Kept = named(r.Again), named(r.Kept)
-		return oapi.ReplayFlow200JSONResponse{FlowOKJSONResponse: ok}
-	}, oapi.ReplayFlowResponseObject.VisitReplayFlowResponse)
-}
-
-func named(in []graph.Named) []oapi.NamedMember {
-	out := make([]oapi.NamedMember, len(in))
-	for i, n := range in {
-		out[i] = oapi.NamedMember{ExecutionID: n.ID, Key: wire.TextOrNull(n.Key)}
 	}
 	return out
 }

@@ -177,7 +177,8 @@ type namedRow struct {
 	Key store.Text `db:"key"`
 }
 
-// Taken returns those of some ids that executions have, wherever they are.
+// Taken returns those of some ids that executions have, wherever they are. What is part of a graph that is still being written is
+// found by [Repo.Insert].
 func (*Repo) Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	taken := map[uuid.UUID]bool{}
 	for chunk := range slices.Chunk(ids, 512) {
@@ -187,7 +188,7 @@ func (*Repo) Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error
 		}
 		in, size := store.In(len(keys))
 		var rows []store.ID
-		if err := q.Select(&rows, "SELECT id FROM executions WHERE id IN "+in+" UNION SELECT execution_id FROM dropped_streams WHERE execution_id IN "+in,
+		if err := q.Select(&rows, "SELECT id FROM executions WHERE id IN "+in+" AND "+visible+" UNION SELECT execution_id FROM dropped_streams WHERE execution_id IN "+in,
 			slices.Concat(store.InArgs(keys, size), store.InArgs(keys, size))...); err != nil {
 			return nil, fmt.Errorf("look for ids that are taken: %w", err)
 		}

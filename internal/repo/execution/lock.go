@@ -14,16 +14,29 @@ import (
 // What only claims, renews or reports leaves the flow alone.
 
 // lockFlow locks the flow of an execution that may end, before the execution itself.
-func lockFlow(tx *store.Tx, id uuid.UUID, lock string) error {
+func lockFlow(tx *store.Tx, id uuid.UUID) error {
 	if !tx.Locks() {
 		return nil
 	}
 	var locked []store.ID
-	err := tx.Select(&locked, `SELECT id FROM flows WHERE id = (SELECT flow_id FROM executions WHERE id = ?)`+lock, store.ID(id))
+	err := tx.Select(&locked, `SELECT id FROM flows WHERE id = (SELECT flow_id FROM executions WHERE id = ?)`+tx.ForUpdate(), store.ID(id))
 	if err != nil {
 		return fmt.Errorf("lock the flow of execution %s: %w", id, err)
 	}
 	return nil
+}
+
+// unheldFlow is lockFlow for one that nobody holds, and says whether there is none other.
+func unheldFlow(tx *store.Tx, id uuid.UUID) (bool, error) {
+	if !tx.Locks() {
+		return true, nil
+	}
+	var found []owned
+	if err := tx.Select(&found, `SELECT id, flow_id FROM executions WHERE id = ?`, store.ID(id)); err != nil {
+		return false, fmt.Errorf("look for the flow of execution %s: %w", id, err)
+	}
+	ids, err := unheld(tx, found)
+	return len(ids) > 0, err
 }
 
 // lockFlows is lockFlow for many executions.

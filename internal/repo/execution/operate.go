@@ -107,7 +107,7 @@ func (r *Repo) operate(ctx context.Context, id uuid.UUID, expected *int64, do ac
 }
 
 func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execution.Execution, do act) error {
-	if err := lockFlow(tx, id, tx.ForUpdate()); err != nil {
+	if err := lockFlow(tx, id); err != nil {
 		return err
 	}
 	e, err := r.State(tx, id)

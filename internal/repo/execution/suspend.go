@@ -327,8 +327,10 @@ func (*Repo) Hold(tx *store.Tx, namespace string, id uuid.UUID, skip bool) (bool
 	lock := tx.ForUpdate()
 	if skip {
 		lock = tx.SkipLocked()
-	}
-	if err := lockFlow(tx, id, lock); err != nil { // who holds it will end what we look for, or let it be
+		if ok, err := unheldFlow(tx, id); err != nil || !ok {
+			return false, err
+		}
+	} else if err := lockFlow(tx, id); err != nil {
 		return false, err
 	}
 	_, err := find(&tx.Queries, namespace, id, lock)

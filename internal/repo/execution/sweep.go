@@ -77,7 +77,7 @@ func shelve(tx *store.Tx, id store.ID) error {
 
 // NextDue returns when the next execution is due, zero for never.
 func (r *Repo) NextDue(ctx context.Context) (time.Time, error) {
-	return store.NextDue(ctx, r.store, `SELECT min(due_at) FROM executions WHERE due_at IS NOT NULL`)
+	return store.NextDue(ctx, r.store, `SELECT (SELECT due_at FROM executions WHERE due_at IS NOT NULL AND `+visible+` ORDER BY due_at LIMIT 1)`)
 }
 
 // ExpireKeys forgets up to limit creation keys whose time is over, and returns how many.

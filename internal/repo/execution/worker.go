@@ -22,7 +22,7 @@ type transition func(e execution.Execution, now time.Time) (c execution.Change, 
 // report runs one worker's call.
 func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *execution.Value) (execution.Report, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Report) error {
-		if err := lockFlow(tx, id, tx.ForUpdate()); err != nil {
+		if err := lockFlow(tx, id); err != nil {
 			return err
 		}
 		e, draining, err := Held(tx, id)

@@ -82,6 +82,7 @@ func (r *Repo) cancelled(q *store.Queries, namespace string, id uuid.UUID, total
 	}
 	out := flow.CancelOutcome{Flow: f, Members: flow.Members{Total: total}}
 	out.Members.Outstanding, err = r.outstanding(q, &f)
+	out.Members.Total = max(total, out.Members.Outstanding) // of a cancellation that is repeated
 	return out, err
 }
 

@@ -89,7 +89,11 @@ func (r *Repo) Reopen() store.Reactor {
 		if e.FlowID == uuid.Nil {
 			return nil
 		}
-		_, err := r.apply(tx, e.FlowID, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
+		head, err := r.Head(tx, e.FlowID)
+		if err != nil || !head.Status.Terminal() { // it runs, or another member of this replay has made it run
+			return err
+		}
+		_, err = r.apply(tx, e.FlowID, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
 			return f.Replay([]uuid.UUID{e.ExecutionID}, by(tx))
 		})
 		return err

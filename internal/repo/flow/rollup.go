@@ -201,7 +201,7 @@ func (r *Repo) complete(tx *store.Tx, id uuid.UUID, found rollupRow) error {
 		return err
 	}
 	var names []string
-	if rollup.Bad() > 0 {
+	if rollup.Bad()+rollup.Counts[execution.PublicSkipped] > 0 {
 		var err error
 		if names, err = unforgiven(&tx.Queries, id, shownNames+1); err != nil {
 			return err
@@ -232,9 +232,15 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 }
 
 // Unforgiven is the condition that an execution e ended badly and that nothing made up for it: it leads to no group, or to one that
-// was not satisfied.
-const Unforgiven = `e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d WHERE d.upstream_id = e.id)
-	OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied'))`
+// was not satisfied. What was skipped because of a member that has ended well since is no better: it should have run.
+const Unforgiven = `(e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id
+		WHERE d.upstream_id = e.id AND ` + shownGroup + `)
+	OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied' AND ` + shownGroup + `))
+	OR e.terminal_outcome = 'skipped' AND EXISTS (SELECT 1 FROM edges d JOIN executions u ON u.id = d.upstream_id
+		WHERE d.downstream_id = e.id AND d.state = 'impossible' AND u.terminal_outcome = 'success'))`
+
+// shownGroup is the condition that a group is not part of a graph which is still being written.
+const shownGroup = `(g.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id))`
 
 // unforgiven names up to limit members of a flow that ended badly and that nothing made up for.
 func unforgiven(q *store.Queries, id uuid.UUID, limit int) ([]string, error) {

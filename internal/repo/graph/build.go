@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -347,37 +349,15 @@ func (r *Repo) write(ctx context.Context, b *draft, last func(show func(tx *stor
 	err := r.writeHidden(call.With(ctx, unkeyed), b)
 	if err == nil {
 		err = last(func(tx *store.Tx) error {
-			if err := tx.ExecOne(`DELETE FROM builds WHERE id = ?`, store.ID(b.build)); err != nil {
-				return fault.New(fault.CodeBusy, "The graph was written too slowly and was taken back. Send it again.").Because(err)
+			n, err := tx.Exec(`DELETE FROM builds WHERE id = ? AND touched_at > 0`, store.ID(b.build))
+			if err != nil || n == 0 {
+				return cmp.Or(err, errSlow)
 			}
 			return r.show(tx, b)
 		})
 	}
 	if err != nil {
 		r.abandon(context.WithoutCancel(ctx), b.build)
-	}
-	return err
-}
-
-// writeHidden writes a graph in pieces that nobody sees.
-func (r *Repo) writeHidden(ctx context.Context, b *draft) error {
-	err := store.Do(ctx, r.store, func(tx *store.Tx) error {
-		_, err := tx.Exec(`INSERT INTO builds (id, flow_id, touched_at) VALUES (?, ?, ?)`, store.ID(b.build), store.ID(b.flowID), store.Millis(tx.Now()))
-		return err
-	})
-	for from := 0; from < len(b.made) && err == nil; {
-		to, links := from, 0
-		for to < len(b.made) && (to == from || r.fits(to-from+1, links+len(b.plan.Nodes[to].Needs))) {
-			links += len(b.plan.Nodes[to].Needs)
-			to++
-		}
-		err = store.Do(ctx, r.store, func(tx *store.Tx) error {
-			if err := tx.ExecOne(`UPDATE builds SET touched_at = ? WHERE id = ?`, store.Millis(tx.Now()), store.ID(b.build)); err != nil {
-				return err
-			}
-			return r.insert(tx, b, from, to)
-		}, store.Background())
-		from = to
 	}
 	return err
 }
@@ -416,15 +396,7 @@ func (r *Repo) insert(tx *store.Tx, b *draft, from, to int) error {
 // links returns the links that lead to some nodes. Those of a plan are in the order of the nodes that they lead to.
 func (b *draft) links(from, to int) []graph.Link {
 	at := func(node int) int {
-		low, high := 0, len(b.plan.Links)
-		for low < high {
-			if mid := (low + high) / 2; b.plan.Links[mid].To < node {
-				low = mid + 1
-			} else {
-				high = mid
-			}
-		}
-		return low
+		return sort.Search(len(b.plan.Links), func(i int) bool { return b.plan.Links[i].To >= node })
 	}
 	return b.plan.Links[at(from):at(to)]
 }

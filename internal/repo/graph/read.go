@@ -62,11 +62,17 @@ func (r *Repo) Edges(ctx context.Context, flowID, from, to uuid.UUID, after page
 		if _, err := r.flows.Find(q, call.From(ctx).Namespace, flowID); err != nil {
 			return err
 		}
-		where, args := "flow_id = ? AND "+shown, []any{store.ID(flowID)}
-		for column, id := range map[string]uuid.UUID{"upstream_id": from, "downstream_id": to} {
-			if id != uuid.Nil {
-				where += " AND " + column + " = ?"
-				args = append(args, store.ID(id))
+		where, args := "flow_id = ?", []any{store.ID(flowID)}
+		if from != uuid.Nil || to != uuid.Nil {
+			where = "CASE WHEN flow_id = ? THEN 1 END = 1" // to be found by the index of an end, which is better than that of the flow
+		}
+		for _, end := range []struct {
+			column string
+			id     uuid.UUID
+		}{{"upstream_id", from}, {"downstream_id", to}} {
+			if end.id != uuid.Nil {
+				where += " AND " + end.column + " = ?"
+				args = append(args, store.ID(end.id))
 			}
 		}
 		if !after.IsZero() {
@@ -74,7 +80,7 @@ func (r *Repo) Edges(ctx context.Context, flowID, from, to uuid.UUID, after page
 			args = append(args, store.ID(after.ID))
 		}
 		var rows []edgeRow
-		if err := q.Select(&rows, selectEdges+" WHERE "+where+" ORDER BY id LIMIT ?", append(args, limit+1)...); err != nil {
+		if err := q.Select(&rows, selectEdges+" WHERE "+where+" AND "+shown+" ORDER BY id LIMIT ?", append(args, limit+1)...); err != nil {
 			return fmt.Errorf("list the edges of flow %s: %w", flowID, err)
 		}
 		list = edgesOf(rows)

@@ -268,7 +268,7 @@ func (r *Repo) replaySome(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, start
 		if i == 0 {
 			err = r.replayThese(tx, flowID, batch, started)
 		} else {
-			err = backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: batch[0], Detail: replayRest{batch, started}})
+			err = backlog.Put(tx, backlog.Item{Kind: backlog.Replay, FlowID: flowID, ExecutionID: store.NewID(), Detail: replayRest{batch, started}}) // each is an item of its own
 		}
 		if err != nil {
 			return err

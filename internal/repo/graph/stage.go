@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -18,8 +19,8 @@ import (
 )
 
 // Stage makes one member depend on another: the downstream waits at once, unless the upstream has ended, which decides the edge on
-// the spot. In this order it returns CodeSelfReferencingEdge, CodeNotFound, CodeAlreadyExists (for an id that has another content),
-// CodeAlreadyTerminal, CodeStaleGraphRevision, the refusals of the fence, CodeExecutionNotInFlow, CodeAlreadyExists (for the pair),
+// the spot. In this order it returns CodeSelfReferencingEdge, CodeNotFound, the refusals of the fence, CodeAlreadyExists (for an id that
+// has another content), CodeAlreadyTerminal, CodeStaleGraphRevision, CodeExecutionNotInFlow, CodeAlreadyExists (for the pair),
 // CodeChildAlreadyStarted and CodeCycleDetected. reference: flows-streams-budgets.md 2.3; model.md "The graph of a flow".
 func (r *Repo) Stage(ctx context.Context, in graph.Stage) (graph.Staged, error) {
 	if in.Upstream == in.Downstream {
@@ -48,6 +49,11 @@ func (r *Repo) stage(tx *store.Tx, in graph.Stage) (graph.Staged, error) {
 	if err != nil {
 		return graph.Staged{}, err
 	}
+	if in.Holder != nil {
+		if err := r.executions.Holder(tx, f.ID, *in.Holder); err != nil {
+			return graph.Staged{}, err
+		}
+	}
 	if old, found, err := staged(&tx.Queries, &in.Edge); err != nil || found {
 		return graph.Staged{Edge: old, GraphRevision: f.GraphRevision, Existing: true}, err
 	}
@@ -57,11 +63,6 @@ func (r *Repo) stage(tx *store.Tx, in graph.Stage) (graph.Staged, error) {
 	if in.Expected != nil && *in.Expected != f.GraphRevision {
 		return graph.Staged{}, fault.New(fault.CodeStaleGraphRevision, "The graph of flow %s has revision %d and not %d. Read the flow again, and repeat with its graph_revision.",
 			f.ID, f.GraphRevision, *in.Expected).With("expected", *in.Expected).With("actual", f.GraphRevision)
-	}
-	if in.Holder != nil {
-		if err := r.executions.Holder(tx, f.ID, *in.Holder); err != nil {
-			return graph.Staged{}, err
-		}
 	}
 	up, down, err := r.ends(tx, &f, in.Upstream, in.Downstream)
 	if err != nil {
@@ -189,14 +190,21 @@ func (r *Repo) depend(tx *store.Tx, f *flow.Flow, down *execution.Execution, out
 			return fmt.Errorf("insert group: %w", err)
 		}
 	}
+	before := g
 	g.Add(tx.Now())
 	if outcome != execution.OutcomeNone {
 		g.Resolve(outcome, tx.Now())
 	}
+	if g.State == before.State { // it was let go by those that there were
+		g.FiredAt = before.FiredAt
+	}
 	if err := saveGroup(tx, &g); err != nil {
 		return err
 	}
-	if g.State != graph.Pending {
+	switch {
+	case g.State != graph.Pending && g.State == before.State:
+		return nil
+	case g.State != graph.Pending:
 		return r.fire(tx, f.ID, ownerOf(f), []graph.Group{g})
 	}
 	if c, changed := down.Block(); changed {
@@ -267,6 +275,9 @@ func (r *Repo) SetPolicy(ctx context.Context, flowID, member uuid.UUID, p graph.
 // path returns the names of the members on the way from one to another, and from there back to the first, nil when there is no way.
 func path(q *store.Queries, from, to *execution.Execution) ([]string, error) {
 	var reached int
+	if err := q.Get(&reached, `SELECT count(*) FROM (SELECT 1 FROM edges WHERE upstream_id = ? LIMIT 1) first`, store.ID(from.ID)); err != nil || reached == 0 {
+		return nil, err
+	}
 	err := q.Get(&reached, `WITH RECURSIVE reach (id) AS (SELECT downstream_id FROM edges WHERE upstream_id = ?
 		UNION SELECT d.downstream_id FROM reach r JOIN edges d ON d.upstream_id = r.id) SELECT count(*) FROM reach WHERE id = ?`, store.ID(from.ID), store.ID(to.ID))
 	if err != nil || reached == 0 {
@@ -290,17 +301,34 @@ func path(q *store.Queries, from, to *execution.Execution) ([]string, error) {
 			break
 		}
 	}
-	var names []string
+	var way []store.ID
 	for at := store.ID(to.ID); at != store.ID(from.ID); at = before[at] {
-		var key store.Text
-		if err := q.Get(&key, `SELECT key FROM executions WHERE id = ?`, at); err != nil {
+		way = append(way, at)
+	}
+	way = append(way, store.ID(from.ID))
+	slices.Reverse(way)
+	return namesOf(q, append(way, way[0]))
+}
+
+// namesOf returns the names of members: their keys, or ids.
+func namesOf(q *store.Queries, ids []store.ID) ([]string, error) {
+	keys := make(map[store.ID]string, len(ids))
+	for chunk := range slices.Chunk(ids, 512) {
+		in, size := store.In(len(chunk))
+		var rows []struct {
+			ID  store.ID   `db:"id"`
+			Key store.Text `db:"key"`
+		}
+		if err := q.Select(&rows, "SELECT id, key FROM executions WHERE id IN "+in, store.InArgs(chunk, size)...); err != nil {
 			return nil, fmt.Errorf("name the members of a cycle: %w", err)
 		}
-		names = append(names, cmp.Or(string(key), uuid.UUID(at).String()))
+		for _, row := range rows {
+			keys[row.ID] = string(row.Key)
+		}
 	}
-	names = append(names, cmp.Or(from.Key, from.ID.String()))
-	for i, j := 0, len(names)-1; i < j; i, j = i+1, j-1 {
-		names[i], names[j] = names[j], names[i]
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = cmp.Or(keys[id], uuid.UUID(id).String())
 	}
-	return append(names, names[0]), nil
+	return names, nil
 }

@@ -42,44 +42,56 @@ func (r *Repo) Work(ctx context.Context) (int, error) {
 	}
 	var failed error
 	for _, it := range flows {
-		err := store.Do(call.With(ctx, call.Engine(it.Namespace)), r.store, func(tx *store.Tx) error { return r.workOn(tx, uuid.UUID(it.FlowID)) }, store.Background())
-		if err == nil {
-			return 1, failed
+		worked, err := store.Write(call.With(ctx, call.Engine(it.Namespace)), r.store, func(tx *store.Tx, out *int) (err error) {
+			*out, err = r.workOn(tx, uuid.UUID(it.FlowID), len(flows) > 1)
+			return err
+		}, store.Background())
+		if err == nil && worked > 0 {
+			return worked, failed
 		}
-		failed = errors.Join(failed, fmt.Errorf("backlog of flow %s: %w", uuid.UUID(it.FlowID), err))
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("backlog of flow %s: %w", uuid.UUID(it.FlowID), err))
+		}
 	}
 	return 0, failed
 }
 
-// workOn does as much for one flow as a transaction may do, the oldest first.
-func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID) error {
+// workOn does as much for one flow as a transaction may do, the oldest first, and returns how many items that were: none if somebody
+// holds the flow and others are to go first.
+func (r *Repo) workOn(tx *store.Tx, flowID uuid.UUID, others bool) (int, error) {
+	if others {
+		var free []store.ID
+		err := tx.Select(&free, `SELECT id FROM flows WHERE id = ?`+tx.SkipLocked(), store.ID(flowID))
+		if err != nil || len(free) == 0 {
+			return 0, err
+		}
+	}
 	f, err := r.flows.Head(tx, flowID)
 	if fault.CodeOf(err) == fault.CodeNotFound { // deleted since
-		return backlog.Drop(tx, flowID)
+		return 1, backlog.Drop(tx, flowID)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var items []itemRow
 	if err := tx.Select(&items, selectItems+" WHERE flow_id = ? ORDER BY id LIMIT ?", store.ID(flowID), r.cfg.Batch); err != nil {
-		return fmt.Errorf("read it: %w", err)
+		return 0, fmt.Errorf("read it: %w", err)
 	}
-	for _, it := range items {
-		if r.left(tx) == 0 {
-			break
-		}
+	worked := 0
+	for ; worked < len(items) && r.left(tx) > 0; worked++ {
+		it := &items[worked]
 		// It is put back if there is more to do.
 		if err := tx.ExecOne(`DELETE FROM graph_backlog WHERE id = ?`, it.ID); err != nil {
-			return err
+			return 0, err
 		}
 		tx.Call.Actor = it.Actor
 		err := r.continueItem(tx, &f, backlog.Item{Kind: backlog.Kind(it.Kind), FlowID: f.ID, ExecutionID: uuid.UUID(it.ExecutionID)}, it.Detail)
 		if err != nil {
-			return fmt.Errorf("%s of %s: %w", it.Kind, uuid.UUID(it.ExecutionID), err)
+			return 0, fmt.Errorf("%s of %s: %w", it.Kind, uuid.UUID(it.ExecutionID), err)
 		}
 	}
 	r.flows.Moved(tx, flowID, "", "", 0) // it may be that the flow has only waited for this
-	return nil
+	return worked, nil
 }
 
 // continueItem does a part of one item.
@@ -168,73 +180,4 @@ func (r *Repo) NextWork(ctx context.Context) (time.Time, error) {
 func (r *Repo) Left(ctx context.Context) (n int64, err error) {
 	err = r.store.Read(ctx, func(q *store.Queries) error { return q.Get(&n, `SELECT count(*) FROM graph_backlog`) })
 	return n, err
-}
-
-// buildTimeout is after how long without a sign a graph that is being written counts as abandoned.
-const buildTimeout = 20 * time.Second
-
-// Recover gives up the graphs that a process was writing when it died, where there is no other that may be writing one now.
-func (r *Repo) Recover(ctx context.Context) error {
-	if !r.store.Alone() {
-		return nil
-	}
-	return store.Do(ctx, r.store, func(tx *store.Tx) error {
-		_, err := tx.Exec(`UPDATE builds SET touched_at = 0`)
-		return err
-	})
-}
-
-// abandon gives up a graph that was not written to its end.
-func (r *Repo) abandon(ctx context.Context, build uuid.UUID) {
-	c := call.Engine("")
-	err := store.Do(call.With(ctx, c), r.store, func(tx *store.Tx) error {
-		_, err := tx.Exec(`UPDATE builds SET touched_at = 0 WHERE id = ?`, store.ID(build))
-		tx.Alarm(BuildLoop, tx.Now())
-		return err
-	})
-	_ = err // then it counts as abandoned in a while
-}
-
-// BuildLoop is the name of the loop that takes abandoned graphs back.
-const BuildLoop = "builds"
-
-// NextClean returns when the next graph counts as abandoned that is not written to its end.
-func (r *Repo) NextClean(ctx context.Context) (time.Time, error) {
-	at, err := store.NextDue(ctx, r.store, `SELECT min(touched_at) FROM builds`)
-	if err != nil || at.IsZero() {
-		return at, err
-	}
-	return at.Add(buildTimeout + time.Millisecond), nil
-}
-
-// Clean takes back a part of a graph that was abandoned, and returns how many executions those were.
-func (r *Repo) Clean(ctx context.Context, limit int) (int, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
-		var build struct {
-			ID     store.ID `db:"id"`
-			FlowID store.ID `db:"flow_id"`
-		}
-		err := tx.Get(&build, `SELECT id, flow_id FROM builds WHERE touched_at < ? ORDER BY touched_at LIMIT 1`+tx.SkipLocked(), store.Millis(tx.Now().Add(-buildTimeout)))
-		if store.NotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("find abandoned graphs: %w", err)
-		}
-		var ids []store.ID
-		if err := tx.Select(&ids, `SELECT id FROM executions WHERE flow_id = ? AND build_id = ? LIMIT ?`, build.FlowID, build.ID, limit); err != nil {
-			return fmt.Errorf("find members of an abandoned graph: %w", err)
-		}
-		*out = max(len(ids), 1)
-		if len(ids) == 0 {
-			return tx.ExecOne(`DELETE FROM builds WHERE id = ?`, build.ID)
-		}
-		in, size := store.In(len(ids))
-		for _, statement := range []string{`DELETE FROM edges WHERE downstream_id IN `, `DELETE FROM edge_groups WHERE execution_id IN `, `DELETE FROM executions WHERE id IN `} {
-			if _, err := tx.Exec(statement+in, store.InArgs(ids, size)...); err != nil {
-				return fmt.Errorf("take an abandoned graph back: %w", err)
-			}
-		}
-		return nil
-	}, store.Background())
 }
