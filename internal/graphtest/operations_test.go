@@ -291,10 +291,10 @@ func buildGraph(w *world) bool {
 	p := w.plan(f, n, true)
 	code := ""
 	switch {
-	case p.flaw:
-		code = "graph_invalid"
 	case f.terminal():
 		code = "already_terminal"
+	case p.flaw:
+		code = "graph_invalid"
 	}
 	body := constant(map[string]any{"executions": p.bodies})
 	if w.chance("dry run", 4) {
@@ -316,10 +316,10 @@ func addMember(w *world) bool {
 	p := w.plan(f, 1, w.chance("keyed", 2))
 	code := ""
 	switch {
-	case p.flaw:
-		code = "graph_invalid"
 	case f.terminal():
 		code = "already_terminal"
+	case p.flaw:
+		code = "graph_invalid"
 	}
 	w.ask(http.MethodPost, f.path("/members"), code, constant(map[string]any{"execution": p.bodies[0]}))
 	if code == "" {
@@ -408,13 +408,13 @@ func stage(w *world) bool {
 	if code != "" || at >= 0 {
 		return true
 	}
-	e := &edge{up: up, down: down, pass: pass}
+	e, before := &edge{up: up, down: down, pass: pass}, down.group().State
 	f.edges = append(f.edges, e)
 	if up.over() {
 		w.reach("stage: the upstream has ended: " + up.outcome)
 		e.how = bucket(up.outcome)
 	}
-	if down.group().State != "pending" {
+	if state := down.group().State; state != "pending" && state != before { // what was let go before stays so
 		w.fire(down)
 	}
 	return true
