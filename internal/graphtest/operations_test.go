@@ -47,7 +47,7 @@ func kinds() []kind {
 		{"cancel execution", 5, cancelExecution}, {"advance", 8, advance},
 		{"start", 5, verb("start", nil)}, {"wait", 4, verb("wait", map[string]any{"condition": map[string]any{"kind": "manual"}})},
 		{"resume", 3, verb("resume", nil)}, {"finish", 2, verb("finish", nil)}, {"fail flow", 2, verb("fail", map[string]any{"reason": "no"})},
-		{"request cancel", 3, verb("request-cancel", map[string]any{"reason": "enough"})}, {"cancel flow", 4, cancelFlow}, {"acknowledge", 3, acknowledge},
+		{"request cancel", 3, verb("request-cancel", map[string]any{"reason": "enough"})}, {"cancel flow", 4, cancelFlow}, {"acknowledge", 5, acknowledge},
 		{"replay execution", 6, replayExecution}, {"replay flow", 6, replayFlow}, {"delete flow", 1, deleteFlow},
 	}
 }
@@ -763,6 +763,10 @@ func cancelFlow(w *world) bool {
 	f := w.theFlow(anyFlow)
 	if f == nil {
 		return false
+	}
+	held := func(x *member) bool { return x.lease > 0 }
+	if busy := w.theFlow(func(f *flow) bool { return !f.terminal() && slices.ContainsFunc(f.members, held) }); busy != nil && w.chance("one that is worked on", 2) {
+		f = busy
 	}
 	p := draw(w, "policy", "cancel_all", "cancel_all", "cancel_pending", "flow_only")
 	reason := fmt.Sprintf("reason %d", w.ids)
