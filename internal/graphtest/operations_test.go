@@ -341,7 +341,7 @@ func createLone(w *world) bool {
 func enlist(w *world) bool {
 	f := w.theFlow(anyFlow)
 	x := w.theMember(func(x *member) bool { return x.flow == nil || len(x.into()) > 0 })
-	if begun := w.theMember(func(x *member) bool { return x.flow == nil && x.phase != "runnable" }); begun != nil {
+	if begun := w.theMember(func(x *member) bool { return x.flow == nil && x.phase != "runnable" }); begun != nil && w.chance("one that has begun", 2) {
 		x = begun
 	}
 	if f == nil || x == nil {
