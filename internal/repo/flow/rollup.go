@@ -200,12 +200,9 @@ func (r *Repo) complete(tx *store.Tx, id uuid.UUID, found rollupRow) error {
 	if busy, err := backlog.Has(&tx.Queries, id, backlog.Replay, backlog.Resolve); busy || err != nil { // others are about to run again, or it is not decided yet what made up for a bad end
 		return err
 	}
-	var names []string
-	if rollup.Bad()+rollup.Counts[execution.PublicSkipped] > 0 {
-		var err error
-		if names, err = unforgiven(&tx.Queries, id, shownNames+1); err != nil {
-			return err
-		}
+	names, err := unforgiven(&tx.Queries, id, &rollup, shownNames+1)
+	if err != nil {
+		return err
 	}
 	if bad := bit(len(names) > 0); bad != found.Unforgiven {
 		if err := tx.ExecOne(`UPDATE flow_rollups SET unforgiven = ? WHERE flow_id = ?`, bad, store.ID(id)); err != nil {
@@ -231,24 +228,41 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 	return err
 }
 
-// Unforgiven is the condition that an execution e ended badly and that nothing made up for it: it leads to no group, or to one that
-// was not satisfied. What was skipped because of a member that has ended well since is no better: it should have run.
-const Unforgiven = `(e.terminal_outcome IN ('failed', 'expired', 'cancelled') AND (NOT EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id
-		WHERE d.upstream_id = e.id AND ` + shownGroup + `)
-	OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied' AND ` + shownGroup + `))
-	OR e.terminal_outcome = 'skipped' AND EXISTS (SELECT 1 FROM edges d JOIN executions u ON u.id = d.upstream_id
-		WHERE d.downstream_id = e.id AND d.state = 'impossible' AND u.terminal_outcome = 'success'))`
+// Unforgiven is the condition that an execution e keeps its flow from ending well.
+const Unforgiven = "(" + endedBadly + " OR " + leftOut + ")"
+
+// endedBadly is the condition that an execution e ended badly and that nothing made up for it: it leads to no group, or to one that was
+// not satisfied.
+const endedBadly = `e.terminal_outcome IN ('failed', 'expired', 'cancelled')
+	AND (NOT EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND ` + shownGroup + `)
+		OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied' AND ` + shownGroup + `))`
+
+// leftOut is the condition that an execution e was skipped because of one that has ended well since: it should have run.
+const leftOut = `e.terminal_outcome = 'skipped' AND EXISTS (SELECT 1 FROM edges d JOIN executions u ON u.id = d.upstream_id
+	WHERE d.downstream_id = e.id AND d.state = 'impossible' AND u.terminal_outcome = 'success')`
 
 // shownGroup is the condition that a group is not part of a graph which is still being written.
 const shownGroup = `(g.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id))`
 
-// unforgiven names up to limit members of a flow that ended badly and that nothing made up for.
-func unforgiven(q *store.Queries, id uuid.UUID, limit int) ([]string, error) {
+// unforgiven names up to limit members that keep a flow from ending well: those that ended badly, or, if there are none, those that were
+// left out.
+func unforgiven(q *store.Queries, id uuid.UUID, r *flow.Rollup, limit int) (names []string, err error) {
+	if r.Bad() > 0 {
+		names, err = namesOf(q, id, endedBadly, limit)
+	}
+	if err == nil && len(names) == 0 && r.Counts[execution.PublicSkipped] > 0 {
+		names, err = namesOf(q, id, leftOut, limit)
+	}
+	return names, err
+}
+
+// namesOf names up to limit members of a flow that a condition selects, the oldest first.
+func namesOf(q *store.Queries, id uuid.UUID, condition string, limit int) ([]string, error) {
 	var rows []struct {
 		ID  store.ID   `db:"id"`
 		Key store.Text `db:"key"`
 	}
-	err := q.Select(&rows, "SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND "+Unforgiven+" ORDER BY e.created_at, e.id LIMIT ?", store.ID(id), limit)
+	err := q.Select(&rows, "SELECT e.id, e.key FROM executions e WHERE e.flow_id = ? AND "+condition+" ORDER BY e.created_at, e.id LIMIT ?", store.ID(id), limit)
 	if err != nil {
 		return nil, fmt.Errorf("look how the members of flow %s ended: %w", id, err)
 	}
