@@ -501,7 +501,7 @@ func (a *accessTest) succeeds(token string, c accessCall) {
 // are of the operations that they say.
 func (a *accessTest) covers() {
 	a.t.Helper()
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
 		Leases: a.tail(events.Leases(a.store)), Signals: a.tail(events.Signals(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
 	}
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		return nil, fmt.Errorf("read the contract: %w", err)
 	}

@@ -79,7 +79,7 @@ func TestBadInput(t *testing.T) {
 
 func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	t.Helper()
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		t.Fatal(err)
 	}

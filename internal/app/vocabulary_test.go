@@ -20,7 +20,7 @@ import (
 // executions.md 1.9.1.
 func TestVocabulary(t *testing.T) {
 	t.Parallel()
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestVocabulary(t *testing.T) {
 // TestVocabulary_streams: the reasons for which streams close are the same words for the machine, the contract and both databases.
 func TestVocabulary_streams(t *testing.T) {
 	t.Parallel()
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		t.Fatal(err)
 	}

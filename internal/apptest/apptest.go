@@ -67,7 +67,7 @@ func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, con
 	done := make(chan error, 1)
 	go func() { done <- run(a, ctx) }()
 	server := httptest.NewServer(a.Handler)
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (local) Authenticate(context.Context, string) (access.Identity, error) {
 
 func mustSpec(tb testing.TB) *openapi3.T {
 	tb.Helper()
-	spec, err := oapi.GetSpec()
+	spec, err := oapi.Spec()
 	if err != nil {
 		tb.Fatal(err)
 	}
