@@ -46,6 +46,7 @@ func TestRun(t *testing.T) {
 		"  claim, 1 connection, empty lane: mean\n", "  claim, 1 connection, behind 1,500 unclaimable: mean, to an empty lane's\n",
 		"  claim, 8 connections, empty lane: mean\n", "  claim, 8 connections, behind 1,500 unclaimable: mean, to an empty lane's\n",
 		"  end of a delay of 50ms: lateness, at most\n", "  end of a lease of 200ms: lateness, at most\n",
+		"  flow of 10 members in a row, from submission to end\n", "  submit a graph of 1000 members and 5000 edges\n",
 		"  5 subscribers: executions created\n", "  5 subscribers: events written\n", "  5 subscribers: events received, commit to client\n",
 		"  3 followers: frames appended, 5 at a time\n", "  3 followers: frames received, append to client\n",
 	} {
@@ -78,6 +79,7 @@ func TestRun_dishonestServer(t *testing.T) {
 		{"loses an event", &fake{lose: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
 		{"swaps events", &fake{swap: true}, bench.PartEvents, "4 of 5 subscribers heard them all, in order"},
 		{"starts again what is resumed", &fake{restart: true}, bench.PartSuspend, "a fresh claim of"},
+		{"lets members go too early", &fake{eager: true}, bench.PartGraph, "before its turn"},
 		{"loses a frame", &fake{lose: true}, bench.PartFrames, "2 of 3 subscribers heard them all, in order"},
 		{"swaps frames", &fake{swap: true}, bench.PartFrames, "2 of 3 subscribers heard them all, in order"},
 	}
@@ -128,6 +130,7 @@ type fake struct {
 	made    int
 	waiting map[string][]item // by lane
 	lanes   map[string]string // by execution
+	next    map[string]string // execution that follows another
 	events  []string          // in order, the first has id 1
 	frames  []string
 	streams int
@@ -143,9 +146,10 @@ type item struct {
 }
 
 func (f *fake) handler() http.Handler {
-	f.waiting, f.lanes = make(map[string][]item), make(map[string]string)
+	f.waiting, f.lanes, f.next = make(map[string][]item), make(map[string]string), make(map[string]string)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/flows", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusCreated, object{"id": "unstarted"}) })
+	mux.HandleFunc("POST /v1/flows", f.createFlow)
+	mux.HandleFunc("GET /v1/flows/{id}", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, object{"status": "finished"}) })
 	mux.HandleFunc("POST /v1/executions", f.create)
 	mux.HandleFunc("POST /v1/executions/batch", f.createBatch)
 	mux.HandleFunc("POST /v1/claims", f.claim)
@@ -170,6 +174,33 @@ func (f *fake) handler() http.Handler {
 		f.stream(w, r, &f.frames, func(string) string { return "id: 0/1-0\nevent: frame" })
 	})
 	return mux
+}
+
+// createFlow makes a flow, whose members follow one another in the order in which they are given.
+func (f *fake) createFlow(w http.ResponseWriter, r *http.Request) {
+	in := body[struct {
+		Graph struct {
+			Executions []struct{ Key, Lane string } `json:"executions"`
+		} `json:"graph"`
+	}](r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ids, before := object{}, ""
+	for _, x := range in.Graph.Executions {
+		f.made++
+		id := strconv.Itoa(f.made)
+		ids[x.Key], f.lanes[id] = id, x.Lane
+		switch {
+		case before == "":
+			f.waiting[x.Lane] = append(f.waiting[x.Lane], item{id: id})
+		case f.eager:
+			f.waiting[x.Lane] = slices.Insert(f.waiting[x.Lane], 0, item{id: id})
+		default:
+			f.next[before] = id
+		}
+		before = id
+	}
+	answer(w, http.StatusCreated, object{"id": "unstarted", "graph": object{"executions": ids}})
 }
 
 type creation struct {
@@ -282,6 +313,11 @@ func (f *fake) ended(id string) object {
 }
 
 func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	if next, ok := f.next[r.PathValue("id")]; ok {
+		f.waiting[f.lanes[next]] = append(f.waiting[f.lanes[next]], item{id: next})
+	}
+	f.mu.Unlock()
 	answer(w, http.StatusOK, f.ended(r.PathValue("id")))
 }
 

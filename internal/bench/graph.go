@@ -46,7 +46,7 @@ func (r *run) graphs(ctx context.Context) error {
 		for i := range each {
 			body := largeGraph(api.lane())
 			start := time.Now()
-			if _, err := api.submit(ctx, body, graphNodes); err != nil {
+			if _, _, err := api.submit(ctx, body, graphNodes); err != nil {
 				return err
 			}
 			each[i] = time.Since(start)
@@ -71,12 +71,15 @@ func (c *client) runChain(ctx context.Context, lane string) error {
 		fmt.Fprintf(&b, `,{"key":"n%d","lane":%q,"needs":["n%d"]}`, i, lane, i-1)
 	}
 	b.WriteString(`]}}`)
-	id, err := c.submit(ctx, b.String(), chainNodes)
+	id, members, err := c.submit(ctx, b.String(), chainNodes)
 	if err != nil {
 		return err
 	}
-	for range chainNodes {
+	for i := range chainNodes {
 		held, err := c.claim(ctx, lane, 1)
+		if err == nil && held[0].Execution.ID != members[fmt.Sprintf("n%d", i)] {
+			err = fmt.Errorf("claimed %s of flow %s before its turn", held[0].Execution.ID, id)
+		}
 		if err == nil {
 			err = c.complete(ctx, held[0])
 		}
@@ -94,8 +97,8 @@ func (c *client) runChain(ctx context.Context, lane string) error {
 	return err
 }
 
-// submit submits a flow with a graph of n executions.
-func (c *client) submit(ctx context.Context, body string, n int) (id string, err error) {
+// submit submits a flow with a graph of n executions, whose ids it returns by key.
+func (c *client) submit(ctx context.Context, body string, n int) (id string, members map[string]string, err error) {
 	var made struct {
 		ID    string `json:"id"`
 		Graph struct {
@@ -106,7 +109,7 @@ func (c *client) submit(ctx context.Context, body string, n int) (id string, err
 	if err == nil && len(made.Graph.Executions) != n {
 		err = fmt.Errorf("%d executions were made, want %d", len(made.Graph.Executions), n)
 	}
-	return made.ID, err
+	return made.ID, made.Graph.Executions, err
 }
 
 // largeGraph is a graph whose members depend on some of those before them.
