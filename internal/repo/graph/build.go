@@ -53,9 +53,9 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 	if err := r.executions.Prepare(ctx, b.made, nil); err != nil {
 		return graph.Creation{}, err
 	}
-	var existing bool
-	err = r.write(ctx, &b, func(last func(tx *store.Tx) error) error {
-		made, err := store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Creation) error {
+	var made graph.Creation
+	err = r.write(ctx, &b, func(last func(tx *store.Tx) error) (err error) {
+		made, err = store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Creation) error {
 			made, err := r.flows.CreateIn(tx, in)
 			if err != nil {
 				return err
@@ -63,6 +63,9 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 			if made.Existing {
 				out.Existing = true
 				return nil
+			}
+			if err := r.grow(tx, &b, nil); err != nil {
+				return err
 			}
 			if err := last(tx); err != nil {
 				return err
@@ -75,14 +78,12 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 			})
 			return nil
 		}, reload)
-		existing, b.creation = made.Existing, made
 		return err
 	})
-	if existing && err == nil { // made at the same time
-		made, _, err := r.created(ctx, namespace, in.ID)
-		return made, err
+	if made.Existing && err == nil { // made at the same time
+		made, _, err = r.created(ctx, namespace, in.ID)
 	}
-	return b.creation, err
+	return made, err
 }
 
 type createdRef struct{ ID uuid.UUID }
@@ -165,16 +166,9 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 	var out graph.Built
 	err = r.write(ctx, &b, func(last func(tx *store.Tx) error) (err error) {
 		out, err = store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Built) error {
-			f, err := r.flows.Grow(tx, flowID, len(b.made), len(b.plan.Links))
-			if err != nil {
+			if err := r.grow(tx, &b, holder); err != nil {
 				return err
 			}
-			if holder != nil {
-				if err := r.executions.Holder(tx, flowID, *holder); err != nil {
-					return err
-				}
-			}
-			b.owner = f
 			if err := last(tx); err != nil {
 				return err
 			}
@@ -187,6 +181,22 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 	return out, err
 }
 
+// grow counts what a draft adds to its flow, which it locks, and checks who asks for it.
+func (r *Repo) grow(tx *store.Tx, b *draft, holder *execution.Fence) (err error) {
+	if b.owner, err = r.flows.Grow(tx, b.flowID, len(b.made), len(b.plan.Links)); err != nil {
+		return err
+	}
+	return r.allow(tx, b.flowID, holder)
+}
+
+// allow checks that a member's worker holds its lease still; an operator, who has no fence, needs none.
+func (r *Repo) allow(tx *store.Tx, flowID uuid.UUID, holder *execution.Fence) error {
+	if holder == nil {
+		return nil
+	}
+	return r.executions.Holder(tx, flowID, *holder)
+}
+
 // dryRunDone rolls back what was only tried.
 type dryRunDone struct{ built graph.Built }
 
@@ -196,16 +206,9 @@ func (*dryRunDone) Error() string { return "only tried" }
 func (r *Repo) dryRun(ctx context.Context, b *draft, holder *execution.Fence) (graph.Built, error) {
 	var out graph.Built
 	err := store.Do(ctx, r.store, func(tx *store.Tx) error {
-		f, err := r.flows.Grow(tx, b.flowID, len(b.made), len(b.plan.Links))
-		if err != nil {
+		if err := r.grow(tx, b, holder); err != nil {
 			return err
 		}
-		if holder != nil {
-			if err := r.executions.Holder(tx, b.flowID, *holder); err != nil {
-				return err
-			}
-		}
-		b.owner = f
 		return &dryRunDone{b.built()}
 	})
 	if done, ok := err.(*dryRunDone); ok { //nolint:errorlint // our own, which nothing wraps
@@ -232,13 +235,12 @@ func (r *Repo) head(ctx context.Context, namespace string, id uuid.UUID) (f flow
 
 // draft is a graph that was checked and is about to be written.
 type draft struct {
-	flowID   uuid.UUID
-	plan     graph.Plan
-	made     []execution.Change
-	now      time.Time
-	owner    flow.Flow
-	build    uuid.UUID // uuid.Nil when one transaction writes it
-	creation graph.Creation
+	flowID uuid.UUID
+	plan   graph.Plan
+	made   []execution.Change
+	now    time.Time
+	owner  flow.Flow
+	build  uuid.UUID // uuid.Nil when one transaction writes it
 }
 
 // draft checks a graph against the flow as it is now; f is nil for one that is about to be made. paused says that the members wait
@@ -404,12 +406,6 @@ func (b *draft) links(from, to int) []graph.Link {
 // show lets everybody see a graph that was written: it is counted and told, what depends on members that have ended is decided,
 // and what waits for nothing may be claimed.
 func (r *Repo) show(tx *store.Tx, b *draft) error {
-	if b.owner.ID == uuid.Nil { // a new flow
-		var err error
-		if b.owner, err = r.flows.Grow(tx, b.flowID, len(b.made), len(b.plan.Links)); err != nil {
-			return err
-		}
-	}
 	states := map[execution.Public]int{}
 	for i := range b.made {
 		states[b.made[i].Execution.Public()]++

@@ -30,10 +30,8 @@ func (r *Repo) Enlist(ctx context.Context, flowID, id uuid.UUID, holder *executi
 		if err != nil {
 			return err
 		}
-		if holder != nil {
-			if err := r.executions.Holder(tx, flowID, *holder); err != nil {
-				return err
-			}
+		if err := r.allow(tx, flowID, holder); err != nil {
+			return err
 		}
 		if err := open(&f); err != nil {
 			return err
@@ -114,13 +112,8 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 		return graph.Member{}, err
 	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Member) error {
-		if b.owner, err = r.flows.Grow(tx, flowID, 1, len(b.plan.Links)); err != nil {
+		if err := r.grow(tx, &b, holder); err != nil {
 			return err
-		}
-		if holder != nil {
-			if err := r.executions.Holder(tx, flowID, *holder); err != nil {
-				return err
-			}
 		}
 		if err := r.insert(tx, &b, 0, 1); err != nil {
 			return err

@@ -88,7 +88,7 @@ func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome executi
 		return rest, nil
 	}
 	budgetOf(tx).spent += len(found)
-	if err := resolveEdges(tx, upstream, graph.StateOf(outcome), found, rest); err != nil {
+	if err := resolveEdges(tx, upstream, graph.StateOf(outcome), found); err != nil {
 		return false, err
 	}
 	var fired []graph.Group
@@ -109,21 +109,14 @@ func (r *Repo) resolve(tx *store.Tx, flowID, upstream uuid.UUID, outcome executi
 }
 
 // resolveEdges writes down how the edges from one upstream to some downstreams were decided.
-func resolveEdges(tx *store.Tx, upstream uuid.UUID, state graph.State, found []dependent, some bool) error {
-	query, args := `UPDATE edges SET state = ?, resolved_at = ? WHERE upstream_id = ? AND state = 'pending'`, []any{string(state), store.Millis(tx.Now()), store.ID(upstream)}
-	if some || len(found) > 1 { // one edge is found by its upstream; of many, those that are hidden stay
-		ids := make([]store.ID, len(found))
-		for i := range found {
-			ids[i] = found[i].ExecutionID
-		}
-		in, size := store.In(len(ids))
-		query += " AND downstream_id IN " + in
-		args = append(args, store.InArgs(ids, size)...)
-	} else {
-		query += " AND downstream_id = ?"
-		args = append(args, found[0].ExecutionID)
+func resolveEdges(tx *store.Tx, upstream uuid.UUID, state graph.State, found []dependent) error {
+	ids := make([]store.ID, len(found))
+	for i := range found {
+		ids[i] = found[i].ExecutionID
 	}
-	if _, err := tx.Exec(query, args...); err != nil {
+	in, size := store.In(len(ids))
+	args := append([]any{string(state), store.Millis(tx.Now()), store.ID(upstream)}, store.InArgs(ids, size)...)
+	if _, err := tx.Exec(`UPDATE edges SET state = ?, resolved_at = ? WHERE upstream_id = ? AND state = 'pending' AND downstream_id IN `+in, args...); err != nil {
 		return fmt.Errorf("decide the edges of execution %s: %w", upstream, err)
 	}
 	return nil

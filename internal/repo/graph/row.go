@@ -24,7 +24,6 @@ type edgeRow struct {
 
 const (
 	edgeColumns = "downstream_id, upstream_id, id, flow_id, pass_result, state, created_at, resolved_at"
-	edgeWidth   = 8
 	selectEdges = "SELECT " + edgeColumns + " FROM edges"
 )
 
@@ -57,7 +56,6 @@ type groupRow struct {
 
 const (
 	groupColumns = "g.execution_id, g.kind, g.k, g.on_satisfied, g.state, g.edges, g.satisfied, g.failed, g.skipped, g.fired_at"
-	groupWidth   = 12 // with flow_id and build_id
 	insertGroups = "INSERT INTO edge_groups (execution_id, kind, k, on_satisfied, state, edges, satisfied, failed, skipped, fired_at, flow_id, build_id) VALUES "
 	insertEdges  = "INSERT INTO edges (" + edgeColumns + ") VALUES "
 )

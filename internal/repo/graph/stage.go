@@ -49,10 +49,8 @@ func (r *Repo) stage(tx *store.Tx, in graph.Stage) (graph.Staged, error) {
 	if err != nil {
 		return graph.Staged{}, err
 	}
-	if in.Holder != nil {
-		if err := r.executions.Holder(tx, f.ID, *in.Holder); err != nil {
-			return graph.Staged{}, err
-		}
+	if err := r.allow(tx, f.ID, in.Holder); err != nil {
+		return graph.Staged{}, err
 	}
 	if old, found, err := staged(&tx.Queries, &in.Edge); err != nil || found {
 		return graph.Staged{Edge: old, GraphRevision: f.GraphRevision, Existing: true}, err
