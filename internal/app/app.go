@@ -24,6 +24,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/runs"
 	"github.com/flowapi/flowapi/internal/handlers/streams"
 	"github.com/flowapi/flowapi/internal/handlers/suspensions"
 	"github.com/flowapi/flowapi/internal/handlers/workers"
@@ -33,6 +34,7 @@ import (
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
+	runrepo "github.com/flowapi/flowapi/internal/repo/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	"github.com/flowapi/flowapi/internal/repo/token"
@@ -103,6 +105,7 @@ type operations struct {
 	*executionOperations
 	*workerOperations
 	*suspensionOperations
+	*runOperations
 	*streamOperations
 	*eventOperations
 	*adminOperations
@@ -114,6 +117,7 @@ type (
 	workerOperations     = workers.Handlers
 	streamOperations     = streams.Handlers
 	suspensionOperations = suspensions.Handlers
+	runOperations        = runs.Handlers
 	eventOperations      = events.Handlers
 	adminOperations      = admin.Handlers
 )
@@ -164,17 +168,23 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo, graphrepo.Config{Batch: cfg.Batch})
 	a.graphs = graphRepo
 	executionRepo.Attach(flowRepo, graphRepo)
-	waitRepo.Attach(flowRepo, executionRepo)
+	runRepo := runrepo.New(a.store, waitRepo, executionRepo, flowRepo, keys, runrepo.Config{Batch: cfg.Batch})
+	flowRepo.Attach(runRepo)
+	waitRepo.Attach(waitrepo.Owners{Flows: flowRepo, Executions: executionRepo, Runs: runRepo}, waitrepo.Kinds{Executions: executionRepo, Runs: runRepo})
 	a.store.React(flowRepo.Mirror())
 	a.store.React(flowRepo.Reopen())
 	a.store.React(graphRepo.Resolve())
+	a.store.React(runRepo.Mirror())
+	a.store.React(runRepo.EndWithFlow())
+	a.store.React(runRepo.GoneWithFlow())
+	a.store.React(waitRepo.Ended())
 	if err := graphRepo.Recover(ctx); err != nil {
 		return nil, err
 	}
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, keys)...)
+	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, runRepo, keys)...)
 
 	a.streams = streams.New(streamRepo, a.mostStreams(), func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") })
 	feeds := &events.Handlers{
@@ -190,12 +200,13 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	a.Handler, err = handlers.New(handlers.Config{
 		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
-		Approval: &approve.Page{Executions: executionRepo},
+		Approval: &approve.Page{Executions: executionRepo, Gates: runRepo},
 		API: operations{
 			&flows.Handlers{Flows: flowRepo, Graph: graphRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
 			&executions.Handlers{Executions: executionRepo},
 			&workers.Handlers{Workers: workerRepo},
-			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, PublicURL: a.publicURL},
+			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, Gates: runRepo, PublicURL: a.publicURL},
+			&runs.Handlers{Runs: runRepo, PublicURL: a.publicURL, Now: cfg.Clock.Now},
 			a.streams,
 			feeds,
 			&admin.Handlers{Tokens: tokens, Secrets: keys, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: a.limits(), Features: features},

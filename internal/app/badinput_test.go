@@ -86,7 +86,9 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	x := flowsOn(t, s, "default")
 	e := x.workers("bad")
 	f := x.running(`"tags":{"a.b":"c"}`)
-	x.insert(f.ID, `"run_id":"r"`).Want(http.StatusCreated)
+	run := x.workflowRun().String()
+	step := x.Post("/v1/runs/"+run+"/steps", `{"generation":0,"step_name":"s","role":"foreach","position":0}`).Want(http.StatusCreated).Str("id")
+	x.insert(f.ID, `"run_id":"`+run+`"`).Want(http.StatusCreated)
 	x.at("waiting")
 	e.create("")
 	e.create("")
@@ -99,7 +101,7 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	s.Advance(0) // it has ended
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
-		"flow_id": f.ID.String(), "run_id": "r", "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
+		"flow_id": f.ID.String(), "id": f.ID.String(), "run_id": run, "step_id": step, "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
 		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint, "attempt": "0", "edge_id": edgeID,
 	}}
 }

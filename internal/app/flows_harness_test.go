@@ -357,6 +357,24 @@ func (x *flowTest) observe(id uuid.UUID, runID, members string) *apitest.Respons
 	return x.Do(http.MethodPut, flowPath(id, "steps", runID), flowBody(members, `"task":"build"`))
 }
 
+// workflowRun makes a run that runs.
+func (x *flowTest) workflowRun() uuid.UUID {
+	x.t.Helper()
+	id := uuid.MustParse(x.Post("/v1/runs", `{"workflow_name":"w"}`).Want(http.StatusCreated).Str("id"))
+	x.Post("/v1/runs/"+id.String()+"/start", `{"generation":0}`).Want(http.StatusOK)
+	return id
+}
+
+// bodyJSON is a value in a document.
+func bodyJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	doc, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
 // list reads all pages of a list of flows.
 func (x *flowTest) list(query string) []oapi.Flow {
 	x.t.Helper()
@@ -410,8 +428,12 @@ var counts = func() string {
 		`SELECT 'suspend_keys' AS name, count(*) AS n FROM suspend_keys WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
 		`SELECT 'waitpoints' AS name, count(*) AS n FROM waitpoints WHERE execution_id IN (SELECT id FROM executions WHERE %s)`,
 		`SELECT 'closed waitpoints' AS name, count(*) AS n FROM waitpoints WHERE state = 'closed' AND execution_id IN (SELECT id FROM executions WHERE %s)`,
+		`SELECT 'revisions of runs' AS name, CAST(coalesce(sum(revision), 0) AS BIGINT) AS n FROM runs WHERE %s`,
+		`SELECT 'run_items' AS name, count(*) AS n FROM run_items WHERE run_id IN (SELECT id FROM runs WHERE %s)`,
+		`SELECT 'run_step_attempts' AS name, count(*) AS n FROM run_step_attempts WHERE step_id IN (SELECT id FROM run_steps WHERE %s)`,
+		`SELECT 'gate_votes' AS name, count(*) AS n FROM gate_votes WHERE step_id IN (SELECT id FROM run_steps WHERE %s)`,
 	}
-	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "signals", "executions", "execution_keys", "lanes", "workers", "bulk_jobs"} {
+	for _, name := range []string{"idempotency_keys", "tokens", "flows", "waits", "wait_keys", "signals", "executions", "execution_keys", "lanes", "workers", "bulk_jobs", "runs", "run_steps"} {
 		queries = append(queries, `SELECT '`+name+`' AS name, count(*) AS n FROM `+name+` WHERE %s`)
 	}
 	return strings.Join(queries, " UNION ALL ")

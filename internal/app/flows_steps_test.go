@@ -20,7 +20,7 @@ import (
 func flowStepCases() []flowCase {
 	return []flowCase{
 		{"inserted and read (NS-06)", func(x *flowTest) {
-			f, run := x.at("running"), uuid.New()
+			f, run := x.at("running"), x.workflowRun()
 			answer := x.insert(f.ID, `"run_id":"build","task":"go build ./...","status":"running","runtime":"mirrored","result":{"n":1.0},"child_session_key":"agent:1","workflow_run_id":"`+run.String()+`"`).Want(http.StatusCreated)
 			got := flowAs[oapi.FlowStep](answer)
 			want := oapi.FlowStep{ID: got.ID, FlowID: f.ID, RunID: "build", Runtime: "mirrored", ChildSessionKey: new("agent:1"), Task: "go build ./...", Status: "running",
@@ -214,8 +214,8 @@ func flowStepCases() []flowCase {
 			}
 		}},
 		{"what is absent stays, null clears", func(x *flowTest) {
-			f, run := x.at("running"), uuid.NewString()
-			x.observe(f.ID, "r", `"status":"running","result":{"a":1},"child_session_key":"s","workflow_run_id":"`+run+`"`).Want(http.StatusCreated)
+			f, run := x.at("running"), x.workflowRun().String()
+			x.observe(f.ID, "r", `"status":"running","result":{"a":1},"child_session_key":"s"`).Want(http.StatusCreated)
 			for _, send := range []func(members string) *apitest.Response{
 				func(members string) *apitest.Response {
 					return x.observe(f.ID, "r", joined(members, `"status":"running"`))
@@ -225,12 +225,17 @@ func flowStepCases() []flowCase {
 				},
 			} {
 				x.same(func() *apitest.Response { return send("") }, f.ID).Want(http.StatusOK)
-				for member, value := range map[string]string{"result": `{"a":1}`, "child_session_key": `"s"`, "workflow_run_id": `"` + run + `"`} {
+				for member, value := range map[string]string{"result": `{"a":1}`, "child_session_key": `"s"`} {
 					if got := send(fmt.Sprintf(`%q:null`, member)).Want(http.StatusOK).Get(member); got != nil {
 						x.t.Errorf("%s is %v", member, got)
 					}
 					if got := send(fmt.Sprintf(`%q:%s`, member, value)).Want(http.StatusOK).Get(member); !cmp.Equal(got, docAs[any](x.t, []byte(value))) {
 						x.t.Errorf("%s is %v", member, got)
+					}
+				}
+				for _, value := range []any{run, nil} {
+					if got := send(`"workflow_run_id":` + string(bodyJSON(x.t, value))).Want(http.StatusOK).Get("workflow_run_id"); got != value {
+						x.t.Errorf("workflow_run_id is %v, want %v", got, value)
 					}
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
+	runrepo "github.com/flowapi/flowapi/internal/repo/run"
 	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
 	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
@@ -23,7 +24,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, graphs *graphrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, graphs *graphrepo.Repo, runs *runrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -43,6 +44,7 @@ func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, 
 		{Name: waitrepo.Loop, Work: limited(waits.Pass), NextDue: waits.NextDue, Every: safety},
 		{Name: executionrepo.WaitpointLoop, Work: limited(executions.ExpireWaitpoints), NextDue: executions.NextWaitpoint, Every: safety},
 		{Name: backlog.Loop, Work: graphs.Work, NextDue: graphs.NextWork, Every: safety},
+		{Name: runrepo.Loop, Work: runs.Pass, NextDue: runs.NextDue, Every: safety},
 		{Name: graphrepo.BuildLoop, Work: limited(graphs.Clean), NextDue: graphs.NextClean, Every: rare},
 		{Name: "external_events", Work: limited(waits.Expire), Every: rare},
 		{Name: "suspend_keys", Work: limited(executions.ExpireSuspendKeys), Every: rare},

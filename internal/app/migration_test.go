@@ -124,3 +124,30 @@ func TestMigration_frames(t *testing.T) {
 		}
 	})
 }
+
+// TestMigration_waits: a flow that waits goes on waiting when the table of waits is made anew, and the event that it waits for still
+// reaches it.
+func TestMigration_waits(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		f, w := uuid.New(), uuid.New()
+		oldDatabase(t, url, 8, func(id func(uuid.UUID) string) []string {
+			return []string{
+				`INSERT INTO flows (id, namespace, kind, controller_id, goal, owner_session_key, requester_origin, current_step, state, status, cancel_requested, wait_id, revision,
+					graph_revision, node_count, edge_count, auto_finish, tags, fields_changed, created_at, updated_at)
+					VALUES (` + id(f) + `, 'default', '', '', 'old', '', '', 'init', '{}', 'waiting', 0, ` + id(w) + `, 2, 0, 0, 0, 0, '{}', '[]', 1000, 2000)`,
+				`INSERT INTO waits (id, namespace, flow_id, condition, received, on_timeout, manual, title, requested_by, since)
+					VALUES (` + id(w) + `, 'default', ` + id(f) + `, '{"kind":"any","of":[{"kind":"external_event","topic":"t","correlation_id":"c"},{"kind":"manual"}]}', '[]', 'fail', 1, 'old', 'local', 2000)`,
+				`INSERT INTO wait_keys (namespace, topic, correlation_id, wait_id) VALUES ('default', 't', 'c', ` + id(w) + `)`,
+			}
+		})
+		x := flowsOn(t, apptest.Start(t, url), "default")
+		if inbox := x.inbox(""); len(inbox) != 1 || inbox[0].WaitID != w {
+			t.Errorf("the inbox is %+v", inbox)
+		}
+		if receipt := x.deliver("t", "c"); len(receipt.Matched) != 1 {
+			t.Errorf("the event reached %+v", receipt)
+		}
+		x.stands(f, oapi.FlowStatusRunning, 3)
+	})
+}

@@ -13,11 +13,14 @@ const (
 	TopicWorker     Topic = "worker"
 	TopicLane       Topic = "lane"
 	TopicAdmin      Topic = "admin"
+	TopicRun        Topic = "run"
+	TopicGate       Topic = "gate"
+	TopicFanout     Topic = "fanout"
 )
 
 // Topics returns every topic.
 func Topics() []Topic {
-	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicStream, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicAdmin}
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicStream, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicRun, TopicGate, TopicFanout, TopicAdmin}
 }
 
 // The types.
@@ -83,6 +86,43 @@ const (
 	WorkerRemoved           Type = "worker.removed"
 	LanePaused              Type = "lane.paused"
 	LaneResumed             Type = "lane.resumed"
+	RunCreated              Type = "run.created"
+	RunStarted              Type = "run.started"
+	RunWaiting              Type = "run.waiting"
+	RunResumed              Type = "run.resumed"
+	RunCompleted            Type = "run.completed"
+	RunFailed               Type = "run.failed"
+	RunCancelling           Type = "run.cancelling"
+	RunCancelled            Type = "run.cancelled"
+	RunNeedsResume          Type = "run.needs_resume"
+	RunLeased               Type = "run.leased"
+	RunLeaseReleased        Type = "run.lease_released"
+	RunLinked               Type = "run.linked"
+	RunDismissed            Type = "run.dismissed"
+	RunDeleted              Type = "run.deleted"
+	RunStepInserted         Type = "run_step.inserted"
+	RunStepStarted          Type = "run_step.started"
+	RunStepWaiting          Type = "run_step.waiting"
+	RunStepUpdated          Type = "run_step.updated"
+	RunStepReset            Type = "run_step.reset"
+	RunStepCompleted        Type = "run_step.completed"
+	RunStepFailed           Type = "run_step.failed"
+	RunStepSkipped          Type = "run_step.skipped"
+	RunStepTimedOut         Type = "run_step.timed_out"
+	RunStepCancelled        Type = "run_step.cancelled"
+	GateOpened              Type = "gate.opened"
+	GateVoted               Type = "gate.voted"
+	GateApproved            Type = "gate.approved"
+	GateRejected            Type = "gate.rejected"
+	GateTimedOut            Type = "gate.timed_out"
+	GateCancelled           Type = "gate.cancelled"
+	GateSkipped             Type = "gate.skipped"
+	ItemAdded               Type = "item.added"
+	ItemRunning             Type = "item.running"
+	ItemCompleted           Type = "item.completed"
+	ItemFailed              Type = "item.failed"
+	ItemSkipped             Type = "item.skipped"
+	ItemCancelled           Type = "item.cancelled"
 	TokenCreated            Type = "token.created"
 	TokenRevoked            Type = "token.revoked"
 	SecretSeeded            Type = "secret.seeded"
@@ -152,6 +192,43 @@ var catalogue = [...]Entry{
 	{WorkerRemoved, TopicWorker, "it was taken off the register", "worker_instance_id, worker_id, reason?"},
 	{LanePaused, TopicLane, "nothing of the lane can be claimed", "lane, reason?"},
 	{LaneResumed, TopicLane, "the lane can be claimed from again", "lane, reason?"},
+	{RunCreated, TopicRun, "a run was created", "workflow_name, workflow_title?, trigger, dry_run?, parent_workflow_run_id?, step_id?, item_id?"},
+	{RunStarted, TopicRun, "its engine has begun", "generation"},
+	{RunWaiting, TopicRun, "its engine has parked it", "wait_id, blocked_on, deadline?, on_timeout"},
+	{RunResumed, TopicRun, "it runs again: its engine goes on, somebody resumed it, its wait was over, or the child that it waited for has ended", "by (engine, request, timeout, child), resume_count?, from_step?, restart?"},
+	{RunCompleted, TopicRun, "it ended well", "result_summary?, error?, cancel_reason?, total_duration_ms, generation"},
+	{RunFailed, TopicRun, "it failed", "result_summary?, error?, cancel_reason?, total_duration_ms, generation"},
+	{RunCancelling, TopicRun, "its engine was asked to end it", "cancel_reason, message?, deadline_at"},
+	{RunCancelled, TopicRun, "it was cancelled", "result_summary?, error?, cancel_reason?, total_duration_ms, generation"},
+	{RunNeedsResume, TopicRun, "its engine has given it up unfinished", ""},
+	{RunLeased, TopicRun, "an engine drives it; renewals are not told", "generation, outcome (granted, taken_over), lease_until"},
+	{RunLeaseReleased, TopicRun, "its engine has given the lease back", "generation"},
+	{RunLinked, TopicRun, "a run that existed became the child of a step or an item", "parent_workflow_run_id, step_id, item_id?"},
+	{RunDismissed, TopicRun, "it was hidden from lists, or is shown again", "dismissed"},
+	{RunDeleted, TopicRun, "an ended run was deleted", "status"},
+	{RunStepInserted, TopicRun, "a step was added", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepStarted, TopicRun, "an attempt at the step has begun, or it runs again after it waited", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepWaiting, TopicRun, "the step waits", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepUpdated, TopicRun, "its engine said something of the step, whose status stays", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepReset, TopicRun, "a resume does the step again", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepCompleted, TopicRun, "the step ended well", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepFailed, TopicRun, "the step failed", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepSkipped, TopicRun, "the step was left out", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepTimedOut, TopicRun, "the step took too long", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{RunStepCancelled, TopicRun, "the step was cancelled, or its run has ended", "step_id, step_name, role, status, position, iteration, retry_count, child_run_id?, child_execution_id?, step_error?"},
+	{GateOpened, TopicGate, "a gate waits for answers", "step_id, step_name, gate_type, requested_by, min_approvals, deadline_at"},
+	{GateVoted, TopicGate, "somebody said something to a gate that did not decide it", "step_id, gate_type, by, decision (approved, feedback), feedback?"},
+	{GateApproved, TopicGate, "a gate was approved", "step_id, step_name, gate_type, by?, feedback?, selections?, wait_ms?"},
+	{GateRejected, TopicGate, "a gate was rejected", "step_id, step_name, gate_type, by?, feedback?, selections?, wait_ms?"},
+	{GateTimedOut, TopicGate, "nobody answered a gate in time", "step_id, step_name, gate_type, by?, feedback?, selections?, wait_ms?, on_timeout"},
+	{GateCancelled, TopicGate, "the step of a gate has ended before it was answered", "step_id, step_name, gate_type, by?, feedback?, selections?, wait_ms?"},
+	{GateSkipped, TopicGate, "the step of a gate was left out", "step_id, step_name, gate_type, by?, feedback?, selections?, wait_ms?"},
+	{ItemAdded, TopicFanout, "an item was added to a step, or is done again", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
+	{ItemRunning, TopicFanout, "the work on an item has begun", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
+	{ItemCompleted, TopicFanout, "an item ended well", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
+	{ItemFailed, TopicFanout, "an item failed", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
+	{ItemSkipped, TopicFanout, "an item was left out", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
+	{ItemCancelled, TopicFanout, "an item was cancelled, or its step has ended", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
 	{TokenCreated, TopicAdmin, "a token was made", "token_id, name, role"},
 	{TokenRevoked, TopicAdmin, "a token was revoked", "token_id"},
 	{SecretSeeded, TopicAdmin, "waitpoint tokens got their first secret", "kid"},

@@ -18,6 +18,7 @@ type Execution struct {
 	Lane      string
 	Kind      string
 	FlowID    uuid.UUID // uuid.Nil when it belongs to no flow
+	RunID     uuid.UUID // uuid.Nil when it works for no run
 	Key       string    // unique in its flow
 	Priority  int
 	Revision  int64
@@ -139,6 +140,7 @@ type Create struct {
 	Lane           string
 	Kind           string
 	FlowID         uuid.UUID
+	RunID          uuid.UUID // that it works for
 	Key            string
 	Priority       int
 	Payload        *Value
@@ -181,7 +183,7 @@ func New(in Create, now time.Time) (Change, error) {
 		return Change{}, err
 	}
 	e := Execution{
-		ID: in.ID, Namespace: in.Namespace, Lane: in.Lane, Kind: in.Kind, FlowID: in.FlowID, Key: in.Key,
+		ID: in.ID, Namespace: in.Namespace, Lane: in.Lane, Kind: in.Kind, FlowID: in.FlowID, RunID: in.RunID, Key: in.Key,
 		Priority: clamp(in.Priority),
 		Vector:   Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptPendingFirst},
 		Policy:   in.Policy, Required: routed, Tags: in.Tags, Creator: in.Creator,
@@ -295,7 +297,7 @@ func (c *Change) emit(t event.Type, data any) {
 
 // Event returns an event that concerns e and is no change of it.
 func (e *Execution) Event(t event.Type, data any) event.Event {
-	return event.Event{Namespace: e.Namespace, Type: t, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Data: data}
+	return event.Event{Namespace: e.Namespace, Type: t, FlowID: e.FlowID, RunID: e.RunID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Data: data}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

@@ -113,3 +113,16 @@ type Revoked struct {
 	Execution Execution
 	Satisfied string
 }
+
+// WorkOf selects executions by what they belong to.
+type WorkOf struct {
+	Runs  []uuid.UUID
+	Flows []uuid.UUID
+	IDs   []uuid.UUID
+}
+
+// Worked is an execution with the attempts at it.
+type Worked struct {
+	Execution Execution
+	Attempts  []Attempt
+}

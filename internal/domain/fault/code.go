@@ -61,6 +61,14 @@ const (
 	CodeWorkerReassigned      Code = "worker_reassigned"
 	CodeWorkerDraining        Code = "worker_draining"
 	CodeRotationConflict      Code = "rotation_conflict"
+	CodeLeaseHeld             Code = "lease_held"
+	CodeLeaseLost             Code = "lease_lost"
+	CodeRunTerminal           Code = "run_terminal"
+	CodeRunCancelled          Code = "run_cancelled"
+	CodeNotResumable          Code = "not_resumable"
+	CodeLinkCycle             Code = "link_cycle"
+	CodeNotAGate              Code = "not_a_gate"
+	CodeGateAlreadyResolved   Code = "gate_already_resolved"
 	CodeIdempotencyInFlight   Code = "idempotency_in_flight"
 	CodeRevisionMismatch      Code = "revision_mismatch"
 	CodePayloadTooLarge       Code = "payload_too_large"
@@ -69,6 +77,8 @@ const (
 	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
 	CodeTimerOutOfRange       Code = "timer_out_of_range"
 	CodeGraphInvalid          Code = "graph_invalid"
+	CodeInvalidSelection      Code = "invalid_selection"
+	CodeOutOfRange            Code = "out_of_range"
 	CodeBadWaitCondition      Code = "bad_wait_condition"
 	CodeInvalidCapabilities   Code = "invalid_capabilities"
 	CodeInvalidTagKey         Code = "invalid_tag_key"
@@ -127,7 +137,7 @@ var catalogue = [...]Entry{
 	{Code: CodeAlreadyTerminal, Status: 409, Retryable: false, Title: "The resource has ended", About: "`current_status` says how. What has ended does not change any more."},
 	{Code: CodeNotTerminal, Status: 409, Retryable: false, Title: "The resource has not ended", About: "`current_status` says where it is. Only what has ended can be deleted: end or cancel it first."},
 	{Code: CodeCancelPending, Status: 409, Retryable: false, Title: "Cancellation was requested", About: "Only cancelling or failing is possible now."},
-	{Code: CodeOpenMembers, Status: 409, Retryable: false, Title: "Members of the flow are still open", About: "`count` says how many. Wait for them, or cancel or fail the flow."},
+	{Code: CodeOpenMembers, Status: 409, Retryable: false, Title: "Parts of it are still open", About: "`count` says how many members, steps or items. Wait for them or end them, or end the whole otherwise."},
 	{Code: CodeStaleGraphRevision, Status: 409, Retryable: true, Title: "The graph has changed since you read it", About: "`expected` and `actual` tell. Read the flow again and repeat with its `graph_revision`."},
 	{Code: CodeCycleDetected, Status: 409, Retryable: false, Title: "The edge would close a cycle", About: "`path` names the members that would need one another."},
 	{Code: CodeSelfReferencingEdge, Status: 409, Retryable: false, Title: "An execution cannot depend on itself", About: "Upstream and downstream of an edge are two members."},
@@ -135,7 +145,7 @@ var catalogue = [...]Entry{
 	{Code: CodeAlreadyMember, Status: 409, Retryable: false, Title: "The execution belongs to another flow", About: "`flow_id` says to which. An execution belongs to one flow, for good."},
 	{Code: CodePolicyFixed, Status: 409, Retryable: false, Title: "The member has dependencies already", About: "How many of them have to end well is said before the first edge is staged."},
 	{Code: CodeChildAlreadyStarted, Status: 409, Retryable: false, Title: "The downstream member has started", About: "`public_state` says where it is. Only what has not started can get further dependencies: add another member."},
-	{Code: CodeStepTerminal, Status: 409, Retryable: false, Title: "The step has ended", About: "`current_status` says how. Repeat the observation with `force` to overwrite it."},
+	{Code: CodeStepTerminal, Status: 409, Retryable: false, Title: "The step has ended", About: "`current_status` or `status` says how. Of a flow, repeat the observation with `force` to overwrite it; of a run it stays as it is."},
 	{Code: CodeDuplicateStep, Status: 409, Retryable: false, Title: "The flow has a step with this run_id", About: "Use PUT to observe it again."},
 	{Code: CodeAlreadyExists, Status: 409, Retryable: false, Title: "The id is taken by something else", About: "The same id was created with other content. Choose another id."},
 	{Code: CodeStaleLease, Status: 409, Retryable: false, Title: "The lease belongs to somebody else now", About: "The work was taken over. Stop working on it, and claim again."},
@@ -167,6 +177,14 @@ var catalogue = [...]Entry{
 	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
 	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
 	{Code: CodeWorkerDraining, Status: 409, Retryable: false, Title: "The worker is draining", About: "It gets no more work. End what it holds, and stop it."},
+	{Code: CodeLeaseHeld, Status: 409, Retryable: true, Title: "Somebody else drives the run", About: "`lease_until` says until when, unless it is renewed. It can be taken over then, or when it is released."},
+	{Code: CodeLeaseLost, Status: 409, Retryable: false, Title: "The run has another generation", About: "Somebody else drives it: `current_generation` is theirs. Nothing was changed. Stop, or take the lease again."},
+	{Code: CodeRunTerminal, Status: 409, Retryable: false, Title: "The run has ended", About: "`current_status` says how. What is in it does not change any more; a run that has failed can be resumed."},
+	{Code: CodeRunCancelled, Status: 409, Retryable: false, Title: "The run is to end", About: "Nothing new begins in it. End what is at work, and cancel the run with your generation."},
+	{Code: CodeNotResumable, Status: 409, Retryable: false, Title: "The run cannot be resumed", About: "`status` says where it is. What waits, needs_resume or has failed goes on; what has completed only with `restart`, what was cancelled never."},
+	{Code: CodeLinkCycle, Status: 409, Retryable: false, Title: "A run cannot be in itself", About: "`path` names the runs that would be in one another, or `limit` says how deep they may stand."},
+	{Code: CodeNotAGate, Status: 409, Retryable: false, Title: "The step is not a gate", About: "`role` says what it is. Only steps with the role gate are answered."},
+	{Code: CodeGateAlreadyResolved, Status: 409, Retryable: false, Title: "The gate has its outcome", About: "`state`, `by` and `at` say which. A gate is decided once."},
 	{Code: CodeIdempotencyInFlight, Status: 409, Retryable: true, Title: "The first request with this key is still running", About: "Repeat the request a moment later."},
 	{Code: CodeRevisionMismatch, Status: 412, Retryable: false, Title: "The resource has changed since you read it", About: "`expected`, `actual` and `changed` tell. Read it again and repeat with its ETag."},
 	{Code: CodePayloadTooLarge, Status: 413, Retryable: false, Title: "The body is too large", About: "`limit_bytes` is the limit of this route."},
@@ -175,6 +193,8 @@ var catalogue = [...]Entry{
 	{Code: CodeIdempotencyMismatch, Status: 422, Retryable: false, Title: "The key was used for another request", About: "An `Idempotency-Key` belongs to one method, path and body for 24 hours. Use a new key."},
 	{Code: CodeTimerOutOfRange, Status: 422, Retryable: false, Title: "The time is in the past or too far ahead", About: "Timers and deadlines lie in the future and within the horizon that `/v1/meta` names."},
 	{Code: CodeGraphInvalid, Status: 422, Retryable: false, Title: "The graph cannot be built", About: "`errors[]` names every mistake, and `path` a cycle if there is one: unknown or repeated names, needs that go round, quorums that cannot be reached. Nothing was written."},
+	{Code: CodeInvalidSelection, Status: 422, Retryable: false, Title: "The selection is not among the options", About: "`invalid` names the first that is not, `allowed` those that are."},
+	{Code: CodeOutOfRange, Status: 422, Retryable: false, Title: "The value is out of bounds", About: "`errors[]` names it and its bounds."},
 	{Code: CodeBadWaitCondition, Status: 422, Retryable: false, Title: "The wait condition is not well formed", About: "`errors[].pointer` names the part."},
 	{Code: CodeInvalidCondition, Status: 422, Retryable: false, Title: "The resume condition is not well formed", About: "`errors[].pointer` names the part, and `rule` the rule that it breaks."},
 	{Code: CodeInvalidCapabilities, Status: 422, Retryable: false, Title: "The capabilities are not well formed", About: "At most 256 tokens and 4,096 bytes, none empty, without commas, spaces or control characters."},

@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/patch"
 	"github.com/flowapi/flowapi/internal/domain/tag"
 )
 
@@ -102,23 +103,6 @@ func ChildOf(p execution.Public, started bool, result *execution.Value) Child {
 	return c
 }
 
-// Field is a part of a change that may be absent, which keeps what is there, or null, which clears it.
-type Field[T any] struct {
-	Present bool
-	Value   *T // nil for null, or absent
-}
-
-// into sets to, unless the part is absent.
-func (f Field[T]) into(to *T) {
-	if !f.Present {
-		return
-	}
-	*to = *new(T)
-	if f.Value != nil {
-		*to = *f.Value
-	}
-}
-
 // NewStep is what a new step is made of.
 type NewStep struct {
 	ID              uuid.UUID
@@ -133,7 +117,7 @@ type NewStep struct {
 	WorkflowRunID   uuid.UUID
 }
 
-// Insert returns a new step of f. child is what its execution, if it names one, is at the moment; it decides status and
+// Insert returns a new step of f. child is what its execution or run, if it names one, is at the moment; it decides status and
 // result. It returns CodeAlreadyTerminal when the flow has ended, and CodeValidationFailed for a blank task.
 func (f *Flow) Insert(in NewStep, child *Child, by By) (Step, error) {
 	if err := f.takesSteps(in.Task); err != nil {
@@ -166,9 +150,9 @@ type StepChange struct {
 	Task            *string
 	Status          *StepStatus
 	Result          json.RawMessage // nil keeps it, null clears it
-	ChildSessionKey Field[string]
-	ExecutionID     Field[uuid.UUID]
-	WorkflowRunID   Field[uuid.UUID]
+	ChildSessionKey patch.Field[string]
+	ExecutionID     patch.Field[uuid.UUID]
+	WorkflowRunID   patch.Field[uuid.UUID]
 	Force           bool // a step that has ended may change its status
 }
 
@@ -181,23 +165,26 @@ func (c *StepChange) NewStep(runID string) NewStep {
 	if c.Status != nil {
 		n.Status = *c.Status
 	}
-	c.ChildSessionKey.into(&n.ChildSessionKey)
-	c.ExecutionID.into(&n.ExecutionID)
-	c.WorkflowRunID.into(&n.WorkflowRunID)
+	c.ChildSessionKey.Into(&n.ChildSessionKey)
+	c.ExecutionID.Into(&n.ExecutionID)
+	c.WorkflowRunID.Into(&n.WorkflowRunID)
 	return n
 }
 
-// Links returns the execution that a change of s makes it mirror from now on, uuid.Nil when it begins to mirror none.
-func (c *StepChange) Links(s *Step) uuid.UUID {
-	if c.ExecutionID.Value == nil || *c.ExecutionID.Value == s.ExecutionID {
-		return uuid.Nil
+// Links returns the execution and the run that a change of s makes it mirror from now on, uuid.Nil where it begins to mirror none.
+func (c *StepChange) Links(s *Step) (executionID, runID uuid.UUID) {
+	begins := func(f patch.Field[uuid.UUID], was uuid.UUID) uuid.UUID {
+		if f.Value == nil || *f.Value == was {
+			return uuid.Nil
+		}
+		return *f.Value
 	}
-	return *c.ExecutionID.Value
+	return begins(c.ExecutionID, s.ExecutionID), begins(c.WorkflowRunID, s.WorkflowRunID)
 }
 
-// Change returns s as a controller changes it, and whether that is a change at all. child is what the execution is at the
-// moment which s begins to mirror, if it does. While a step mirrors an execution its status and result are that one's, and
-// what the change says of them is left aside.
+// Change returns s as a controller changes it, and whether that is a change at all. child is what the execution or run is at
+// the moment which s begins to mirror, if it does. While a step mirrors somebody its status and result are theirs, and what the
+// change says of them is left aside.
 //
 // Statuses go forward only: a step that has ended does not change its status (CodeStepTerminal), and one that is running
 // does not become pending again, unless the change is forced. It returns CodeAlreadyTerminal when the flow has ended.
@@ -210,14 +197,14 @@ func (f *Flow) Change(s Step, c StepChange, child *Child, by By) (Step, bool, er
 	if err := f.takesSteps(next.Task); err != nil {
 		return Step{}, false, err
 	}
-	c.ChildSessionKey.into(&next.ChildSessionKey)
-	c.ExecutionID.into(&next.ExecutionID)
-	c.WorkflowRunID.into(&next.WorkflowRunID)
+	c.ChildSessionKey.Into(&next.ChildSessionKey)
+	c.ExecutionID.Into(&next.ExecutionID)
+	c.WorkflowRunID.Into(&next.WorkflowRunID)
 	switch {
 	case child != nil:
 		next.take(c.Result)
 		next.mirror(*child)
-	case next.ExecutionID == uuid.Nil:
+	case !next.mirrors():
 		next.take(c.Result)
 		if c.Status != nil && (c.Force || s.Status != StepRunning || *c.Status != StepPending) {
 			next.Status = *c.Status
@@ -234,7 +221,10 @@ func (f *Flow) Change(s Step, c StepChange, child *Child, by By) (Step, bool, er
 	return next, true, nil
 }
 
-// Mirror returns s with what has become of its execution, and whether that is a change. It may lead anywhere: a replayed
+// mirrors says whether somebody else decides what the step is.
+func (s *Step) mirrors() bool { return s.ExecutionID != uuid.Nil || s.WorkflowRunID != uuid.Nil }
+
+// Mirror returns s with what has become of its execution or run, and whether that is a change. It may lead anywhere: a replayed
 // execution runs again.
 func (s Step) Mirror(child Child, now time.Time) (Step, bool) {
 	next := s

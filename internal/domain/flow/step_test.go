@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/patch"
 )
 
 var (
@@ -109,8 +110,8 @@ func TestChange(t *testing.T) {
 		{"nothing", base, flow.StepChange{}, nil, base, ""},
 		{"absent keeps", base, flow.StepChange{Status: is(flow.StepSucceeded)}, nil, with(func(s *flow.Step) { s.Status = flow.StepSucceeded }), ""},
 		{"null clears the result", base, flow.StepChange{Result: json.RawMessage(` null`)}, nil, with(func(s *flow.Step) { s.Result = nil }), ""},
-		{"null clears the session", base, flow.StepChange{ChildSessionKey: flow.Field[string]{Present: true}}, nil, with(func(s *flow.Step) { s.ChildSessionKey = "" }), ""},
-		{"value", base, flow.StepChange{ChildSessionKey: flow.Field[string]{Present: true, Value: new("j")}, Task: new("u")}, nil, with(func(s *flow.Step) { s.ChildSessionKey, s.Task = "j", "u" }), ""},
+		{"null clears the session", base, flow.StepChange{ChildSessionKey: patch.Field[string]{Present: true}}, nil, with(func(s *flow.Step) { s.ChildSessionKey = "" }), ""},
+		{"value", base, flow.StepChange{ChildSessionKey: patch.Field[string]{Present: true, Value: new("j")}, Task: new("u")}, nil, with(func(s *flow.Step) { s.ChildSessionKey, s.Task = "j", "u" }), ""},
 		{"a late pending is passed over", base, flow.StepChange{Status: is(flow.StepPending), Result: json.RawMessage(`2`)}, nil, with(func(s *flow.Step) { s.Result = json.RawMessage(`2`) }), ""},
 		{"pending, forced", base, flow.StepChange{Status: is(flow.StepPending), Force: true}, nil, with(func(s *flow.Step) { s.Status = flow.StepPending }), ""},
 		{"ended, again", ended, flow.StepChange{Status: is(flow.StepSucceeded), Result: json.RawMessage(`2`)}, nil, with(func(s *flow.Step) { s.Status, s.Result = flow.StepSucceeded, json.RawMessage(`2`) }), ""},
@@ -118,11 +119,11 @@ func TestChange(t *testing.T) {
 		{"ended, otherwise", ended, flow.StepChange{Status: is(flow.StepFailed)}, nil, flow.Step{}, fault.CodeStepTerminal},
 		{"ended, forced", ended, flow.StepChange{Status: is(flow.StepRunning), Force: true}, nil, base, ""},
 		{"linked, its status is not ours", linked, flow.StepChange{Status: is(flow.StepSucceeded), Result: json.RawMessage(`2`), Task: new("u"), Force: true}, nil, with(func(s *flow.Step) { s.ExecutionID, s.Task = execID, "u" }), ""},
-		{"unlinked", linked, flow.StepChange{ExecutionID: flow.Field[uuid.UUID]{Present: true}, Status: is(flow.StepFailed)}, nil, with(func(s *flow.Step) { s.Status = flow.StepFailed }), ""},
-		{"newly linked", base, flow.StepChange{ExecutionID: flow.Field[uuid.UUID]{Present: true, Value: &execID}, Status: is(flow.StepPending)}, &flow.Child{Status: flow.StepSucceeded, Result: json.RawMessage(`9`)}, with(func(s *flow.Step) {
+		{"unlinked", linked, flow.StepChange{ExecutionID: patch.Field[uuid.UUID]{Present: true}, Status: is(flow.StepFailed)}, nil, with(func(s *flow.Step) { s.Status = flow.StepFailed }), ""},
+		{"newly linked", base, flow.StepChange{ExecutionID: patch.Field[uuid.UUID]{Present: true, Value: &execID}, Status: is(flow.StepPending)}, &flow.Child{Status: flow.StepSucceeded, Result: json.RawMessage(`9`)}, with(func(s *flow.Step) {
 			s.ExecutionID, s.Status, s.Result = execID, flow.StepSucceeded, json.RawMessage(`9`)
 		}), ""},
-		{"newly linked after its end", ended, flow.StepChange{ExecutionID: flow.Field[uuid.UUID]{Present: true, Value: &execID}}, &flow.Child{Status: flow.StepRunning}, flow.Step{}, fault.CodeStepTerminal},
+		{"newly linked after its end", ended, flow.StepChange{ExecutionID: patch.Field[uuid.UUID]{Present: true, Value: &execID}}, &flow.Child{Status: flow.StepRunning}, flow.Step{}, fault.CodeStepTerminal},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -112,12 +112,14 @@ func (s Spec) Equal(t Spec) bool {
 	return s.Condition.Equal(t.Condition) && s.Deadline.Equal(t.Deadline) && s.OnTimeout == t.OnTimeout
 }
 
-// Wait is one open wait. It belongs to a flow or to an execution.
+// Wait is one open wait. It belongs to a flow, to an execution, or to a run: then it is the gate of one of its steps, or its own.
 type Wait struct {
 	ID          uuid.UUID
 	Namespace   string
 	FlowID      uuid.UUID
 	ExecutionID uuid.UUID
+	RunID       uuid.UUID
+	StepID      uuid.UUID // of the gate, uuid.Nil for what the run itself waits for
 	Spec
 	Since       time.Time
 	Asks        bool   // a person can answer it
@@ -238,6 +240,7 @@ type Filter struct {
 	Kind        InboxKind
 	FlowID      uuid.UUID
 	ExecutionID uuid.UUID
+	RunID       uuid.UUID
 }
 
 // InboxKind says whose wait it is.

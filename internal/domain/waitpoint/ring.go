@@ -92,29 +92,48 @@ func (r Ring) NextKid() string {
 // Mint makes the token of a waitpoint, with the current secret. It fails on an empty ring, which a server that has started
 // does not have.
 func (r Ring) Mint(execution, waitpoint uuid.UUID) (Token, error) {
+	return r.mint(ofWaitpoint(execution, waitpoint))
+}
+
+// MintGate makes the token of a gate of a run, which opens nothing else: not even a waitpoint whose ids somebody has chosen to be
+// the same.
+func (r Ring) MintGate(run, step uuid.UUID) (Token, error) { return r.mint(ofGate(run, step)) }
+
+func (r Ring) mint(what string) (Token, error) {
 	k, ok := r.Current()
 	if !ok {
 		return Token{}, errors.New("the ring of waitpoint secrets has no current one")
 	}
-	return k.token(execution, waitpoint), nil
+	return sign(k.Secret, k.Kid, what), nil
 }
+
+// What a token is signed for.
+func ofWaitpoint(execution, waitpoint uuid.UUID) string {
+	return execution.String() + ":" + waitpoint.String()
+}
+func ofGate(run, step uuid.UUID) string { return "gate:" + run.String() + ":" + step.String() }
 
 // Again returns the token of a waitpoint that was made under kid: the same one for as long as that verifies, so that it is the
 // one that was given out, and after that one of the current secret.
 func (r Ring) Again(kid string, execution, waitpoint uuid.UUID, now time.Time) (Token, error) {
 	if k, ok := r.key(kid); ok && k.verifies(now) {
-		return k.token(execution, waitpoint), nil
+		return sign(k.Secret, k.Kid, ofWaitpoint(execution, waitpoint)), nil
 	}
 	return r.Mint(execution, waitpoint)
-}
-
-func (k Key) token(execution, waitpoint uuid.UUID) Token {
-	return sign(k.Secret, k.Kid, execution, waitpoint)
 }
 
 // Verify returns CodeInvalidToken unless text is the token of this waitpoint, under a secret that verifies. The answer is the same
 // whatever is wrong, and one digest is computed in any case: neither text nor time tell which kids there are.
 func (r Ring) Verify(text string, execution, waitpoint uuid.UUID, now time.Time) error {
+	return r.verify(text, ofWaitpoint(execution, waitpoint), now)
+}
+
+// VerifyGate is Verify for the token of a gate.
+func (r Ring) VerifyGate(text string, run, step uuid.UUID, now time.Time) error {
+	return r.verify(text, ofGate(run, step), now)
+}
+
+func (r Ring) verify(text, what string, now time.Time) error {
 	given, err := ParseToken(text)
 	if err != nil {
 		given.kid = "-" // no text is as long as it likes
@@ -123,7 +142,7 @@ func (r Ring) Verify(text string, execution, waitpoint uuid.UUID, now time.Time)
 	if !known {
 		k, _ = r.Current() // a secret of the usual length
 	}
-	same := sign(k.Secret, given.kid, execution, waitpoint).Equal(given)
+	same := sign(k.Secret, given.kid, what).Equal(given)
 	if err != nil || !known || !same || !k.verifies(now) {
 		return errToken()
 	}

@@ -191,3 +191,40 @@ func TestRing_Limit(t *testing.T) {
 		t.Errorf("%d were collected", len(out.Collected))
 	}
 }
+
+// TestRing_Gate: a gate and a waitpoint with the same ids have different tokens, and each opens its own.
+func TestRing_Gate(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1000)
+	ring, _, err := waitpoint.RingOf(nil).Seed("k1", secretOf(1), true, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := uuid.New(), uuid.New()
+	gate, err := ring.MintGate(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := ring.Mint(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want fault.Code
+	}{
+		{"a gate by its own", ring.VerifyGate(gate.Reveal(), a, b, now), ""},
+		{"a gate by a waitpoint's", ring.VerifyGate(point.Reveal(), a, b, now), fault.CodeInvalidToken},
+		{"a gate of another run", ring.VerifyGate(gate.Reveal(), b, b, now), fault.CodeInvalidToken},
+		{"a waitpoint by a gate's", ring.Verify(gate.Reveal(), a, b, now), fault.CodeInvalidToken},
+		{"a waitpoint by its own", ring.Verify(point.Reveal(), a, b, now), ""},
+	} {
+		if got := fault.CodeOf(tt.err); got != tt.want {
+			t.Errorf("%s: %v, want %s", tt.name, tt.err, tt.want)
+		}
+	}
+	if _, err := waitpoint.RingOf(nil).MintGate(a, b); err == nil {
+		t.Error("an empty ring makes tokens")
+	}
+}

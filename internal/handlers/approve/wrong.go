@@ -47,7 +47,9 @@ func refusal(err error) *wrong {
 	switch fault.CodeOf(err) {
 	case fault.CodeSelfApproval:
 		b.refuse("token", err)
-	case fault.CodeWaitpointClosed, fault.CodeTargetNotSignalable:
+	case fault.CodeInvalidSelection:
+		b.refuse("selections", err)
+	case fault.CodeWaitpointClosed, fault.CodeTargetNotSignalable, fault.CodeGateAlreadyResolved, fault.CodeRunTerminal, fault.CodeIllegalTransition:
 		b.add("", "Your decision came too late, and was not recorded.")
 		b.cause = err
 	case fault.CodeSignalLimitExceeded:

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
@@ -70,7 +69,7 @@ type Handlers struct {
 
 // CreateExecution handles POST /v1/executions.
 func (h *Handlers) CreateExecution(ctx context.Context, req oapi.CreateExecutionRequestObject) (oapi.CreateExecutionResponseObject, error) {
-	in, err := creation(*req.Body)
+	in, err := shape.Creation(req.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +116,8 @@ func existing(made execution.Created) oapi.ExecutionOKJSONResponse {
 // CreateExecutions handles POST /v1/executions/batch.
 func (h *Handlers) CreateExecutions(ctx context.Context, req oapi.CreateExecutionsRequestObject) (oapi.CreateExecutionsResponseObject, error) {
 	in := make([]execution.Item[execution.Create], len(req.Body.Executions))
-	for i, item := range req.Body.Executions {
-		in[i].Value, in[i].Err = creation(item)
+	for i := range req.Body.Executions {
+		in[i].Value, in[i].Err = shape.Creation(&req.Body.Executions[i])
 	}
 	return answer.Write(ctx, func(ctx context.Context) ([]execution.Item[execution.Created], error) {
 		return h.Executions.CreateMany(ctx, in, ask.Or(req.Params.Atomic, false))
@@ -133,32 +132,6 @@ func (h *Handlers) CreateExecutions(ctx context.Context, req oapi.CreateExecutio
 		}
 		return oapi.CreateExecutions201JSONResponse{Body: oapi.CreatedExecutions{Items: items}}
 	}, oapi.CreateExecutionsResponseObject.VisitCreateExecutionsResponse)
-}
-
-// creation returns what a request asks to create.
-func creation(in oapi.CreateExecution) (execution.Create, error) {
-	out := execution.Create{
-		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), FlowID: ask.Or(in.FlowID, uuid.Nil), Key: ask.Or(in.Key, ""),
-		Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
-		Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond, IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
-	}
-	if in.DelayUntil != nil {
-		out.DelayUntil = in.DelayUntil.Time()
-	}
-	if in.DeadlineAt != nil {
-		out.DeadlineAt = in.DeadlineAt.Time()
-	}
-	switch {
-	case in.DelayUntil != nil && in.DelayMs != nil:
-		return out, fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
-	case in.Key != nil && in.FlowID == nil:
-		return out, fault.Invalid(fault.CodeValidationFailed, "/key", "A key names a member of a flow: give flow_id, too.")
-	case len(in.BudgetIds) > 0:
-		return out, fault.NotFound("budget", in.BudgetIds[0])
-	case len(in.QuotaPolicyIds) > 0:
-		return out, fault.NotFound("quota", in.QuotaPolicyIds[0])
-	}
-	return out, nil
 }
 
 // GetExecution handles GET /v1/executions/{execution_id}.

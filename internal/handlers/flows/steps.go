@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/patch"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -88,8 +89,8 @@ func stepCreated(s flow.Step) oapi.FlowStepCreatedJSONResponse {
 		Location: "/v1/flows/" + s.FlowID.String() + "/steps/" + url.PathEscape(s.RunID)}}
 }
 
-func field[T any](f wire.Field[T]) flow.Field[T] {
-	return flow.Field[T]{Present: f.Present, Value: f.Value}
+func field[T any](f wire.Field[T]) patch.Field[T] {
+	return patch.Field[T]{Present: f.Present, Value: f.Value}
 }
 
 func step(s flow.Step) oapi.FlowStep {

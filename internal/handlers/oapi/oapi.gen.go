@@ -571,6 +571,27 @@ func (e FrameMode) Valid() bool {
 	}
 }
 
+// Defines values for GateDecision.
+const (
+	GateDecisionApproved GateDecision = "approved"
+	GateDecisionFeedback GateDecision = "feedback"
+	GateDecisionRejected GateDecision = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the GateDecision enum.
+func (e GateDecision) Valid() bool {
+	switch e {
+	case GateDecisionApproved:
+		return true
+	case GateDecisionFeedback:
+		return true
+	case GateDecisionRejected:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GateName.
 const (
 	GateNameAdmission    GateName = "admission"
@@ -604,6 +625,54 @@ func (e GateName) Valid() bool {
 	case GateNameTime:
 		return true
 	case GateNameWorker:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GateOnTimeout.
+const (
+	GateOnTimeoutContinue GateOnTimeout = "continue"
+	GateOnTimeoutFail     GateOnTimeout = "fail"
+)
+
+// Valid indicates whether the value is a known member of the GateOnTimeout enum.
+func (e GateOnTimeout) Valid() bool {
+	switch e {
+	case GateOnTimeoutContinue:
+		return true
+	case GateOnTimeoutFail:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GateState.
+const (
+	GateStateApproved  GateState = "approved"
+	GateStateCancelled GateState = "cancelled"
+	GateStatePending   GateState = "pending"
+	GateStateRejected  GateState = "rejected"
+	GateStateSkipped   GateState = "skipped"
+	GateStateTimedOut  GateState = "timed_out"
+)
+
+// Valid indicates whether the value is a known member of the GateState enum.
+func (e GateState) Valid() bool {
+	switch e {
+	case GateStateApproved:
+		return true
+	case GateStateCancelled:
+		return true
+	case GateStatePending:
+		return true
+	case GateStateRejected:
+		return true
+	case GateStateSkipped:
+		return true
+	case GateStateTimedOut:
 		return true
 	default:
 		return false
@@ -661,6 +730,27 @@ func (e LaneState) Valid() bool {
 	case LaneStateActive:
 		return true
 	case LaneStatePaused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LeaseOutcome.
+const (
+	LeaseOutcomeGranted   LeaseOutcome = "granted"
+	LeaseOutcomeRenewed   LeaseOutcome = "renewed"
+	LeaseOutcomeTakenOver LeaseOutcome = "taken_over"
+)
+
+// Valid indicates whether the value is a known member of the LeaseOutcome enum.
+func (e LeaseOutcome) Valid() bool {
+	switch e {
+	case LeaseOutcomeGranted:
+		return true
+	case LeaseOutcomeRenewed:
+		return true
+	case LeaseOutcomeTakenOver:
 		return true
 	default:
 		return false
@@ -943,6 +1033,207 @@ func (e RotatedWaitpointSecretOutcome) Valid() bool {
 	}
 }
 
+// Defines values for RunEnd.
+const (
+	RunEndCancelled RunEnd = "cancelled"
+	RunEndCompleted RunEnd = "completed"
+	RunEndFailed    RunEnd = "failed"
+)
+
+// Valid indicates whether the value is a known member of the RunEnd enum.
+func (e RunEnd) Valid() bool {
+	switch e {
+	case RunEndCancelled:
+		return true
+	case RunEndCompleted:
+		return true
+	case RunEndFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RunItemStatus.
+const (
+	RunItemStatusCancelled RunItemStatus = "cancelled"
+	RunItemStatusCompleted RunItemStatus = "completed"
+	RunItemStatusFailed    RunItemStatus = "failed"
+	RunItemStatusPending   RunItemStatus = "pending"
+	RunItemStatusRunning   RunItemStatus = "running"
+	RunItemStatusSkipped   RunItemStatus = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the RunItemStatus enum.
+func (e RunItemStatus) Valid() bool {
+	switch e {
+	case RunItemStatusCancelled:
+		return true
+	case RunItemStatusCompleted:
+		return true
+	case RunItemStatusFailed:
+		return true
+	case RunItemStatusPending:
+		return true
+	case RunItemStatusRunning:
+		return true
+	case RunItemStatusSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RunOnTimeout.
+const (
+	RunOnTimeoutCancel RunOnTimeout = "cancel"
+	RunOnTimeoutFail   RunOnTimeout = "fail"
+	RunOnTimeoutResume RunOnTimeout = "resume"
+)
+
+// Valid indicates whether the value is a known member of the RunOnTimeout enum.
+func (e RunOnTimeout) Valid() bool {
+	switch e {
+	case RunOnTimeoutCancel:
+		return true
+	case RunOnTimeoutFail:
+		return true
+	case RunOnTimeoutResume:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RunStatus.
+const (
+	RunStatusCancelled   RunStatus = "cancelled"
+	RunStatusCancelling  RunStatus = "cancelling"
+	RunStatusCompleted   RunStatus = "completed"
+	RunStatusFailed      RunStatus = "failed"
+	RunStatusNeedsResume RunStatus = "needs_resume"
+	RunStatusPending     RunStatus = "pending"
+	RunStatusRunning     RunStatus = "running"
+	RunStatusWaiting     RunStatus = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the RunStatus enum.
+func (e RunStatus) Valid() bool {
+	switch e {
+	case RunStatusCancelled:
+		return true
+	case RunStatusCancelling:
+		return true
+	case RunStatusCompleted:
+		return true
+	case RunStatusFailed:
+		return true
+	case RunStatusNeedsResume:
+		return true
+	case RunStatusPending:
+		return true
+	case RunStatusRunning:
+		return true
+	case RunStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RunStepEnd.
+const (
+	RunStepEndCancelled RunStepEnd = "cancelled"
+	RunStepEndCompleted RunStepEnd = "completed"
+	RunStepEndFailed    RunStepEnd = "failed"
+	RunStepEndSkipped   RunStepEnd = "skipped"
+	RunStepEndTimedOut  RunStepEnd = "timed_out"
+)
+
+// Valid indicates whether the value is a known member of the RunStepEnd enum.
+func (e RunStepEnd) Valid() bool {
+	switch e {
+	case RunStepEndCancelled:
+		return true
+	case RunStepEndCompleted:
+		return true
+	case RunStepEndFailed:
+		return true
+	case RunStepEndSkipped:
+		return true
+	case RunStepEndTimedOut:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RunStepRole.
+const (
+	RunStepRoleAgent    RunStepRole = "agent"
+	RunStepRoleForeach  RunStepRole = "foreach"
+	RunStepRoleGate     RunStepRole = "gate"
+	RunStepRoleScript   RunStepRole = "script"
+	RunStepRoleWait     RunStepRole = "wait"
+	RunStepRoleWorkflow RunStepRole = "workflow"
+)
+
+// Valid indicates whether the value is a known member of the RunStepRole enum.
+func (e RunStepRole) Valid() bool {
+	switch e {
+	case RunStepRoleAgent:
+		return true
+	case RunStepRoleForeach:
+		return true
+	case RunStepRoleGate:
+		return true
+	case RunStepRoleScript:
+		return true
+	case RunStepRoleWait:
+		return true
+	case RunStepRoleWorkflow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RunStepStatus.
+const (
+	RunStepStatusCancelled RunStepStatus = "cancelled"
+	RunStepStatusCompleted RunStepStatus = "completed"
+	RunStepStatusFailed    RunStepStatus = "failed"
+	RunStepStatusPending   RunStepStatus = "pending"
+	RunStepStatusRunning   RunStepStatus = "running"
+	RunStepStatusSkipped   RunStepStatus = "skipped"
+	RunStepStatusTimedOut  RunStepStatus = "timed_out"
+	RunStepStatusWaiting   RunStepStatus = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the RunStepStatus enum.
+func (e RunStepStatus) Valid() bool {
+	switch e {
+	case RunStepStatusCancelled:
+		return true
+	case RunStepStatusCompleted:
+		return true
+	case RunStepStatusFailed:
+		return true
+	case RunStepStatusPending:
+		return true
+	case RunStepStatusRunning:
+		return true
+	case RunStepStatusSkipped:
+		return true
+	case RunStepStatusTimedOut:
+		return true
+	case RunStepStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SeededWaitpointSecretOutcome.
 const (
 	SeededWaitpointSecretOutcomeAlreadySeeded SeededWaitpointSecretOutcome = "already_seeded"
@@ -1006,6 +1297,42 @@ func (e SignalReceiptOutcome) Valid() bool {
 	case SignalReceiptOutcomeAccepted:
 		return true
 	case SignalReceiptOutcomeDuplicate:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StatusClass.
+const (
+	StatusClassCancelled  StatusClass = "cancelled"
+	StatusClassCancelling StatusClass = "cancelling"
+	StatusClassExpired    StatusClass = "expired"
+	StatusClassFailed     StatusClass = "failed"
+	StatusClassOpen       StatusClass = "open"
+	StatusClassSkipped    StatusClass = "skipped"
+	StatusClassSucceeded  StatusClass = "succeeded"
+	StatusClassWaiting    StatusClass = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the StatusClass enum.
+func (e StatusClass) Valid() bool {
+	switch e {
+	case StatusClassCancelled:
+		return true
+	case StatusClassCancelling:
+		return true
+	case StatusClassExpired:
+		return true
+	case StatusClassFailed:
+		return true
+	case StatusClassOpen:
+		return true
+	case StatusClassSkipped:
+		return true
+	case StatusClassSucceeded:
+		return true
+	case StatusClassWaiting:
 		return true
 	default:
 		return false
@@ -1201,6 +1528,33 @@ func (e TimeoutBehavior) Valid() bool {
 	}
 }
 
+// Defines values for TreeNodeType.
+const (
+	TreeNodeTypeAttempt   TreeNodeType = "attempt"
+	TreeNodeTypeExecution TreeNodeType = "execution"
+	TreeNodeTypeFlow      TreeNodeType = "flow"
+	TreeNodeTypeRun       TreeNodeType = "run"
+	TreeNodeTypeStep      TreeNodeType = "step"
+)
+
+// Valid indicates whether the value is a known member of the TreeNodeType enum.
+func (e TreeNodeType) Valid() bool {
+	switch e {
+	case TreeNodeTypeAttempt:
+		return true
+	case TreeNodeTypeExecution:
+		return true
+	case TreeNodeTypeFlow:
+		return true
+	case TreeNodeTypeRun:
+		return true
+	case TreeNodeTypeStep:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WaitpointState.
 const (
 	WaitpointStateActive  WaitpointState = "active"
@@ -1258,6 +1612,15 @@ func (e ListFlowEventsParamsScope) Valid() bool {
 // AckFlowCancellation defines model for AckFlowCancellation.
 type AckFlowCancellation = map[string]interface{}
 
+// AcquireRunLease defines model for AcquireRunLease.
+type AcquireRunLease struct {
+	// Token A secret of the engine's own. Whoever has it holds the lease.
+	Token string `json:"token"`
+
+	// TTLMs 1,000 … 3,600,000; else 422 `out_of_range`.
+	TTLMs int64 `json:"ttl_ms"`
+}
+
 // AddFlowMember defines model for AddFlowMember.
 type AddFlowMember struct {
 	// Execution As in a graph; it may go without a key.
@@ -1268,6 +1631,25 @@ type AddFlowMember struct {
 
 	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
 	Handle *Handle `json:"handle,omitempty"`
+}
+
+// AddRunItems defines model for AddRunItems.
+type AddRunItems struct {
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation   `json:"generation"`
+	Items      []NewRunItem `json:"items"`
+}
+
+// AddedRunItem defines model for AddedRunItem.
+type AddedRunItem struct {
+	// Created It was not there before.
+	Created bool    `json:"created"`
+	Item    RunItem `json:"item"`
+}
+
+// AddedRunItems defines model for AddedRunItems.
+type AddedRunItems struct {
+	Items []AddedRunItem `json:"items"`
 }
 
 // AppendFlowEvent defines model for AppendFlowEvent.
@@ -1343,6 +1725,16 @@ type Approval struct {
 	Title       string  `json:"title"`
 }
 
+// ApproveGate defines model for ApproveGate.
+type ApproveGate struct {
+	// By Who says it; the caller when left out.
+	By       *Voter  `json:"by,omitempty"`
+	Feedback *string `json:"feedback,omitempty"`
+
+	// Selections Values of the options.
+	Selections []string `json:"selections,omitempty"`
+}
+
 // Attempt defines model for Attempt.
 type Attempt struct {
 	AttemptIndex int32       `json:"attempt_index"`
@@ -1401,6 +1793,11 @@ type BestEffort struct {
 	MaxlenFloor   *int64   `json:"maxlen_floor,omitempty"`
 	TTLMs         *int64   `json:"ttl_ms,omitempty"`
 }
+
+// BlockedOn What the run waits for, in words of the engine's. A type `human_approval`, `human_review`, `pr_approval` or `pr_checks` names its
+// `gate_name`, and `pr_approval` its `approvals_needed`, too. A `child` names a `run_id`, an `execution_id` or a `step_id`: when that has ended,
+// the run goes on by itself.
+type BlockedOn = json.RawMessage
 
 // BlockingReason defines model for BlockingReason.
 type BlockingReason string
@@ -1523,6 +1920,16 @@ type CancelHeldExecution struct {
 // CancelPolicy What becomes of the members.
 type CancelPolicy string
 
+// CancelRun defines model for CancelRun.
+type CancelRun struct {
+	// DeadlineMs How long its engine has to end it.
+	DeadlineMs *int64 `json:"deadline_ms,omitempty"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation *Generation `json:"generation,omitempty"`
+	Reason     *string     `json:"reason,omitempty"`
+}
+
 // Capabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
 // without commas, white space and control characters; else 422 `invalid_capabilities`.
 type Capabilities = []string
@@ -1590,6 +1997,12 @@ type ClearableID = wire.Field[uuid.UUID]
 // ClearableString Left out it keeps its value, null clears it.
 type ClearableString = wire.Field[string]
 
+// ClearableStrings Left out it keeps its value, null clears it.
+type ClearableStrings = wire.Field[[]string]
+
+// ClearableText Left out it keeps its value, null clears it.
+type ClearableText = wire.Field[string]
+
 // CloseReason `dependency_impossible` is reserved.
 type CloseReason string
 
@@ -1621,6 +2034,13 @@ type CompleteExecution struct {
 // CompleteExecutions defines model for CompleteExecutions.
 type CompleteExecutions struct {
 	Items []CompletionItem `json:"items"`
+}
+
+// CompleteRun defines model for CompleteRun.
+type CompleteRun struct {
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation    Generation `json:"generation"`
+	ResultSummary *RunText   `json:"result_summary,omitempty"`
 }
 
 // CompletedExecution Either the execution or the problem.
@@ -1752,6 +2172,35 @@ type CreateFlow struct {
 	Tags Tags `json:"tags,omitempty"`
 }
 
+// CreateRun defines model for CreateRun.
+type CreateRun struct {
+	// DefinitionSnapshot Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	DefinitionSnapshot Document `json:"definition_snapshot,omitempty"`
+	DryRun             *bool    `json:"dry_run,omitempty"`
+
+	// FlowID The flow to belong to.
+	FlowID *openapi_types.UUID `json:"flow_id,omitempty"`
+
+	// ID An id of your own.
+	ID *openapi_types.UUID `json:"id,omitempty"`
+
+	// Inputs A JSON object. Numbers keep all their digits, and objects the order of their members.
+	Inputs DocumentObject `json:"inputs,omitempty"`
+
+	// Iteration Of a loop.
+	Iteration *Iteration `json:"iteration,omitempty"`
+
+	// ParentRunID The unit of work outside that has caused it, a label.
+	ParentRunID *string `json:"parent_run_id,omitempty"`
+
+	// ParentWorkflowRunID The run to be in.
+	ParentWorkflowRunID *openapi_types.UUID `json:"parent_workflow_run_id,omitempty"`
+
+	// Trigger What has started it, a label.
+	Trigger      *string `json:"trigger,omitempty"`
+	WorkflowName string  `json:"workflow_name"`
+}
+
 // CreateToken defines model for CreateToken.
 type CreateToken struct {
 	// ExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
@@ -1849,6 +2298,15 @@ type DecideApproval struct {
 // DecideApprovalDecision defines model for DecideApproval.Decision.
 type DecideApprovalDecision string
 
+// DecidedGate defines model for DecidedGate.
+type DecidedGate struct {
+	Gate RunGate `json:"gate"`
+
+	// Replayed The same was said before.
+	Replayed bool    `json:"replayed"`
+	Step     RunStep `json:"step"`
+}
+
 // DelayExecution One of `handle` and `fence` is required, and one of `delay_ms` and `delay_until`.
 type DelayExecution struct {
 	DelayMs *int64 `json:"delay_ms,omitempty"`
@@ -1909,8 +2367,16 @@ type DependencyKind string
 // Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
 type Directives = []string
 
+// DismissRun defines model for DismissRun.
+type DismissRun struct {
+	Dismissed *bool `json:"dismissed,omitempty"`
+}
+
 // Document Any JSON value. Numbers keep all their digits, and objects the order of their members.
 type Document = json.RawMessage
+
+// DocumentObject A JSON object. Numbers keep all their digits, and objects the order of their members.
+type DocumentObject = json.RawMessage
 
 // DrainWorker defines model for DrainWorker.
 type DrainWorker struct {
@@ -2053,6 +2519,9 @@ type Execution struct {
 	// Revision Goes up by one with every change; the ETag.
 	Revision int64 `json:"revision"`
 
+	// RunID The run that it works for.
+	RunID *openapi_types.UUID `json:"run_id"`
+
 	// StartedAt As Time, or null.
 	StartedAt   *NullableTime `json:"started_at"`
 	StateVector StateVector   `json:"state_vector"`
@@ -2158,6 +2627,15 @@ type FailExecution struct {
 // FailFlow defines model for FailFlow.
 type FailFlow struct {
 	Reason string `json:"reason"`
+}
+
+// FailRun defines model for FailRun.
+type FailRun struct {
+	Error string `json:"error"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation    Generation `json:"generation"`
+	ResultSummary *RunText   `json:"result_summary,omitempty"`
 }
 
 // FailureCategory transient, infra_crash, permanent, timeout, cancelled, or a word of your own.
@@ -2550,8 +3028,93 @@ type Gate struct {
 	Since *NullableTime `json:"since"`
 }
 
+// GateDecision defines model for GateDecision.
+type GateDecision string
+
+// GateList defines model for GateList.
+type GateList struct {
+	Items      []RunGate `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+}
+
 // GateName defines model for GateName.
 type GateName string
+
+// GateOnTimeout What becomes of the step when nobody answers in time. It has failed; or it has timed out, and the run may go on.
+type GateOnTimeout string
+
+// GateOption defines model for GateOption.
+type GateOption struct {
+	// Label For people; the value, when none was given.
+	Label string `json:"label"`
+	Value string `json:"value"`
+}
+
+// GateState defines model for GateState.
+type GateState string
+
+// GateStats defines model for GateStats.
+type GateStats struct {
+	// ApprovalRate Approvals by hits, 0 … 1.
+	ApprovalRate float64 `json:"approval_rate"`
+	Approvals    int64   `json:"approvals"`
+
+	// AvgFeedbackLength Characters, of those that have any.
+	AvgFeedbackLength int64 `json:"avg_feedback_length"`
+	AvgWaitMs         int64 `json:"avg_wait_ms"`
+
+	// GateType `human_approval` and `human_review` ask people, and so does any name of your own. The answer of a `pr_approval`, `pr_checks` or
+	// `quality_gate` comes from the engine, with the status of the step.
+	//
+	//
+	// Example: human_approval
+	GateType GateType `json:"gate_type"`
+
+	// Hits Gates that have an outcome.
+	Hits         int64  `json:"hits"`
+	P50WaitMs    int64  `json:"p50_wait_ms"`
+	P95WaitMs    int64  `json:"p95_wait_ms"`
+	Rejections   int64  `json:"rejections"`
+	StepName     string `json:"step_name"`
+	TimedOut     int64  `json:"timed_out"`
+	WorkflowName string `json:"workflow_name"`
+}
+
+// GateStatsList defines model for GateStatsList.
+type GateStatsList struct {
+	Items []GateStats `json:"items"`
+}
+
+// GateToken defines model for GateToken.
+type GateToken struct {
+	// ApproveURL A page for a person. Whoever has the link may answer.
+	ApproveURL string             `json:"approve_url"`
+	StepID     openapi_types.UUID `json:"step_id"`
+}
+
+// GateType `human_approval` and `human_review` ask people, and so does any name of your own. The answer of a `pr_approval`, `pr_checks` or
+// `quality_gate` comes from the engine, with the status of the step.
+//
+// Example: human_approval
+type GateType = string
+
+// GateVote defines model for GateVote.
+type GateVote struct {
+	// Actor Who has sent it: `approval_link` for whoever had the link and is called as they call themselves.
+	Actor string `json:"actor"`
+
+	// At RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	At Time `json:"at"`
+
+	// By Who said it.
+	By         string       `json:"by"`
+	Decision   GateDecision `json:"decision"`
+	Feedback   *string      `json:"feedback"`
+	Selections []string     `json:"selections"`
+}
+
+// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+type Generation = int64
 
 // Grant The right to claim one execution, for a while.
 type Grant struct {
@@ -2642,7 +3205,9 @@ type InboxItem struct {
 	ExecutionID *openapi_types.UUID `json:"execution_id,omitempty"`
 	FlowID      *openapi_types.UUID `json:"flow_id,omitempty"`
 	Kind        InboxKind           `json:"kind"`
-	Options     []json.RawMessage   `json:"options,omitempty"`
+
+	// Options What may be selected.
+	Options []GateOption `json:"options,omitempty"`
 
 	// Prompt The first 1000 characters.
 	Prompt      *string             `json:"prompt,omitempty"`
@@ -2689,6 +3254,42 @@ type InsertFlowStep struct {
 	Task          string              `json:"task"`
 	WorkflowRunID *openapi_types.UUID `json:"workflow_run_id,omitempty"`
 }
+
+// InsertRunStep defines model for InsertRunStep.
+type InsertRunStep struct {
+	// CanCommit It may change something outside.
+	CanCommit *bool `json:"can_commit,omitempty"`
+
+	// Child Whoever does the work, as one member: a new execution or run, or one that exists and does no other work of a run.
+	Child *RunChild `json:"child,omitempty"`
+
+	// Gate What is asked. Given exactly when the role is `gate`.
+	Gate *NewGate `json:"gate,omitempty"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation `json:"generation"`
+
+	// ID An id of your own.
+	ID *openapi_types.UUID `json:"id,omitempty"`
+
+	// Iteration Of a loop.
+	Iteration       *Iteration `json:"iteration,omitempty"`
+	ParallelGroupID *string    `json:"parallel_group_id,omitempty"`
+
+	// Path Where it is in the definition; its name when left out.
+	Path *string `json:"path,omitempty"`
+
+	// Position Its place in the order of the run. Steps may share one.
+	Position int64 `json:"position"`
+
+	// RetryCount Given the step is born running.
+	RetryCount *int32      `json:"retry_count,omitempty"`
+	Role       RunStepRole `json:"role"`
+	StepName   string      `json:"step_name"`
+}
+
+// Iteration Of a loop.
+type Iteration = int32
 
 // Join How many of the `needs` have to end well: `all`, `any`, or so many.
 type Join = wire.Join
@@ -2758,6 +3359,9 @@ type LeaseList struct {
 	Items      []Lease `json:"items"`
 	NextCursor *string `json:"next_cursor"`
 }
+
+// LeaseOutcome defines model for LeaseOutcome.
+type LeaseOutcome string
 
 // LeaseRevocation defines model for LeaseRevocation.
 type LeaseRevocation struct {
@@ -2938,6 +3542,62 @@ type NewFrame struct {
 	Payload string `json:"payload"`
 }
 
+// NewGate What is asked. Given exactly when the role is `gate`.
+type NewGate struct {
+	// AllowSelfApproval Whoever asks may answer.
+	AllowSelfApproval *bool `json:"allow_self_approval,omitempty"`
+
+	// GateType `human_approval` and `human_review` ask people, and so does any name of your own. The answer of a `pr_approval`, `pr_checks` or
+	// `quality_gate` comes from the engine, with the status of the step.
+	//
+	//
+	// Example: human_approval
+	GateType GateType `json:"gate_type"`
+
+	// MinApprovals How many people have to approve.
+	MinApprovals *int32 `json:"min_approvals,omitempty"`
+
+	// OnTimeout What becomes of the step when nobody answers in time. It has failed; or it has timed out, and the run may go on.
+	OnTimeout *GateOnTimeout `json:"on_timeout,omitempty"`
+
+	// Options What may be selected.
+	Options []NewGateOption `json:"options,omitempty"`
+	Prompt  *string         `json:"prompt,omitempty"`
+
+	// RequestedBy Who asks; whoever has created the run when left out.
+	RequestedBy *string `json:"requested_by,omitempty"`
+
+	// TimeoutMs From its opening on.
+	TimeoutMs *int64 `json:"timeout_ms,omitempty"`
+}
+
+// NewGateOption defines model for NewGateOption.
+type NewGateOption struct {
+	Label *string `json:"label,omitempty"`
+	Value string  `json:"value"`
+}
+
+// NewRunItem defines model for NewRunItem.
+type NewRunItem struct {
+	// Child Whoever does the work, as one member: a new execution or run, or one that exists and does no other work of a run.
+	Child *RunChild `json:"child,omitempty"`
+
+	// Context A JSON object. Numbers keep all their digits, and objects the order of their members.
+	Context DocumentObject `json:"context,omitempty"`
+	ItemID  string         `json:"item_id"`
+
+	// ItemRef What people call it.
+	ItemRef  *string `json:"item_ref,omitempty"`
+	ItemType string  `json:"item_type"`
+}
+
+// NoteGate defines model for NoteGate.
+type NoteGate struct {
+	// By Who says it; the caller when left out.
+	By       *Voter `json:"by,omitempty"`
+	Feedback string `json:"feedback"`
+}
+
 // NullableTime As Time, or null.
 type NullableTime = wire.Time
 
@@ -3012,6 +3672,56 @@ type PatchFlowStep struct {
 
 	// WorkflowRunID Left out it keeps its value, null clears it.
 	WorkflowRunID ClearableID `json:"workflow_run_id,omitempty,omitzero"`
+}
+
+// PatchRunItems defines model for PatchRunItems.
+type PatchRunItems struct {
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation      `json:"generation"`
+	Updates    []RunItemUpdate `json:"updates"`
+}
+
+// PatchRunStep defines model for PatchRunStep.
+type PatchRunStep struct {
+	// Child Whoever does the work, as one member: a new execution or run, or one that exists and does no other work of a run.
+	Child *RunChild `json:"child,omitempty"`
+
+	// ChildRunID Left out it keeps its value, null clears it.
+	ChildRunID ClearableString `json:"child_run_id,omitempty,omitzero"`
+
+	// ContextOut Left out it keeps its value, null clears it.
+	ContextOut ClearableText `json:"context_out,omitempty,omitzero"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation `json:"generation"`
+
+	// MarkersOut Left out it keeps its value, null clears it.
+	MarkersOut ClearableStrings `json:"markers_out,omitempty,omitzero"`
+
+	// ResultText Left out it keeps its value, null clears it.
+	ResultText ClearableText `json:"result_text,omitempty,omitzero"`
+
+	// RetryCount With `running`, one more than it is: another attempt.
+	RetryCount *int32        `json:"retry_count,omitempty"`
+	Status     RunStepStatus `json:"status"`
+
+	// StepError Left out it keeps its value, null clears it.
+	StepError ClearableText `json:"step_error,omitempty,omitzero"`
+
+	// StructuredOutput Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	StructuredOutput Document `json:"structured_output,omitempty"`
+}
+
+// PatchedRunItems defines model for PatchedRunItems.
+type PatchedRunItems struct {
+	Items []RunItem `json:"items"`
+}
+
+// PatchedRunStep defines model for PatchedRunStep.
+type PatchedRunStep struct {
+	// Applied Something was changed.
+	Applied bool    `json:"applied"`
+	Step    RunStep `json:"step"`
 }
 
 // PauseLane defines model for PauseLane.
@@ -3107,8 +3817,56 @@ type PrunedFlows struct {
 // PublicState Derived from the state vector.
 type PublicState string
 
+// PurgeRuns defines model for PurgeRuns.
+type PurgeRuns struct {
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// OlderThanMs Since they have ended.
+	OlderThanMs *int64   `json:"older_than_ms,omitempty"`
+	Statuses    []RunEnd `json:"statuses"`
+
+	// WorkflowName Only runs of exactly this workflow.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+}
+
+// PurgedRuns defines model for PurgedRuns.
+type PurgedRuns struct {
+	DryRun     bool  `json:"dry_run"`
+	Executions int64 `json:"executions"`
+
+	// Roots Runs that were in no other.
+	Roots int64 `json:"roots"`
+
+	// Runs All of them, with those in them.
+	Runs int64 `json:"runs"`
+}
+
 // QuotaPolicyIDs Quota policies that apply.
 type QuotaPolicyIDs = []openapi_types.UUID
+
+// RecoverRunStep defines model for RecoverRunStep.
+type RecoverRunStep struct {
+	ResultText *string            `json:"result_text,omitempty"`
+	Status     RunStepEnd         `json:"status"`
+	StepID     openapi_types.UUID `json:"step_id"`
+}
+
+// RecoverRunSteps defines model for RecoverRunSteps.
+type RecoverRunSteps struct {
+	// EndedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	EndedAt *Time            `json:"ended_at,omitempty"`
+	Steps   []RecoverRunStep `json:"steps"`
+}
+
+// RecoveredRunSteps defines model for RecoveredRunSteps.
+type RecoveredRunSteps struct {
+	// Missing The run has no such steps.
+	Missing   []openapi_types.UUID `json:"missing"`
+	Recovered []openapi_types.UUID `json:"recovered"`
+
+	// SkippedTerminal They had ended before.
+	SkippedTerminal []openapi_types.UUID `json:"skipped_terminal"`
+}
 
 // RegisterWorker defines model for RegisterWorker.
 type RegisterWorker struct {
@@ -3124,6 +3882,13 @@ type RegisterWorker struct {
 	WorkerID WorkerName `json:"worker_id"`
 }
 
+// RejectGate defines model for RejectGate.
+type RejectGate struct {
+	// By Who says it; the caller when left out.
+	By       *Voter  `json:"by,omitempty"`
+	Feedback *string `json:"feedback,omitempty"`
+}
+
 // ReleaseExecution One of `handle` and `fence` is required.
 type ReleaseExecution struct {
 	// Fence Instead of the handle.
@@ -3131,6 +3896,16 @@ type ReleaseExecution struct {
 
 	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
 	Handle *Handle `json:"handle,omitempty"`
+}
+
+// ReleaseRunLease defines model for ReleaseRunLease.
+type ReleaseRunLease struct {
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation `json:"generation"`
+
+	// NeedsResume The run is not done, and somebody has to resume it.
+	NeedsResume *bool  `json:"needs_resume,omitempty"`
+	Token       string `json:"token"`
 }
 
 // RenewExecution One of `handle` and `fence` is required.
@@ -3317,6 +4092,18 @@ type ResumePolicy struct {
 // ResumePolicyResumeTarget defines model for ResumePolicy.ResumeTarget.
 type ResumePolicyResumeTarget string
 
+// ResumeRun defines model for ResumeRun.
+type ResumeRun struct {
+	// FromStep The name of the step to begin at.
+	FromStep *string `json:"from_step,omitempty"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation *Generation `json:"generation,omitempty"`
+
+	// Restart Do everything again.
+	Restart *bool `json:"restart,omitempty"`
+}
+
 // RetryPolicy Without it nothing is retried.
 type RetryPolicy struct {
 	// Backoff Exponential (initial · multiplier ^ retries, at most max) or fixed (delay_ms).
@@ -3386,6 +4173,356 @@ type RoutingRequirements struct {
 	// RequiredCapabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
 	// without commas, white space and control characters; else 422 `invalid_capabilities`.
 	RequiredCapabilities Capabilities `json:"required_capabilities,omitempty"`
+}
+
+// Run defines model for Run.
+type Run struct {
+	// BlockedOn Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	BlockedOn Document `json:"blocked_on"`
+
+	// CancelReason user_requested, engine_shutdown, parent_cancelled or timeout.
+	CancelReason *string `json:"cancel_reason"`
+
+	// Cancellation Who asked for the cancellation first, and why. By `deadline_at` its engine has to have ended it.
+	Cancellation *RunCancellation `json:"cancellation"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+
+	// DefinitionSnapshot Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	DefinitionSnapshot Document `json:"definition_snapshot"`
+
+	// Dismissed Hidden from lists that leave such runs out.
+	Dismissed bool `json:"dismissed"`
+
+	// DryRun Its engine only simulates; the server does not.
+	DryRun bool `json:"dry_run"`
+
+	// EndedAt As Time, or null.
+	EndedAt *NullableTime `json:"ended_at"`
+
+	// Error Why it has failed.
+	Error *string `json:"error"`
+
+	// FlowID The flow that it belongs to.
+	FlowID *openapi_types.UUID `json:"flow_id"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation         `json:"generation"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// Inputs A JSON object. Numbers keep all their digits, and objects the order of their members.
+	Inputs DocumentObject `json:"inputs"`
+
+	// Iteration Of the loop that it is a body of.
+	Iteration int32 `json:"iteration"`
+
+	// LeaseUntil As Time, or null.
+	LeaseUntil *NullableTime `json:"lease_until"`
+	Namespace  string        `json:"namespace"`
+
+	// ParentItemID The item of that step whose work it does.
+	ParentItemID *openapi_types.UUID `json:"parent_item_id"`
+
+	// ParentRunID The unit of work outside that has caused it, a label.
+	ParentRunID *string `json:"parent_run_id"`
+
+	// ParentStepID The step of that run whose work it does.
+	ParentStepID *openapi_types.UUID `json:"parent_step_id"`
+
+	// ParentWorkflowRunID The run that it is in.
+	ParentWorkflowRunID *openapi_types.UUID `json:"parent_workflow_run_id"`
+	ResultSummary       *string             `json:"result_summary"`
+
+	// ResumeCount How often somebody has resumed it after it had ended or was given up.
+	ResumeCount int32 `json:"resume_count"`
+
+	// Revision Goes up by one with every change of its own; the ETag.
+	Revision int64 `json:"revision"`
+
+	// StartedAt As Time, or null.
+	StartedAt *NullableTime `json:"started_at"`
+
+	// Status pending → running ⇄ waiting → completed, failed or cancelled. `needs_resume` is what its engine has given up.
+	Status RunStatus `json:"status"`
+
+	// TotalDurationMs How long it was under way, resumes added up; what is under way now is not in it.
+	TotalDurationMs int64 `json:"total_duration_ms"`
+
+	// Trigger What has started it, a label.
+	Trigger string `json:"trigger"`
+
+	// UpdatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	UpdatedAt Time `json:"updated_at"`
+
+	// Wait The wait of a run, while it is waiting.
+	Wait         *RunWait `json:"wait"`
+	WorkflowName string   `json:"workflow_name"`
+
+	// WorkflowTitle The title that the definition gives itself.
+	WorkflowTitle *string `json:"workflow_title"`
+}
+
+// RunCancellation Who asked for the cancellation first, and why. By `deadline_at` its engine has to have ended it.
+type RunCancellation struct {
+	Actor string `json:"actor"`
+
+	// DeadlineAt As Time, or null.
+	DeadlineAt *NullableTime `json:"deadline_at"`
+	Message    *string       `json:"message"`
+
+	// RequestedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	RequestedAt Time `json:"requested_at"`
+}
+
+// RunChild Whoever does the work, as one member: a new execution or run, or one that exists and does no other work of a run.
+type RunChild struct {
+	Execution   *CreateExecution    `json:"execution,omitempty"`
+	ExecutionID *openapi_types.UUID `json:"execution_id,omitempty"`
+	Run         *CreateRun          `json:"run,omitempty"`
+	RunID       *openapi_types.UUID `json:"run_id,omitempty"`
+}
+
+// RunEnd defines model for RunEnd.
+type RunEnd string
+
+// RunGate defines model for RunGate.
+type RunGate struct {
+	AllowSelfApproval bool `json:"allow_self_approval"`
+
+	// Approvals How many people have approved. Only where the votes are.
+	Approvals *int32 `json:"approvals,omitempty"`
+
+	// DeadlineAt As Time, or null.
+	DeadlineAt *NullableTime `json:"deadline_at"`
+
+	// Feedback Of the one who has decided.
+	Feedback *string `json:"feedback"`
+
+	// GateType `human_approval` and `human_review` ask people, and so does any name of your own. The answer of a `pr_approval`, `pr_checks` or
+	// `quality_gate` comes from the engine, with the status of the step.
+	//
+	//
+	// Example: human_approval
+	GateType     GateType `json:"gate_type"`
+	MinApprovals int32    `json:"min_approvals"`
+
+	// OnTimeout What becomes of the step when nobody answers in time. It has failed; or it has timed out, and the run may go on.
+	OnTimeout GateOnTimeout `json:"on_timeout"`
+
+	// OpenedAt As Time, or null.
+	OpenedAt    *NullableTime `json:"opened_at"`
+	Options     []GateOption  `json:"options"`
+	Prompt      *string       `json:"prompt"`
+	RequestedBy *string       `json:"requested_by"`
+
+	// ResolvedAt As Time, or null.
+	ResolvedAt *NullableTime      `json:"resolved_at"`
+	ResolvedBy *string            `json:"resolved_by"`
+	RunID      openapi_types.UUID `json:"run_id"`
+
+	// Selections Of the one who has decided; null when none were given.
+	Selections []string           `json:"selections"`
+	State      GateState          `json:"state"`
+	StepID     openapi_types.UUID `json:"step_id"`
+	StepName   string             `json:"step_name"`
+	TimeoutMs  int64              `json:"timeout_ms"`
+
+	// Votes What people have said, the first first. Only of one gate.
+	Votes []GateVote `json:"votes,omitzero"`
+
+	// WorkflowName Not in a step.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+}
+
+// RunItem defines model for RunItem.
+type RunItem struct {
+	// ChildExecutionID The execution that does its work.
+	ChildExecutionID *openapi_types.UUID `json:"child_execution_id"`
+
+	// ChildRunID The run that does its work, or what the engine calls whoever does it.
+	ChildRunID *string `json:"child_run_id"`
+
+	// CompletedAt As Time, or null.
+	CompletedAt *NullableTime `json:"completed_at"`
+
+	// Context A JSON object. Numbers keep all their digits, and objects the order of their members.
+	Context DocumentObject `json:"context"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+
+	// DispatchedAt As Time, or null.
+	DispatchedAt *NullableTime      `json:"dispatched_at"`
+	ID           openapi_types.UUID `json:"id"`
+
+	// ItemID Its name among those of its type.
+	ItemID string `json:"item_id"`
+
+	// ItemRef What people call it.
+	ItemRef string `json:"item_ref"`
+
+	// ItemType What sort of thing it is, a label.
+	ItemType string             `json:"item_type"`
+	RunID    openapi_types.UUID `json:"run_id"`
+	Status   RunItemStatus      `json:"status"`
+	StepID   openapi_types.UUID `json:"step_id"`
+}
+
+// RunItemList defines model for RunItemList.
+type RunItemList struct {
+	Items      []RunItem `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+}
+
+// RunItemStatus defines model for RunItemStatus.
+type RunItemStatus string
+
+// RunItemUpdate defines model for RunItemUpdate.
+type RunItemUpdate struct {
+	// Child Whoever does the work, as one member: a new execution or run, or one that exists and does no other work of a run.
+	Child *RunChild `json:"child,omitempty"`
+
+	// ChildRunID Left out it keeps its value.
+	ChildRunID *string            `json:"child_run_id,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
+	Status     RunItemStatus      `json:"status"`
+}
+
+// RunLease defines model for RunLease.
+type RunLease struct {
+	// CancelRequested The run is cancelling.
+	CancelRequested bool `json:"cancel_requested"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation `json:"generation"`
+
+	// LeaseUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	LeaseUntil Time         `json:"lease_until"`
+	Outcome    LeaseOutcome `json:"outcome"`
+}
+
+// RunList defines model for RunList.
+type RunList struct {
+	Items      []Run   `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// RunOnTimeout What becomes of the run when the deadline passes.
+type RunOnTimeout string
+
+// RunStatus pending → running ⇄ waiting → completed, failed or cancelled. `needs_resume` is what its engine has given up.
+type RunStatus string
+
+// RunStep defines model for RunStep.
+type RunStep struct {
+	// Attempts All of them, the present one last.
+	Attempts []RunStepAttempt `json:"attempts"`
+
+	// CanCommit It may change something outside.
+	CanCommit bool `json:"can_commit"`
+
+	// ChildExecutionID The execution that does its work.
+	ChildExecutionID *openapi_types.UUID `json:"child_execution_id"`
+
+	// ChildRunID The run that does its work, or what the engine calls whoever does it.
+	ChildRunID *string `json:"child_run_id"`
+
+	// ContextOut What it tells the steps after it.
+	ContextOut *string `json:"context_out"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+
+	// EndedAt As Time, or null.
+	EndedAt         *NullableTime `json:"ended_at"`
+	FanOutCancelled int64         `json:"fan_out_cancelled"`
+	FanOutCompleted int64         `json:"fan_out_completed"`
+	FanOutFailed    int64         `json:"fan_out_failed"`
+	FanOutPending   int64         `json:"fan_out_pending"`
+	FanOutRunning   int64         `json:"fan_out_running"`
+	FanOutSkipped   int64         `json:"fan_out_skipped"`
+
+	// FanOutTotal How many items it has, in all statuses together.
+	FanOutTotal int64              `json:"fan_out_total"`
+	Gate        *RunGate           `json:"gate"`
+	ID          openapi_types.UUID `json:"id"`
+
+	// Iteration Of the loop that it is in.
+	Iteration int32 `json:"iteration"`
+
+	// MarkersOut Words that conditions of later steps look for.
+	MarkersOut []string `json:"markers_out"`
+
+	// ParallelGroupID What steps that run beside one another have in common, a label.
+	ParallelGroupID *string `json:"parallel_group_id"`
+
+	// Path Where it is in the definition; with the iteration, what it is known by in its run.
+	Path string `json:"path"`
+
+	// Position Its place in the order of the run.
+	Position   int64   `json:"position"`
+	ResultText *string `json:"result_text"`
+
+	// RetryCount The index of the present attempt.
+	RetryCount int32              `json:"retry_count"`
+	Role       RunStepRole        `json:"role"`
+	RunID      openapi_types.UUID `json:"run_id"`
+
+	// StartedAt As Time, or null.
+	StartedAt *NullableTime `json:"started_at"`
+	Status    RunStepStatus `json:"status"`
+	StepError *string       `json:"step_error"`
+	StepName  string        `json:"step_name"`
+
+	// StructuredOutput Any JSON value. Numbers keep all their digits, and objects the order of their members.
+	StructuredOutput Document `json:"structured_output"`
+}
+
+// RunStepAttempt defines model for RunStepAttempt.
+type RunStepAttempt struct {
+	AttemptIndex     int32               `json:"attempt_index"`
+	ChildExecutionID *openapi_types.UUID `json:"child_execution_id"`
+	ChildRunID       *string             `json:"child_run_id"`
+
+	// EndedAt As Time, or null.
+	EndedAt *NullableTime `json:"ended_at"`
+
+	// StartedAt As Time, or null.
+	StartedAt *NullableTime `json:"started_at"`
+	Status    RunStepStatus `json:"status"`
+	StepError *string       `json:"step_error"`
+}
+
+// RunStepEnd defines model for RunStepEnd.
+type RunStepEnd string
+
+// RunStepList defines model for RunStepList.
+type RunStepList struct {
+	Items      []RunStep `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+}
+
+// RunStepRole defines model for RunStepRole.
+type RunStepRole string
+
+// RunStepStatus defines model for RunStepStatus.
+type RunStepStatus string
+
+// RunText defines model for RunText.
+type RunText = string
+
+// RunWait The wait of a run, while it is waiting.
+type RunWait struct {
+	// Deadline As Time, or null.
+	Deadline *NullableTime `json:"deadline"`
+
+	// OnTimeout What becomes of the run when the deadline passes.
+	OnTimeout RunOnTimeout `json:"on_timeout"`
+
+	// Since RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	Since  Time               `json:"since"`
+	WaitID openapi_types.UUID `json:"wait_id"`
 }
 
 // SeedWaitpointSecret defines model for SeedWaitpointSecret.
@@ -3521,6 +4658,12 @@ type StartBulk struct {
 // StartFlow defines model for StartFlow.
 type StartFlow = map[string]interface{}
 
+// StartRun defines model for StartRun.
+type StartRun struct {
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation `json:"generation"`
+}
+
 // StateVector defines model for StateVector.
 type StateVector struct {
 	AttemptState     AttemptState     `json:"attempt_state"`
@@ -3533,6 +4676,9 @@ type StateVector struct {
 	PublicState     PublicState     `json:"public_state"`
 	TerminalOutcome TerminalOutcome `json:"terminal_outcome"`
 }
+
+// StatusClass A status in words that all types have in common.
+type StatusClass string
 
 // StepRunID The step's external key, unique in its flow.
 type StepRunID = string
@@ -3741,6 +4887,44 @@ type TokenList struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
+// Tree defines model for Tree.
+type Tree struct {
+	Root TreeNode `json:"root"`
+
+	// Truncated There are more nodes than are shown.
+	Truncated bool `json:"truncated"`
+}
+
+// TreeNode defines model for TreeNode.
+type TreeNode struct {
+	Children []TreeNode `json:"children"`
+
+	// EndedAt As Time, or null.
+	EndedAt *NullableTime `json:"ended_at"`
+
+	// ID Its id; of an attempt, its index.
+	ID string `json:"id"`
+
+	// Name What people call it.
+	Name string `json:"name"`
+
+	// StartedAt As Time, or null.
+	StartedAt *NullableTime `json:"started_at"`
+
+	// Status In the words of its type.
+	Status string `json:"status"`
+
+	// StatusClass A status in words that all types have in common.
+	StatusClass StatusClass  `json:"status_class"`
+	Type        TreeNodeType `json:"type"`
+
+	// WhyNotRunning In words; null when it is running or has ended.
+	WhyNotRunning *string `json:"why_not_running"`
+}
+
+// TreeNodeType defines model for TreeNodeType.
+type TreeNodeType string
+
 // UseGrant defines model for UseGrant.
 type UseGrant struct {
 	GrantID    openapi_types.UUID `json:"grant_id"`
@@ -3769,6 +4953,9 @@ type VerifyingWaitpointSecret struct {
 	// Kid Names a secret; the first part of the tokens that are made with it.
 	Kid WaitpointKid `json:"kid"`
 }
+
+// Voter Who says it; the caller when left out.
+type Voter = string
 
 // WaitCondition One of
 // `{"kind":"timer","at":"2026-11-22T09:30:00Z"}`,
@@ -3810,6 +4997,23 @@ type WaitForChildren struct {
 
 	// Override An operator reports in place of the holder, without its handle.
 	Override *bool `json:"override,omitempty"`
+}
+
+// WaitRun defines model for WaitRun.
+type WaitRun struct {
+	// BlockedOn What the run waits for, in words of the engine's. A type `human_approval`, `human_review`, `pr_approval` or `pr_checks` names its
+	// `gate_name`, and `pr_approval` its `approvals_needed`, too. A `child` names a `run_id`, an `execution_id` or a `step_id`: when that has ended,
+	// the run goes on by itself.
+	BlockedOn BlockedOn `json:"blocked_on"`
+
+	// Deadline RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	Deadline *Time `json:"deadline,omitempty"`
+
+	// Generation Of the lease, one more with each new holder. 0 is the generation of a run that was never leased.
+	Generation Generation `json:"generation"`
+
+	// OnTimeout What becomes of the run when the deadline passes.
+	OnTimeout *RunOnTimeout `json:"on_timeout,omitempty"`
 }
 
 // Waitpoint defines model for Waitpoint.
@@ -3944,6 +5148,12 @@ type FlowFilter = openapi_types.UUID
 // FlowID defines model for FlowID.
 type FlowID = openapi_types.UUID
 
+// GateTypeFilter `human_approval` and `human_review` ask people, and so does any name of your own. The answer of a `pr_approval`, `pr_checks` or
+// `quality_gate` comes from the engine, with the status of the step.
+//
+// Example: human_approval
+type GateTypeFilter = GateType
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -3992,6 +5202,9 @@ type RunFilter = openapi_types.UUID
 // RunID The step's external key, unique in its flow.
 type RunID = StepRunID
 
+// RunStepID defines model for RunStepID.
+type RunStepID = openapi_types.UUID
+
 // TagFilter defines model for TagFilter.
 type TagFilter = []string
 
@@ -4000,6 +5213,9 @@ type TagKey = string
 
 // TopicFilter defines model for TopicFilter.
 type TopicFilter = []string
+
+// TreeID defines model for TreeID.
+type TreeID = openapi_types.UUID
 
 // TypeFilter defines model for TypeFilter.
 type TypeFilter = []string
@@ -4016,6 +5232,12 @@ type WorkerID = WorkerName
 //
 // Example: builder
 type WorkerInstance = WorkerName
+
+// WorkflowFilter defines model for WorkflowFilter.
+type WorkflowFilter = string
+
+// WorkflowRunID defines model for WorkflowRunID.
+type WorkflowRunID = openapi_types.UUID
 
 // BulkOK defines model for BulkOK.
 type BulkOK = BulkJob
@@ -4047,6 +5269,9 @@ type FlowStepCreated = FlowStep
 // FlowStepOK defines model for FlowStepOK.
 type FlowStepOK = FlowStep
 
+// GateDecided defines model for GateDecided.
+type GateDecided = DecidedGate
+
 // LaneOK `depth`, `oldest_at` and `throughput` stand in lists only.
 type LaneOK = Lane
 
@@ -4059,6 +5284,18 @@ type Problem = ProblemDetails
 
 // ReportOK defines model for ReportOK.
 type ReportOK = Report
+
+// RunCreated defines model for RunCreated.
+type RunCreated = Run
+
+// RunOK defines model for RunOK.
+type RunOK = Run
+
+// RunStepCreated defines model for RunStepCreated.
+type RunStepCreated = RunStep
+
+// RunStepOK defines model for RunStepOK.
+type RunStepOK = RunStep
 
 // SignalOK defines model for SignalOK.
 type SignalOK = SignalReceipt
@@ -4074,6 +5311,18 @@ type WorkerRegistered = Worker
 
 // PruneParams defines parameters for Prune.
 type PruneParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// PurgeRunsParams defines parameters for PurgeRuns.
+type PurgeRunsParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -5440,6 +6689,51 @@ type WaitFlowParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// ListGatesParams defines parameters for ListGates.
+type ListGatesParams struct {
+	// State Only gates that stand so.
+	State *GateState `form:"state,omitempty" json:"state,omitempty"`
+
+	// GateType Only gates of this type.
+	GateType *GateTypeFilter `form:"gate_type,omitempty" json:"gate_type,omitempty"`
+
+	// RunID Only what belongs to this run.
+	RunID *RunFilter `form:"run_id,omitempty" json:"run_id,omitempty"`
+
+	// WorkflowName Only what belongs to runs of exactly this workflow.
+	WorkflowName *WorkflowFilter `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetGateStatsParams defines parameters for GetGateStats.
+type GetGateStatsParams struct {
+	// Days How far to look back.
+	Days *int `form:"days,omitempty" json:"days,omitempty"`
+
+	// GateType Only gates of this type.
+	GateType *GateTypeFilter `form:"gate_type,omitempty" json:"gate_type,omitempty"`
+
+	// WorkflowName Only what belongs to runs of exactly this workflow.
+	WorkflowName *WorkflowFilter `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // ListInboxParams defines parameters for ListInbox.
 type ListInboxParams struct {
 	// Kind Only waits of this kind.
@@ -5447,6 +6741,9 @@ type ListInboxParams struct {
 
 	// FlowID Only what belongs to this flow.
 	FlowID *FlowFilter `form:"flow_id,omitempty" json:"flow_id,omitempty"`
+
+	// RunID Only what belongs to this run.
+	RunID *RunFilter `form:"run_id,omitempty" json:"run_id,omitempty"`
 
 	// Cursor The `next_cursor` of the page before.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -5543,6 +6840,372 @@ type ListLeasesParams struct {
 type GetMetaParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListRunsParams defines parameters for ListRuns.
+type ListRunsParams struct {
+	// Status Only runs in these statuses; repeated, or separated by commas.
+	Status []string `form:"status,omitempty" json:"status,omitempty"`
+
+	// Active Only runs that are pending, running or waiting. Instead of `status`.
+	Active *bool `form:"active,omitempty" json:"active,omitempty"`
+
+	// WorkflowName Only runs of exactly this workflow.
+	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
+
+	// Trigger Only runs with exactly this trigger.
+	Trigger *string `form:"trigger,omitempty" json:"trigger,omitempty"`
+
+	// ParentRunID Only runs that were caused by this unit of work outside.
+	ParentRunID *string `form:"parent_run_id,omitempty" json:"parent_run_id,omitempty"`
+
+	// ParentWorkflowRunID Only runs that are in this one.
+	ParentWorkflowRunID *openapi_types.UUID `form:"parent_workflow_run_id,omitempty" json:"parent_workflow_run_id,omitempty"`
+
+	// FlowID Only what belongs to this flow.
+	FlowID *FlowFilter `form:"flow_id,omitempty" json:"flow_id,omitempty"`
+
+	// Root Only runs that are in no other.
+	Root *bool `form:"root,omitempty" json:"root,omitempty"`
+
+	// Dismissed Only runs that were dismissed, or only the others.
+	Dismissed *bool `form:"dismissed,omitempty" json:"dismissed,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CreateRunParams defines parameters for CreateRun.
+type CreateRunParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// DeleteRunParams defines parameters for DeleteRun.
+type DeleteRunParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetRunParams defines parameters for GetRun.
+type GetRunParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfNoneMatch The ETag that the caller has already; 304 while it is current.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CancelRunParams defines parameters for CancelRun.
+type CancelRunParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CompleteRunParams defines parameters for CompleteRun.
+type CompleteRunParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// DismissRunParams defines parameters for DismissRun.
+type DismissRunParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// FailRunParams defines parameters for FailRun.
+type FailRunParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AcquireRunLeaseParams defines parameters for AcquireRunLease.
+type AcquireRunLeaseParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReleaseRunLeaseParams defines parameters for ReleaseRunLease.
+type ReleaseRunLeaseParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ResumeRunParams defines parameters for ResumeRun.
+type ResumeRunParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// StartRunParams defines parameters for StartRun.
+type StartRunParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListRunStepsParams defines parameters for ListRunSteps.
+type ListRunStepsParams struct {
+	// Status Only steps in this status.
+	Status *RunStepStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Role Only steps of this role.
+	Role *RunStepRole `form:"role,omitempty" json:"role,omitempty"`
+
+	// StepName Only steps of exactly this name.
+	StepName *string `form:"step_name,omitempty" json:"step_name,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// InsertRunStepParams defines parameters for InsertRunStep.
+type InsertRunStepParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RecoverRunStepsParams defines parameters for RecoverRunSteps.
+type RecoverRunStepsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetRunStepParams defines parameters for GetRunStep.
+type GetRunStepParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// PatchRunStepParams defines parameters for PatchRunStep.
+type PatchRunStepParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetGateParams defines parameters for GetGate.
+type GetGateParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ApproveGateParams defines parameters for ApproveGate.
+type ApproveGateParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// NoteGateParams defines parameters for NoteGate.
+type NoteGateParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// RejectGateParams defines parameters for RejectGate.
+type RejectGateParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetGateTokenParams defines parameters for GetGateToken.
+type GetGateTokenParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListRunItemsParams defines parameters for ListRunItems.
+type ListRunItemsParams struct {
+	// Status Only items in this status.
+	Status *RunItemStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// PatchRunItemsParams defines parameters for PatchRunItems.
+type PatchRunItemsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AddRunItemsParams defines parameters for AddRunItems.
+type AddRunItemsParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// WaitRunParams defines parameters for WaitRun.
+type WaitRunParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// FlowapiNamespace The namespace, for a token that is valid in all of them.
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
@@ -5668,6 +7331,15 @@ type SubscribeSignalsParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// GetTreeParams defines parameters for GetTree.
+type GetTreeParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // ListWorkersParams defines parameters for ListWorkers.
 type ListWorkersParams struct {
 	// WorkerID Only instances of this worker.
@@ -5748,6 +7420,9 @@ type HeartbeatWorkerParams struct {
 
 // PruneJSONRequestBody defines body for Prune for application/json ContentType.
 type PruneJSONRequestBody = Prune
+
+// PurgeRunsJSONRequestBody defines body for PurgeRuns for application/json ContentType.
+type PurgeRunsJSONRequestBody = PurgeRuns
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = CreateToken
@@ -5925,6 +7600,60 @@ type PauseLaneJSONRequestBody = PauseLane
 
 // ResumeLaneJSONRequestBody defines body for ResumeLane for application/json ContentType.
 type ResumeLaneJSONRequestBody = ResumeLane
+
+// CreateRunJSONRequestBody defines body for CreateRun for application/json ContentType.
+type CreateRunJSONRequestBody = CreateRun
+
+// CancelRunJSONRequestBody defines body for CancelRun for application/json ContentType.
+type CancelRunJSONRequestBody = CancelRun
+
+// CompleteRunJSONRequestBody defines body for CompleteRun for application/json ContentType.
+type CompleteRunJSONRequestBody = CompleteRun
+
+// DismissRunJSONRequestBody defines body for DismissRun for application/json ContentType.
+type DismissRunJSONRequestBody = DismissRun
+
+// FailRunJSONRequestBody defines body for FailRun for application/json ContentType.
+type FailRunJSONRequestBody = FailRun
+
+// AcquireRunLeaseJSONRequestBody defines body for AcquireRunLease for application/json ContentType.
+type AcquireRunLeaseJSONRequestBody = AcquireRunLease
+
+// ReleaseRunLeaseJSONRequestBody defines body for ReleaseRunLease for application/json ContentType.
+type ReleaseRunLeaseJSONRequestBody = ReleaseRunLease
+
+// ResumeRunJSONRequestBody defines body for ResumeRun for application/json ContentType.
+type ResumeRunJSONRequestBody = ResumeRun
+
+// StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
+type StartRunJSONRequestBody = StartRun
+
+// InsertRunStepJSONRequestBody defines body for InsertRunStep for application/json ContentType.
+type InsertRunStepJSONRequestBody = InsertRunStep
+
+// RecoverRunStepsJSONRequestBody defines body for RecoverRunSteps for application/json ContentType.
+type RecoverRunStepsJSONRequestBody = RecoverRunSteps
+
+// PatchRunStepJSONRequestBody defines body for PatchRunStep for application/json ContentType.
+type PatchRunStepJSONRequestBody = PatchRunStep
+
+// ApproveGateJSONRequestBody defines body for ApproveGate for application/json ContentType.
+type ApproveGateJSONRequestBody = ApproveGate
+
+// NoteGateJSONRequestBody defines body for NoteGate for application/json ContentType.
+type NoteGateJSONRequestBody = NoteGate
+
+// RejectGateJSONRequestBody defines body for RejectGate for application/json ContentType.
+type RejectGateJSONRequestBody = RejectGate
+
+// PatchRunItemsJSONRequestBody defines body for PatchRunItems for application/json ContentType.
+type PatchRunItemsJSONRequestBody = PatchRunItems
+
+// AddRunItemsJSONRequestBody defines body for AddRunItems for application/json ContentType.
+type AddRunItemsJSONRequestBody = AddRunItems
+
+// WaitRunJSONRequestBody defines body for WaitRun for application/json ContentType.
+type WaitRunJSONRequestBody = WaitRun
 
 // GrantClaimJSONRequestBody defines body for GrantClaim for application/json ContentType.
 type GrantClaimJSONRequestBody = GrantClaim
@@ -6115,6 +7844,9 @@ type ServerInterface interface {
 	// Prune Delete what has ended long ago
 	// (POST /v1/admin/prune)
 	Prune(w http.ResponseWriter, r *http.Request, params PruneParams)
+	// PurgeRuns Delete runs that have ended
+	// (POST /v1/admin/purge-runs)
+	PurgeRuns(w http.ResponseWriter, r *http.Request, params PurgeRunsParams)
 	// ListTokens List tokens
 	// (GET /v1/admin/tokens)
 	ListTokens(w http.ResponseWriter, r *http.Request, params ListTokensParams)
@@ -6394,6 +8126,12 @@ type ServerInterface interface {
 	// WaitFlow Park a flow on a condition
 	// (POST /v1/flows/{flow_id}/wait)
 	WaitFlow(w http.ResponseWriter, r *http.Request, flowID FlowID, params WaitFlowParams)
+	// ListGates List gates
+	// (GET /v1/gates)
+	ListGates(w http.ResponseWriter, r *http.Request, params ListGatesParams)
+	// GetGateStats See how gates went
+	// (GET /v1/gates/stats)
+	GetGateStats(w http.ResponseWriter, r *http.Request, params GetGateStatsParams)
 	// ListInbox List what waits for a person
 	// (GET /v1/inbox)
 	ListInbox(w http.ResponseWriter, r *http.Request, params ListInboxParams)
@@ -6412,6 +8150,84 @@ type ServerInterface interface {
 	// GetMeta Read what this server is
 	// (GET /v1/meta)
 	GetMeta(w http.ResponseWriter, r *http.Request, params GetMetaParams)
+	// ListRuns List runs
+	// (GET /v1/runs)
+	ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams)
+	// CreateRun Create a run
+	// (POST /v1/runs)
+	CreateRun(w http.ResponseWriter, r *http.Request, params CreateRunParams)
+	// DeleteRun Delete a run that has ended
+	// (DELETE /v1/runs/{run_id})
+	DeleteRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params DeleteRunParams)
+	// GetRun Read a run
+	// (GET /v1/runs/{run_id})
+	GetRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params GetRunParams)
+	// CancelRun Cancel a run
+	// (POST /v1/runs/{run_id}/cancel)
+	CancelRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params CancelRunParams)
+	// CompleteRun Complete a run
+	// (POST /v1/runs/{run_id}/complete)
+	CompleteRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params CompleteRunParams)
+	// DismissRun Hide a run from lists
+	// (POST /v1/runs/{run_id}/dismiss)
+	DismissRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params DismissRunParams)
+	// FailRun Fail a run
+	// (POST /v1/runs/{run_id}/fail)
+	FailRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params FailRunParams)
+	// AcquireRunLease Take or renew the lease of a run
+	// (POST /v1/runs/{run_id}/lease)
+	AcquireRunLease(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params AcquireRunLeaseParams)
+	// ReleaseRunLease Give the lease of a run back
+	// (POST /v1/runs/{run_id}/lease/release)
+	ReleaseRunLease(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ReleaseRunLeaseParams)
+	// ResumeRun Resume a run
+	// (POST /v1/runs/{run_id}/resume)
+	ResumeRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ResumeRunParams)
+	// StartRun Start a run
+	// (POST /v1/runs/{run_id}/start)
+	StartRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params StartRunParams)
+	// ListRunSteps List the steps of a run
+	// (GET /v1/runs/{run_id}/steps)
+	ListRunSteps(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ListRunStepsParams)
+	// InsertRunStep Add a step to a run
+	// (POST /v1/runs/{run_id}/steps)
+	InsertRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params InsertRunStepParams)
+	// RecoverRunSteps End steps whose engine was lost
+	// (POST /v1/runs/{run_id}/steps/recover)
+	RecoverRunSteps(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params RecoverRunStepsParams)
+	// GetRunStep Read a step of a run
+	// (GET /v1/runs/{run_id}/steps/{step_id})
+	GetRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetRunStepParams)
+	// PatchRunStep Report on a step of a run
+	// (PATCH /v1/runs/{run_id}/steps/{step_id})
+	PatchRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params PatchRunStepParams)
+	// GetGate Read a gate
+	// (GET /v1/runs/{run_id}/steps/{step_id}/gate)
+	GetGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetGateParams)
+	// ApproveGate Approve a gate
+	// (POST /v1/runs/{run_id}/steps/{step_id}/gate/approve)
+	ApproveGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params ApproveGateParams)
+	// NoteGate Say something to a gate
+	// (POST /v1/runs/{run_id}/steps/{step_id}/gate/feedback)
+	NoteGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params NoteGateParams)
+	// RejectGate Reject a gate
+	// (POST /v1/runs/{run_id}/steps/{step_id}/gate/reject)
+	RejectGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params RejectGateParams)
+	// GetGateToken Read the link of a gate
+	// (GET /v1/runs/{run_id}/steps/{step_id}/gate/token)
+	GetGateToken(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetGateTokenParams)
+	// ListRunItems List the items of a step
+	// (GET /v1/runs/{run_id}/steps/{step_id}/items)
+	ListRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params ListRunItemsParams)
+	// PatchRunItems Report on items of a step
+	// (PATCH /v1/runs/{run_id}/steps/{step_id}/items)
+	PatchRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params PatchRunItemsParams)
+	// AddRunItems Add items to a step
+	// (POST /v1/runs/{run_id}/steps/{step_id}/items)
+	AddRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params AddRunItemsParams)
+	// WaitRun Park a run
+	// (POST /v1/runs/{run_id}/wait)
+	WaitRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params WaitRunParams)
 	// SubscribeCompletions Follow what ends
 	// (GET /v1/subscriptions/completions)
 	SubscribeCompletions(w http.ResponseWriter, r *http.Request, params SubscribeCompletionsParams)
@@ -6427,6 +8243,9 @@ type ServerInterface interface {
 	// SubscribeSignals Follow the signals
 	// (GET /v1/subscriptions/signals)
 	SubscribeSignals(w http.ResponseWriter, r *http.Request, params SubscribeSignalsParams)
+	// GetTree Read what stands in one another
+	// (GET /v1/tree/{id})
+	GetTree(w http.ResponseWriter, r *http.Request, id TreeID, params GetTreeParams)
 	// ListWorkers List registered workers
 	// (GET /v1/workers)
 	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
@@ -6454,6 +8273,12 @@ type Unimplemented struct{}
 // Prune Delete what has ended long ago
 // (POST /v1/admin/prune)
 func (_ Unimplemented) Prune(w http.ResponseWriter, r *http.Request, params PruneParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PurgeRuns Delete runs that have ended
+// (POST /v1/admin/purge-runs)
+func (_ Unimplemented) PurgeRuns(w http.ResponseWriter, r *http.Request, params PurgeRunsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -7015,6 +8840,18 @@ func (_ Unimplemented) WaitFlow(w http.ResponseWriter, r *http.Request, flowID F
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListGates List gates
+// (GET /v1/gates)
+func (_ Unimplemented) ListGates(w http.ResponseWriter, r *http.Request, params ListGatesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetGateStats See how gates went
+// (GET /v1/gates/stats)
+func (_ Unimplemented) GetGateStats(w http.ResponseWriter, r *http.Request, params GetGateStatsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListInbox List what waits for a person
 // (GET /v1/inbox)
 func (_ Unimplemented) ListInbox(w http.ResponseWriter, r *http.Request, params ListInboxParams) {
@@ -7051,6 +8888,162 @@ func (_ Unimplemented) GetMeta(w http.ResponseWriter, r *http.Request, params Ge
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListRuns List runs
+// (GET /v1/runs)
+func (_ Unimplemented) ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateRun Create a run
+// (POST /v1/runs)
+func (_ Unimplemented) CreateRun(w http.ResponseWriter, r *http.Request, params CreateRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteRun Delete a run that has ended
+// (DELETE /v1/runs/{run_id})
+func (_ Unimplemented) DeleteRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params DeleteRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRun Read a run
+// (GET /v1/runs/{run_id})
+func (_ Unimplemented) GetRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params GetRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelRun Cancel a run
+// (POST /v1/runs/{run_id}/cancel)
+func (_ Unimplemented) CancelRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params CancelRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteRun Complete a run
+// (POST /v1/runs/{run_id}/complete)
+func (_ Unimplemented) CompleteRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params CompleteRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DismissRun Hide a run from lists
+// (POST /v1/runs/{run_id}/dismiss)
+func (_ Unimplemented) DismissRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params DismissRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// FailRun Fail a run
+// (POST /v1/runs/{run_id}/fail)
+func (_ Unimplemented) FailRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params FailRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcquireRunLease Take or renew the lease of a run
+// (POST /v1/runs/{run_id}/lease)
+func (_ Unimplemented) AcquireRunLease(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params AcquireRunLeaseParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReleaseRunLease Give the lease of a run back
+// (POST /v1/runs/{run_id}/lease/release)
+func (_ Unimplemented) ReleaseRunLease(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ReleaseRunLeaseParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResumeRun Resume a run
+// (POST /v1/runs/{run_id}/resume)
+func (_ Unimplemented) ResumeRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ResumeRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// StartRun Start a run
+// (POST /v1/runs/{run_id}/start)
+func (_ Unimplemented) StartRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params StartRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListRunSteps List the steps of a run
+// (GET /v1/runs/{run_id}/steps)
+func (_ Unimplemented) ListRunSteps(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ListRunStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// InsertRunStep Add a step to a run
+// (POST /v1/runs/{run_id}/steps)
+func (_ Unimplemented) InsertRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params InsertRunStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RecoverRunSteps End steps whose engine was lost
+// (POST /v1/runs/{run_id}/steps/recover)
+func (_ Unimplemented) RecoverRunSteps(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params RecoverRunStepsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRunStep Read a step of a run
+// (GET /v1/runs/{run_id}/steps/{step_id})
+func (_ Unimplemented) GetRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetRunStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PatchRunStep Report on a step of a run
+// (PATCH /v1/runs/{run_id}/steps/{step_id})
+func (_ Unimplemented) PatchRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params PatchRunStepParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetGate Read a gate
+// (GET /v1/runs/{run_id}/steps/{step_id}/gate)
+func (_ Unimplemented) GetGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetGateParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ApproveGate Approve a gate
+// (POST /v1/runs/{run_id}/steps/{step_id}/gate/approve)
+func (_ Unimplemented) ApproveGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params ApproveGateParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// NoteGate Say something to a gate
+// (POST /v1/runs/{run_id}/steps/{step_id}/gate/feedback)
+func (_ Unimplemented) NoteGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params NoteGateParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RejectGate Reject a gate
+// (POST /v1/runs/{run_id}/steps/{step_id}/gate/reject)
+func (_ Unimplemented) RejectGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params RejectGateParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetGateToken Read the link of a gate
+// (GET /v1/runs/{run_id}/steps/{step_id}/gate/token)
+func (_ Unimplemented) GetGateToken(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetGateTokenParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListRunItems List the items of a step
+// (GET /v1/runs/{run_id}/steps/{step_id}/items)
+func (_ Unimplemented) ListRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params ListRunItemsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PatchRunItems Report on items of a step
+// (PATCH /v1/runs/{run_id}/steps/{step_id}/items)
+func (_ Unimplemented) PatchRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params PatchRunItemsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AddRunItems Add items to a step
+// (POST /v1/runs/{run_id}/steps/{step_id}/items)
+func (_ Unimplemented) AddRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params AddRunItemsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// WaitRun Park a run
+// (POST /v1/runs/{run_id}/wait)
+func (_ Unimplemented) WaitRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params WaitRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // SubscribeCompletions Follow what ends
 // (GET /v1/subscriptions/completions)
 func (_ Unimplemented) SubscribeCompletions(w http.ResponseWriter, r *http.Request, params SubscribeCompletionsParams) {
@@ -7078,6 +9071,12 @@ func (_ Unimplemented) SubscribeOperator(w http.ResponseWriter, r *http.Request,
 // SubscribeSignals Follow the signals
 // (GET /v1/subscriptions/signals)
 func (_ Unimplemented) SubscribeSignals(w http.ResponseWriter, r *http.Request, params SubscribeSignalsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTree Read what stands in one another
+// (GET /v1/tree/{id})
+func (_ Unimplemented) GetTree(w http.ResponseWriter, r *http.Request, id TreeID, params GetTreeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -7190,6 +9189,79 @@ func (siw *ServerInterfaceWrapper) Prune(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Prune(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PurgeRuns operation middleware
+func (siw *ServerInterfaceWrapper) PurgeRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PurgeRunsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PurgeRuns(w, r, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -15737,6 +17809,231 @@ func (siw *ServerInterfaceWrapper) WaitFlow(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// ListGates operation middleware
+func (siw *ServerInterfaceWrapper) ListGates(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListGatesParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "gate_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "gate_type", r.URL.Query(), &params.GateType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "gate_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "gate_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "run_id", r.URL.Query(), &params.RunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListGates(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGateStats operation middleware
+func (siw *ServerInterfaceWrapper) GetGateStats(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGateStatsParams
+
+	// ------------- Optional query parameter "days" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "days", r.URL.Query(), &params.Days, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "days"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "days", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "gate_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "gate_type", r.URL.Query(), &params.GateType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "gate_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "gate_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGateStats(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListInbox operation middleware
 func (siw *ServerInterfaceWrapper) ListInbox(w http.ResponseWriter, r *http.Request) {
 
@@ -15768,6 +18065,19 @@ func (siw *ServerInterfaceWrapper) ListInbox(w http.ResponseWriter, r *http.Requ
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "flow_id"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "run_id", r.URL.Query(), &params.RunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
 		}
 		return
 	}
@@ -16328,6 +18638,2414 @@ func (siw *ServerInterfaceWrapper) GetMeta(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetMeta(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRuns operation middleware
+func (siw *ServerInterfaceWrapper) ListRuns(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRunsParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "active" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "active", r.URL.Query(), &params.Active, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "active"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "active", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "workflow_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trigger" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trigger", r.URL.Query(), &params.Trigger, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trigger"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trigger", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "parent_run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "parent_run_id", r.URL.Query(), &params.ParentRunID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "parent_run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "parent_run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "parent_workflow_run_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "parent_workflow_run_id", r.URL.Query(), &params.ParentWorkflowRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "parent_workflow_run_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "parent_workflow_run_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "flow_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "flow_id", r.URL.Query(), &params.FlowID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "flow_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "flow_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "root" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "root", r.URL.Query(), &params.Root, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "dismissed" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dismissed", r.URL.Query(), &params.Dismissed, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dismissed"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dismissed", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRuns(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateRun operation middleware
+func (siw *ServerInterfaceWrapper) CreateRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRunParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateRun(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteRun operation middleware
+func (siw *ServerInterfaceWrapper) DeleteRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteRunParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRun operation middleware
+func (siw *ServerInterfaceWrapper) GetRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRunParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelRun operation middleware
+func (siw *ServerInterfaceWrapper) CancelRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelRunParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteRun operation middleware
+func (siw *ServerInterfaceWrapper) CompleteRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CompleteRunParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DismissRun operation middleware
+func (siw *ServerInterfaceWrapper) DismissRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DismissRunParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DismissRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FailRun operation middleware
+func (siw *ServerInterfaceWrapper) FailRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FailRunParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FailRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcquireRunLease operation middleware
+func (siw *ServerInterfaceWrapper) AcquireRunLease(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AcquireRunLeaseParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcquireRunLease(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReleaseRunLease operation middleware
+func (siw *ServerInterfaceWrapper) ReleaseRunLease(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReleaseRunLeaseParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReleaseRunLease(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeRun operation middleware
+func (siw *ServerInterfaceWrapper) ResumeRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeRunParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StartRun operation middleware
+func (siw *ServerInterfaceWrapper) StartRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartRunParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartRun(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRunSteps operation middleware
+func (siw *ServerInterfaceWrapper) ListRunSteps(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRunStepsParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "role" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "role", r.URL.Query(), &params.Role, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "role"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "role", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "step_name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step_name", r.URL.Query(), &params.StepName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "step_name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRunSteps(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// InsertRunStep operation middleware
+func (siw *ServerInterfaceWrapper) InsertRunStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InsertRunStepParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.InsertRunStep(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RecoverRunSteps operation middleware
+func (siw *ServerInterfaceWrapper) RecoverRunSteps(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RecoverRunStepsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RecoverRunSteps(w, r, runID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRunStep operation middleware
+func (siw *ServerInterfaceWrapper) GetRunStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRunStepParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRunStep(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PatchRunStep operation middleware
+func (siw *ServerInterfaceWrapper) PatchRunStep(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchRunStepParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PatchRunStep(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGate operation middleware
+func (siw *ServerInterfaceWrapper) GetGate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGateParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGate(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ApproveGate operation middleware
+func (siw *ServerInterfaceWrapper) ApproveGate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveGateParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ApproveGate(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// NoteGate operation middleware
+func (siw *ServerInterfaceWrapper) NoteGate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params NoteGateParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.NoteGate(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RejectGate operation middleware
+func (siw *ServerInterfaceWrapper) RejectGate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RejectGateParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RejectGate(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGateToken operation middleware
+func (siw *ServerInterfaceWrapper) GetGateToken(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGateTokenParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGateToken(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRunItems operation middleware
+func (siw *ServerInterfaceWrapper) ListRunItems(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRunItemsParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRunItems(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PatchRunItems operation middleware
+func (siw *ServerInterfaceWrapper) PatchRunItems(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchRunItemsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PatchRunItems(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AddRunItems operation middleware
+func (siw *ServerInterfaceWrapper) AddRunItems(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "step_id" -------------
+	var stepID RunStepID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "step_id", chi.URLParam(r, "step_id"), &stepID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddRunItemsParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AddRunItems(w, r, runID, stepID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// WaitRun operation middleware
+func (siw *ServerInterfaceWrapper) WaitRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run_id" -------------
+	var runID WorkflowRunID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params WaitRunParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.WaitRun(w, r, runID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -16953,6 +21671,69 @@ func (siw *ServerInterfaceWrapper) SubscribeSignals(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.SubscribeSignals(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTree operation middleware
+func (siw *ServerInterfaceWrapper) GetTree(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id TreeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTreeParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTree(w, r, id, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -17855,6 +22636,93 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/lanes/{lane}/resume", wrapper.ResumeLane)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs", wrapper.ListRuns)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs", wrapper.CreateRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/runs/{run_id}", wrapper.DeleteRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run_id}", wrapper.GetRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/start", wrapper.StartRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/wait", wrapper.WaitRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/resume", wrapper.ResumeRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/complete", wrapper.CompleteRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/fail", wrapper.FailRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/cancel", wrapper.CancelRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/dismiss", wrapper.DismissRun)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/lease", wrapper.AcquireRunLease)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/lease/release", wrapper.ReleaseRunLease)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run_id}/steps", wrapper.ListRunSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/steps", wrapper.InsertRunStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/steps/recover", wrapper.RecoverRunSteps)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}", wrapper.GetRunStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}", wrapper.PatchRunStep)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/items", wrapper.ListRunItems)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/items", wrapper.PatchRunItems)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/items", wrapper.AddRunItems)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/tree/{id}", wrapper.GetTree)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/gate", wrapper.GetGate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/gate/approve", wrapper.ApproveGate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/gate/reject", wrapper.RejectGate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/gate/feedback", wrapper.NoteGate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run_id}/steps/{step_id}/gate/token", wrapper.GetGateToken)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/gates", wrapper.ListGates)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/gates/stats", wrapper.GetGateStats)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
@@ -17877,6 +22745,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/admin/prune", wrapper.Prune)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/purge-runs", wrapper.PurgeRuns)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/admin/tokens", wrapper.ListTokens)
@@ -18007,6 +22878,15 @@ type FlowStepOKJSONResponse struct {
 	Headers FlowStepOKResponseHeaders
 }
 
+type GateDecidedResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type GateDecidedJSONResponse struct {
+	Body DecidedGate
+
+	Headers GateDecidedResponseHeaders
+}
+
 type LaneOKResponseHeaders struct {
 	ETag             string
 	IdempotentReplay *bool
@@ -18051,6 +22931,46 @@ type ReportOKJSONResponse struct {
 	Body Report
 
 	Headers ReportOKResponseHeaders
+}
+
+type RunCreatedResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+	Location         string
+}
+type RunCreatedJSONResponse struct {
+	Body Run
+
+	Headers RunCreatedResponseHeaders
+}
+
+type RunOKResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+}
+type RunOKJSONResponse struct {
+	Body Run
+
+	Headers RunOKResponseHeaders
+}
+
+type RunStepCreatedResponseHeaders struct {
+	IdempotentReplay *bool
+	Location         string
+}
+type RunStepCreatedJSONResponse struct {
+	Body RunStep
+
+	Headers RunStepCreatedResponseHeaders
+}
+
+type RunStepOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type RunStepOKJSONResponse struct {
+	Body RunStep
+
+	Headers RunStepOKResponseHeaders
 }
 
 type SignalOKResponseHeaders struct {
@@ -18122,6 +23042,63 @@ type PrunedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PrunedefaultApplicationProblemPlusJSONResponse) VisitPruneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeRunsRequestObject struct {
+	Params PurgeRunsParams
+	Body   *PurgeRunsJSONRequestBody
+}
+
+type PurgeRunsResponseObject interface {
+	VisitPurgeRunsResponse(w http.ResponseWriter) error
+}
+
+type PurgeRuns200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type PurgeRuns200JSONResponse struct {
+	Body    PurgedRuns
+	Headers PurgeRuns200ResponseHeaders
+}
+
+func (response PurgeRuns200JSONResponse) VisitPurgeRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response PurgeRunsdefaultApplicationProblemPlusJSONResponse) VisitPurgeRunsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -23520,6 +28497,108 @@ func (response WaitFlowdefaultApplicationProblemPlusJSONResponse) VisitWaitFlowR
 	return err
 }
 
+type ListGatesRequestObject struct {
+	Params ListGatesParams
+}
+
+type ListGatesResponseObject interface {
+	VisitListGatesResponse(w http.ResponseWriter) error
+}
+
+type ListGates200ResponseHeaders struct {
+	Link *string
+}
+
+type ListGates200JSONResponse struct {
+	Body    GateList
+	Headers ListGates200ResponseHeaders
+}
+
+func (response ListGates200JSONResponse) VisitListGatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListGatesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListGatesdefaultApplicationProblemPlusJSONResponse) VisitListGatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGateStatsRequestObject struct {
+	Params GetGateStatsParams
+}
+
+type GetGateStatsResponseObject interface {
+	VisitGetGateStatsResponse(w http.ResponseWriter) error
+}
+
+type GetGateStats200JSONResponse GateStatsList
+
+func (response GetGateStats200JSONResponse) VisitGetGateStatsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGateStatsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetGateStatsdefaultApplicationProblemPlusJSONResponse) VisitGetGateStatsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListInboxRequestObject struct {
 	Params ListInboxParams
 }
@@ -23821,6 +28900,1408 @@ type GetMetadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetMetadefaultApplicationProblemPlusJSONResponse) VisitGetMetaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunsRequestObject struct {
+	Params ListRunsParams
+}
+
+type ListRunsResponseObject interface {
+	VisitListRunsResponse(w http.ResponseWriter) error
+}
+
+type ListRuns200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRuns200JSONResponse struct {
+	Body    RunList
+	Headers ListRuns200ResponseHeaders
+}
+
+func (response ListRuns200JSONResponse) VisitListRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListRunsdefaultApplicationProblemPlusJSONResponse) VisitListRunsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRunRequestObject struct {
+	Params CreateRunParams
+	Body   *CreateRunJSONRequestBody
+}
+
+type CreateRunResponseObject interface {
+	VisitCreateRunResponse(w http.ResponseWriter) error
+}
+
+type CreateRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response CreateRun200JSONResponse) VisitCreateRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRun201JSONResponse struct{ RunCreatedJSONResponse }
+
+func (response CreateRun201JSONResponse) VisitCreateRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CreateRundefaultApplicationProblemPlusJSONResponse) VisitCreateRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params DeleteRunParams
+}
+
+type DeleteRunResponseObject interface {
+	VisitDeleteRunResponse(w http.ResponseWriter) error
+}
+
+type DeleteRun204Response struct {
+}
+
+func (response DeleteRun204Response) VisitDeleteRunResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteRundefaultApplicationProblemPlusJSONResponse) VisitDeleteRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params GetRunParams
+}
+
+type GetRunResponseObject interface {
+	VisitGetRunResponse(w http.ResponseWriter) error
+}
+
+type GetRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response GetRun200JSONResponse) VisitGetRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRun304Response = NotModifiedResponse
+
+func (response GetRun304Response) VisitGetRunResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetRundefaultApplicationProblemPlusJSONResponse) VisitGetRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params CancelRunParams
+	Body   *CancelRunJSONRequestBody
+}
+
+type CancelRunResponseObject interface {
+	VisitCancelRunResponse(w http.ResponseWriter) error
+}
+
+type CancelRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response CancelRun200JSONResponse) VisitCancelRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CancelRundefaultApplicationProblemPlusJSONResponse) VisitCancelRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params CompleteRunParams
+	Body   *CompleteRunJSONRequestBody
+}
+
+type CompleteRunResponseObject interface {
+	VisitCompleteRunResponse(w http.ResponseWriter) error
+}
+
+type CompleteRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response CompleteRun200JSONResponse) VisitCompleteRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompleteRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CompleteRundefaultApplicationProblemPlusJSONResponse) VisitCompleteRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DismissRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params DismissRunParams
+	Body   *DismissRunJSONRequestBody
+}
+
+type DismissRunResponseObject interface {
+	VisitDismissRunResponse(w http.ResponseWriter) error
+}
+
+type DismissRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response DismissRun200JSONResponse) VisitDismissRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DismissRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DismissRundefaultApplicationProblemPlusJSONResponse) VisitDismissRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params FailRunParams
+	Body   *FailRunJSONRequestBody
+}
+
+type FailRunResponseObject interface {
+	VisitFailRunResponse(w http.ResponseWriter) error
+}
+
+type FailRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response FailRun200JSONResponse) VisitFailRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FailRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response FailRundefaultApplicationProblemPlusJSONResponse) VisitFailRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcquireRunLeaseRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params AcquireRunLeaseParams
+	Body   *AcquireRunLeaseJSONRequestBody
+}
+
+type AcquireRunLeaseResponseObject interface {
+	VisitAcquireRunLeaseResponse(w http.ResponseWriter) error
+}
+
+type AcquireRunLease200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AcquireRunLease200JSONResponse struct {
+	Body    RunLease
+	Headers AcquireRunLease200ResponseHeaders
+}
+
+func (response AcquireRunLease200JSONResponse) VisitAcquireRunLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcquireRunLeasedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AcquireRunLeasedefaultApplicationProblemPlusJSONResponse) VisitAcquireRunLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseRunLeaseRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params ReleaseRunLeaseParams
+	Body   *ReleaseRunLeaseJSONRequestBody
+}
+
+type ReleaseRunLeaseResponseObject interface {
+	VisitReleaseRunLeaseResponse(w http.ResponseWriter) error
+}
+
+type ReleaseRunLease200JSONResponse struct{ RunOKJSONResponse }
+
+func (response ReleaseRunLease200JSONResponse) VisitReleaseRunLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseRunLeasedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReleaseRunLeasedefaultApplicationProblemPlusJSONResponse) VisitReleaseRunLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params ResumeRunParams
+	Body   *ResumeRunJSONRequestBody
+}
+
+type ResumeRunResponseObject interface {
+	VisitResumeRunResponse(w http.ResponseWriter) error
+}
+
+type ResumeRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response ResumeRun200JSONResponse) VisitResumeRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ResumeRundefaultApplicationProblemPlusJSONResponse) VisitResumeRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params StartRunParams
+	Body   *StartRunJSONRequestBody
+}
+
+type StartRunResponseObject interface {
+	VisitStartRunResponse(w http.ResponseWriter) error
+}
+
+type StartRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response StartRun200JSONResponse) VisitStartRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response StartRundefaultApplicationProblemPlusJSONResponse) VisitStartRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunStepsRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params ListRunStepsParams
+}
+
+type ListRunStepsResponseObject interface {
+	VisitListRunStepsResponse(w http.ResponseWriter) error
+}
+
+type ListRunSteps200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRunSteps200JSONResponse struct {
+	Body    RunStepList
+	Headers ListRunSteps200ResponseHeaders
+}
+
+func (response ListRunSteps200JSONResponse) VisitListRunStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunStepsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListRunStepsdefaultApplicationProblemPlusJSONResponse) VisitListRunStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InsertRunStepRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params InsertRunStepParams
+	Body   *InsertRunStepJSONRequestBody
+}
+
+type InsertRunStepResponseObject interface {
+	VisitInsertRunStepResponse(w http.ResponseWriter) error
+}
+
+type InsertRunStep200JSONResponse struct{ RunStepOKJSONResponse }
+
+func (response InsertRunStep200JSONResponse) VisitInsertRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InsertRunStep201JSONResponse struct{ RunStepCreatedJSONResponse }
+
+func (response InsertRunStep201JSONResponse) VisitInsertRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InsertRunStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response InsertRunStepdefaultApplicationProblemPlusJSONResponse) VisitInsertRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RecoverRunStepsRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params RecoverRunStepsParams
+	Body   *RecoverRunStepsJSONRequestBody
+}
+
+type RecoverRunStepsResponseObject interface {
+	VisitRecoverRunStepsResponse(w http.ResponseWriter) error
+}
+
+type RecoverRunSteps200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type RecoverRunSteps200JSONResponse struct {
+	Body    RecoveredRunSteps
+	Headers RecoverRunSteps200ResponseHeaders
+}
+
+func (response RecoverRunSteps200JSONResponse) VisitRecoverRunStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RecoverRunStepsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RecoverRunStepsdefaultApplicationProblemPlusJSONResponse) VisitRecoverRunStepsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunStepRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params GetRunStepParams
+}
+
+type GetRunStepResponseObject interface {
+	VisitGetRunStepResponse(w http.ResponseWriter) error
+}
+
+type GetRunStep200JSONResponse struct{ RunStepOKJSONResponse }
+
+func (response GetRunStep200JSONResponse) VisitGetRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetRunStepdefaultApplicationProblemPlusJSONResponse) VisitGetRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchRunStepRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params PatchRunStepParams
+	Body   *PatchRunStepJSONRequestBody
+}
+
+type PatchRunStepResponseObject interface {
+	VisitPatchRunStepResponse(w http.ResponseWriter) error
+}
+
+type PatchRunStep200JSONResponse PatchedRunStep
+
+func (response PatchRunStep200JSONResponse) VisitPatchRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchRunStepdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response PatchRunStepdefaultApplicationProblemPlusJSONResponse) VisitPatchRunStepResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGateRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params GetGateParams
+}
+
+type GetGateResponseObject interface {
+	VisitGetGateResponse(w http.ResponseWriter) error
+}
+
+type GetGate200JSONResponse RunGate
+
+func (response GetGate200JSONResponse) VisitGetGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGatedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetGatedefaultApplicationProblemPlusJSONResponse) VisitGetGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveGateRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params ApproveGateParams
+	Body   *ApproveGateJSONRequestBody
+}
+
+type ApproveGateResponseObject interface {
+	VisitApproveGateResponse(w http.ResponseWriter) error
+}
+
+type ApproveGate200JSONResponse struct{ GateDecidedJSONResponse }
+
+func (response ApproveGate200JSONResponse) VisitApproveGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveGatedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ApproveGatedefaultApplicationProblemPlusJSONResponse) VisitApproveGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NoteGateRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params NoteGateParams
+	Body   *NoteGateJSONRequestBody
+}
+
+type NoteGateResponseObject interface {
+	VisitNoteGateResponse(w http.ResponseWriter) error
+}
+
+type NoteGate200JSONResponse struct{ GateDecidedJSONResponse }
+
+func (response NoteGate200JSONResponse) VisitNoteGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NoteGatedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response NoteGatedefaultApplicationProblemPlusJSONResponse) VisitNoteGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RejectGateRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params RejectGateParams
+	Body   *RejectGateJSONRequestBody
+}
+
+type RejectGateResponseObject interface {
+	VisitRejectGateResponse(w http.ResponseWriter) error
+}
+
+type RejectGate200JSONResponse struct{ GateDecidedJSONResponse }
+
+func (response RejectGate200JSONResponse) VisitRejectGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RejectGatedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response RejectGatedefaultApplicationProblemPlusJSONResponse) VisitRejectGateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGateTokenRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params GetGateTokenParams
+}
+
+type GetGateTokenResponseObject interface {
+	VisitGetGateTokenResponse(w http.ResponseWriter) error
+}
+
+type GetGateToken200JSONResponse GateToken
+
+func (response GetGateToken200JSONResponse) VisitGetGateTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGateTokendefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetGateTokendefaultApplicationProblemPlusJSONResponse) VisitGetGateTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunItemsRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params ListRunItemsParams
+}
+
+type ListRunItemsResponseObject interface {
+	VisitListRunItemsResponse(w http.ResponseWriter) error
+}
+
+type ListRunItems200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRunItems200JSONResponse struct {
+	Body    RunItemList
+	Headers ListRunItems200ResponseHeaders
+}
+
+func (response ListRunItems200JSONResponse) VisitListRunItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRunItemsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListRunItemsdefaultApplicationProblemPlusJSONResponse) VisitListRunItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchRunItemsRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params PatchRunItemsParams
+	Body   *PatchRunItemsJSONRequestBody
+}
+
+type PatchRunItemsResponseObject interface {
+	VisitPatchRunItemsResponse(w http.ResponseWriter) error
+}
+
+type PatchRunItems200JSONResponse PatchedRunItems
+
+func (response PatchRunItems200JSONResponse) VisitPatchRunItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchRunItemsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response PatchRunItemsdefaultApplicationProblemPlusJSONResponse) VisitPatchRunItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddRunItemsRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	StepID RunStepID     `json:"step_id"`
+	Params AddRunItemsParams
+	Body   *AddRunItemsJSONRequestBody
+}
+
+type AddRunItemsResponseObject interface {
+	VisitAddRunItemsResponse(w http.ResponseWriter) error
+}
+
+type AddRunItems200ResponseHeaders struct {
+	IdempotentReplay *bool
+}
+
+type AddRunItems200JSONResponse struct {
+	Body    AddedRunItems
+	Headers AddRunItems200ResponseHeaders
+}
+
+func (response AddRunItems200JSONResponse) VisitAddRunItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddRunItemsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AddRunItemsdefaultApplicationProblemPlusJSONResponse) VisitAddRunItemsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitRunRequestObject struct {
+	RunID  WorkflowRunID `json:"run_id"`
+	Params WaitRunParams
+	Body   *WaitRunJSONRequestBody
+}
+
+type WaitRunResponseObject interface {
+	VisitWaitRunResponse(w http.ResponseWriter) error
+}
+
+type WaitRun200JSONResponse struct{ RunOKJSONResponse }
+
+func (response WaitRun200JSONResponse) VisitWaitRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WaitRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response WaitRundefaultApplicationProblemPlusJSONResponse) VisitWaitRunResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -24213,6 +30694,53 @@ func (response SubscribeSignalsdefaultApplicationProblemPlusJSONResponse) VisitS
 	return err
 }
 
+type GetTreeRequestObject struct {
+	ID     TreeID `json:"id"`
+	Params GetTreeParams
+}
+
+type GetTreeResponseObject interface {
+	VisitGetTreeResponse(w http.ResponseWriter) error
+}
+
+type GetTree200JSONResponse Tree
+
+func (response GetTree200JSONResponse) VisitGetTreeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTreedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetTreedefaultApplicationProblemPlusJSONResponse) VisitGetTreeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListWorkersRequestObject struct {
 	Params ListWorkersParams
 }
@@ -24555,6 +31083,9 @@ type StrictServerInterface interface {
 	// Prune Delete what has ended long ago
 	// (POST /v1/admin/prune)
 	Prune(ctx context.Context, request PruneRequestObject) (PruneResponseObject, error)
+	// PurgeRuns Delete runs that have ended
+	// (POST /v1/admin/purge-runs)
+	PurgeRuns(ctx context.Context, request PurgeRunsRequestObject) (PurgeRunsResponseObject, error)
 	// ListTokens List tokens
 	// (GET /v1/admin/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
@@ -24834,6 +31365,12 @@ type StrictServerInterface interface {
 	// WaitFlow Park a flow on a condition
 	// (POST /v1/flows/{flow_id}/wait)
 	WaitFlow(ctx context.Context, request WaitFlowRequestObject) (WaitFlowResponseObject, error)
+	// ListGates List gates
+	// (GET /v1/gates)
+	ListGates(ctx context.Context, request ListGatesRequestObject) (ListGatesResponseObject, error)
+	// GetGateStats See how gates went
+	// (GET /v1/gates/stats)
+	GetGateStats(ctx context.Context, request GetGateStatsRequestObject) (GetGateStatsResponseObject, error)
 	// ListInbox List what waits for a person
 	// (GET /v1/inbox)
 	ListInbox(ctx context.Context, request ListInboxRequestObject) (ListInboxResponseObject, error)
@@ -24852,6 +31389,84 @@ type StrictServerInterface interface {
 	// GetMeta Read what this server is
 	// (GET /v1/meta)
 	GetMeta(ctx context.Context, request GetMetaRequestObject) (GetMetaResponseObject, error)
+	// ListRuns List runs
+	// (GET /v1/runs)
+	ListRuns(ctx context.Context, request ListRunsRequestObject) (ListRunsResponseObject, error)
+	// CreateRun Create a run
+	// (POST /v1/runs)
+	CreateRun(ctx context.Context, request CreateRunRequestObject) (CreateRunResponseObject, error)
+	// DeleteRun Delete a run that has ended
+	// (DELETE /v1/runs/{run_id})
+	DeleteRun(ctx context.Context, request DeleteRunRequestObject) (DeleteRunResponseObject, error)
+	// GetRun Read a run
+	// (GET /v1/runs/{run_id})
+	GetRun(ctx context.Context, request GetRunRequestObject) (GetRunResponseObject, error)
+	// CancelRun Cancel a run
+	// (POST /v1/runs/{run_id}/cancel)
+	CancelRun(ctx context.Context, request CancelRunRequestObject) (CancelRunResponseObject, error)
+	// CompleteRun Complete a run
+	// (POST /v1/runs/{run_id}/complete)
+	CompleteRun(ctx context.Context, request CompleteRunRequestObject) (CompleteRunResponseObject, error)
+	// DismissRun Hide a run from lists
+	// (POST /v1/runs/{run_id}/dismiss)
+	DismissRun(ctx context.Context, request DismissRunRequestObject) (DismissRunResponseObject, error)
+	// FailRun Fail a run
+	// (POST /v1/runs/{run_id}/fail)
+	FailRun(ctx context.Context, request FailRunRequestObject) (FailRunResponseObject, error)
+	// AcquireRunLease Take or renew the lease of a run
+	// (POST /v1/runs/{run_id}/lease)
+	AcquireRunLease(ctx context.Context, request AcquireRunLeaseRequestObject) (AcquireRunLeaseResponseObject, error)
+	// ReleaseRunLease Give the lease of a run back
+	// (POST /v1/runs/{run_id}/lease/release)
+	ReleaseRunLease(ctx context.Context, request ReleaseRunLeaseRequestObject) (ReleaseRunLeaseResponseObject, error)
+	// ResumeRun Resume a run
+	// (POST /v1/runs/{run_id}/resume)
+	ResumeRun(ctx context.Context, request ResumeRunRequestObject) (ResumeRunResponseObject, error)
+	// StartRun Start a run
+	// (POST /v1/runs/{run_id}/start)
+	StartRun(ctx context.Context, request StartRunRequestObject) (StartRunResponseObject, error)
+	// ListRunSteps List the steps of a run
+	// (GET /v1/runs/{run_id}/steps)
+	ListRunSteps(ctx context.Context, request ListRunStepsRequestObject) (ListRunStepsResponseObject, error)
+	// InsertRunStep Add a step to a run
+	// (POST /v1/runs/{run_id}/steps)
+	InsertRunStep(ctx context.Context, request InsertRunStepRequestObject) (InsertRunStepResponseObject, error)
+	// RecoverRunSteps End steps whose engine was lost
+	// (POST /v1/runs/{run_id}/steps/recover)
+	RecoverRunSteps(ctx context.Context, request RecoverRunStepsRequestObject) (RecoverRunStepsResponseObject, error)
+	// GetRunStep Read a step of a run
+	// (GET /v1/runs/{run_id}/steps/{step_id})
+	GetRunStep(ctx context.Context, request GetRunStepRequestObject) (GetRunStepResponseObject, error)
+	// PatchRunStep Report on a step of a run
+	// (PATCH /v1/runs/{run_id}/steps/{step_id})
+	PatchRunStep(ctx context.Context, request PatchRunStepRequestObject) (PatchRunStepResponseObject, error)
+	// GetGate Read a gate
+	// (GET /v1/runs/{run_id}/steps/{step_id}/gate)
+	GetGate(ctx context.Context, request GetGateRequestObject) (GetGateResponseObject, error)
+	// ApproveGate Approve a gate
+	// (POST /v1/runs/{run_id}/steps/{step_id}/gate/approve)
+	ApproveGate(ctx context.Context, request ApproveGateRequestObject) (ApproveGateResponseObject, error)
+	// NoteGate Say something to a gate
+	// (POST /v1/runs/{run_id}/steps/{step_id}/gate/feedback)
+	NoteGate(ctx context.Context, request NoteGateRequestObject) (NoteGateResponseObject, error)
+	// RejectGate Reject a gate
+	// (POST /v1/runs/{run_id}/steps/{step_id}/gate/reject)
+	RejectGate(ctx context.Context, request RejectGateRequestObject) (RejectGateResponseObject, error)
+	// GetGateToken Read the link of a gate
+	// (GET /v1/runs/{run_id}/steps/{step_id}/gate/token)
+	GetGateToken(ctx context.Context, request GetGateTokenRequestObject) (GetGateTokenResponseObject, error)
+	// ListRunItems List the items of a step
+	// (GET /v1/runs/{run_id}/steps/{step_id}/items)
+	ListRunItems(ctx context.Context, request ListRunItemsRequestObject) (ListRunItemsResponseObject, error)
+	// PatchRunItems Report on items of a step
+	// (PATCH /v1/runs/{run_id}/steps/{step_id}/items)
+	PatchRunItems(ctx context.Context, request PatchRunItemsRequestObject) (PatchRunItemsResponseObject, error)
+	// AddRunItems Add items to a step
+	// (POST /v1/runs/{run_id}/steps/{step_id}/items)
+	AddRunItems(ctx context.Context, request AddRunItemsRequestObject) (AddRunItemsResponseObject, error)
+	// WaitRun Park a run
+	// (POST /v1/runs/{run_id}/wait)
+	WaitRun(ctx context.Context, request WaitRunRequestObject) (WaitRunResponseObject, error)
 	// SubscribeCompletions Follow what ends
 	// (GET /v1/subscriptions/completions)
 	SubscribeCompletions(ctx context.Context, request SubscribeCompletionsRequestObject) (SubscribeCompletionsResponseObject, error)
@@ -24867,6 +31482,9 @@ type StrictServerInterface interface {
 	// SubscribeSignals Follow the signals
 	// (GET /v1/subscriptions/signals)
 	SubscribeSignals(ctx context.Context, request SubscribeSignalsRequestObject) (SubscribeSignalsResponseObject, error)
+	// GetTree Read what stands in one another
+	// (GET /v1/tree/{id})
+	GetTree(ctx context.Context, request GetTreeRequestObject) (GetTreeResponseObject, error)
 	// ListWorkers List registered workers
 	// (GET /v1/workers)
 	ListWorkers(ctx context.Context, request ListWorkersRequestObject) (ListWorkersResponseObject, error)
@@ -24955,6 +31573,39 @@ func (sh *strictHandler) Prune(w http.ResponseWriter, r *http.Request, params Pr
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PruneResponseObject); ok {
 		if err := validResponse.VisitPruneResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PurgeRuns operation middleware
+func (sh *strictHandler) PurgeRuns(w http.ResponseWriter, r *http.Request, params PurgeRunsParams) {
+	var request PurgeRunsRequestObject
+
+	request.Params = params
+
+	var body PurgeRunsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PurgeRuns(ctx, request.(PurgeRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PurgeRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PurgeRunsResponseObject); ok {
+		if err := validResponse.VisitPurgeRunsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -27926,6 +34577,58 @@ func (sh *strictHandler) WaitFlow(w http.ResponseWriter, r *http.Request, flowID
 	}
 }
 
+// ListGates operation middleware
+func (sh *strictHandler) ListGates(w http.ResponseWriter, r *http.Request, params ListGatesParams) {
+	var request ListGatesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListGates(ctx, request.(ListGatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListGates")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListGatesResponseObject); ok {
+		if err := validResponse.VisitListGatesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGateStats operation middleware
+func (sh *strictHandler) GetGateStats(w http.ResponseWriter, r *http.Request, params GetGateStatsParams) {
+	var request GetGateStatsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGateStats(ctx, request.(GetGateStatsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGateStats")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGateStatsResponseObject); ok {
+		if err := validResponse.VisitGetGateStatsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListInbox operation middleware
 func (sh *strictHandler) ListInbox(w http.ResponseWriter, r *http.Request, params ListInboxParams) {
 	var request ListInboxRequestObject
@@ -28104,6 +34807,857 @@ func (sh *strictHandler) GetMeta(w http.ResponseWriter, r *http.Request, params 
 	}
 }
 
+// ListRuns operation middleware
+func (sh *strictHandler) ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams) {
+	var request ListRunsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRuns(ctx, request.(ListRunsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRuns")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRunsResponseObject); ok {
+		if err := validResponse.VisitListRunsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateRun operation middleware
+func (sh *strictHandler) CreateRun(w http.ResponseWriter, r *http.Request, params CreateRunParams) {
+	var request CreateRunRequestObject
+
+	request.Params = params
+
+	var body CreateRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateRun(ctx, request.(CreateRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateRunResponseObject); ok {
+		if err := validResponse.VisitCreateRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteRun operation middleware
+func (sh *strictHandler) DeleteRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params DeleteRunParams) {
+	var request DeleteRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteRun(ctx, request.(DeleteRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteRunResponseObject); ok {
+		if err := validResponse.VisitDeleteRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRun operation middleware
+func (sh *strictHandler) GetRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params GetRunParams) {
+	var request GetRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRun(ctx, request.(GetRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRunResponseObject); ok {
+		if err := validResponse.VisitGetRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelRun operation middleware
+func (sh *strictHandler) CancelRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params CancelRunParams) {
+	var request CancelRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body CancelRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelRun(ctx, request.(CancelRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelRunResponseObject); ok {
+		if err := validResponse.VisitCancelRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompleteRun operation middleware
+func (sh *strictHandler) CompleteRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params CompleteRunParams) {
+	var request CompleteRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body CompleteRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompleteRun(ctx, request.(CompleteRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompleteRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompleteRunResponseObject); ok {
+		if err := validResponse.VisitCompleteRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DismissRun operation middleware
+func (sh *strictHandler) DismissRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params DismissRunParams) {
+	var request DismissRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body DismissRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DismissRun(ctx, request.(DismissRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DismissRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DismissRunResponseObject); ok {
+		if err := validResponse.VisitDismissRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FailRun operation middleware
+func (sh *strictHandler) FailRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params FailRunParams) {
+	var request FailRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body FailRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FailRun(ctx, request.(FailRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FailRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FailRunResponseObject); ok {
+		if err := validResponse.VisitFailRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcquireRunLease operation middleware
+func (sh *strictHandler) AcquireRunLease(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params AcquireRunLeaseParams) {
+	var request AcquireRunLeaseRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body AcquireRunLeaseJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcquireRunLease(ctx, request.(AcquireRunLeaseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcquireRunLease")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcquireRunLeaseResponseObject); ok {
+		if err := validResponse.VisitAcquireRunLeaseResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReleaseRunLease operation middleware
+func (sh *strictHandler) ReleaseRunLease(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ReleaseRunLeaseParams) {
+	var request ReleaseRunLeaseRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body ReleaseRunLeaseJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseRunLease(ctx, request.(ReleaseRunLeaseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseRunLease")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReleaseRunLeaseResponseObject); ok {
+		if err := validResponse.VisitReleaseRunLeaseResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResumeRun operation middleware
+func (sh *strictHandler) ResumeRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ResumeRunParams) {
+	var request ResumeRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body ResumeRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeRun(ctx, request.(ResumeRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResumeRunResponseObject); ok {
+		if err := validResponse.VisitResumeRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StartRun operation middleware
+func (sh *strictHandler) StartRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params StartRunParams) {
+	var request StartRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body StartRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartRun(ctx, request.(StartRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartRunResponseObject); ok {
+		if err := validResponse.VisitStartRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRunSteps operation middleware
+func (sh *strictHandler) ListRunSteps(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params ListRunStepsParams) {
+	var request ListRunStepsRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRunSteps(ctx, request.(ListRunStepsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRunSteps")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRunStepsResponseObject); ok {
+		if err := validResponse.VisitListRunStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// InsertRunStep operation middleware
+func (sh *strictHandler) InsertRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params InsertRunStepParams) {
+	var request InsertRunStepRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body InsertRunStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.InsertRunStep(ctx, request.(InsertRunStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InsertRunStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(InsertRunStepResponseObject); ok {
+		if err := validResponse.VisitInsertRunStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RecoverRunSteps operation middleware
+func (sh *strictHandler) RecoverRunSteps(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params RecoverRunStepsParams) {
+	var request RecoverRunStepsRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body RecoverRunStepsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RecoverRunSteps(ctx, request.(RecoverRunStepsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RecoverRunSteps")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RecoverRunStepsResponseObject); ok {
+		if err := validResponse.VisitRecoverRunStepsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRunStep operation middleware
+func (sh *strictHandler) GetRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetRunStepParams) {
+	var request GetRunStepRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRunStep(ctx, request.(GetRunStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRunStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRunStepResponseObject); ok {
+		if err := validResponse.VisitGetRunStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PatchRunStep operation middleware
+func (sh *strictHandler) PatchRunStep(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params PatchRunStepParams) {
+	var request PatchRunStepRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	var body PatchRunStepJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchRunStep(ctx, request.(PatchRunStepRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchRunStep")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PatchRunStepResponseObject); ok {
+		if err := validResponse.VisitPatchRunStepResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGate operation middleware
+func (sh *strictHandler) GetGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetGateParams) {
+	var request GetGateRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGate(ctx, request.(GetGateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGateResponseObject); ok {
+		if err := validResponse.VisitGetGateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ApproveGate operation middleware
+func (sh *strictHandler) ApproveGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params ApproveGateParams) {
+	var request ApproveGateRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	var body ApproveGateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ApproveGate(ctx, request.(ApproveGateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApproveGate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ApproveGateResponseObject); ok {
+		if err := validResponse.VisitApproveGateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// NoteGate operation middleware
+func (sh *strictHandler) NoteGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params NoteGateParams) {
+	var request NoteGateRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	var body NoteGateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.NoteGate(ctx, request.(NoteGateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "NoteGate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(NoteGateResponseObject); ok {
+		if err := validResponse.VisitNoteGateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RejectGate operation middleware
+func (sh *strictHandler) RejectGate(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params RejectGateParams) {
+	var request RejectGateRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	var body RejectGateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RejectGate(ctx, request.(RejectGateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RejectGate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RejectGateResponseObject); ok {
+		if err := validResponse.VisitRejectGateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGateToken operation middleware
+func (sh *strictHandler) GetGateToken(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params GetGateTokenParams) {
+	var request GetGateTokenRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGateToken(ctx, request.(GetGateTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGateToken")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGateTokenResponseObject); ok {
+		if err := validResponse.VisitGetGateTokenResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRunItems operation middleware
+func (sh *strictHandler) ListRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params ListRunItemsParams) {
+	var request ListRunItemsRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRunItems(ctx, request.(ListRunItemsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRunItems")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRunItemsResponseObject); ok {
+		if err := validResponse.VisitListRunItemsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PatchRunItems operation middleware
+func (sh *strictHandler) PatchRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params PatchRunItemsParams) {
+	var request PatchRunItemsRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	var body PatchRunItemsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchRunItems(ctx, request.(PatchRunItemsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchRunItems")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PatchRunItemsResponseObject); ok {
+		if err := validResponse.VisitPatchRunItemsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AddRunItems operation middleware
+func (sh *strictHandler) AddRunItems(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, stepID RunStepID, params AddRunItemsParams) {
+	var request AddRunItemsRequestObject
+
+	request.RunID = runID
+	request.StepID = stepID
+	request.Params = params
+
+	var body AddRunItemsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AddRunItems(ctx, request.(AddRunItemsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddRunItems")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AddRunItemsResponseObject); ok {
+		if err := validResponse.VisitAddRunItemsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// WaitRun operation middleware
+func (sh *strictHandler) WaitRun(w http.ResponseWriter, r *http.Request, runID WorkflowRunID, params WaitRunParams) {
+	var request WaitRunRequestObject
+
+	request.RunID = runID
+	request.Params = params
+
+	var body WaitRunJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.WaitRun(ctx, request.(WaitRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WaitRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(WaitRunResponseObject); ok {
+		if err := validResponse.VisitWaitRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // SubscribeCompletions operation middleware
 func (sh *strictHandler) SubscribeCompletions(w http.ResponseWriter, r *http.Request, params SubscribeCompletionsParams) {
 	var request SubscribeCompletionsRequestObject
@@ -28227,6 +35781,33 @@ func (sh *strictHandler) SubscribeSignals(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SubscribeSignalsResponseObject); ok {
 		if err := validResponse.VisitSubscribeSignalsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTree operation middleware
+func (sh *strictHandler) GetTree(w http.ResponseWriter, r *http.Request, id TreeID, params GetTreeParams) {
+	var request GetTreeRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTree(ctx, request.(GetTreeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTree")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTreeResponseObject); ok {
+		if err := validResponse.VisitGetTreeResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -28434,760 +36015,974 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L3rkhs3si76KjhcO0KXVWyxb5K7Oxw7ZFkea2zLWpK8vPa4tUiwCiTLXQRqCmCzOdq9Y36c2Of/foh5",
-	"hfP/PMo8yQlkAihUFYqsYrdszyzHRIzVxboAiURmIi9ffhzEYpkLzriSg/OPA3ZDl3nG4N9frLKrP4qp",
-	"/qdcLZe02AzOB8/Jz2JK1IIqUqy4HESDa5qtmL6JxioVfHA+iCmPWTaI9BVRDM4HSlwxfh6ng2gQF4wq",
-	"loypGpwPjkZHT4eHh8Ojw/ejs/Pj0flodDAajf40iAaJ4GxwfnQ6igaMJ+YBvsqyaDCjacaSwflPevAJ",
-	"G5wPaFYwmmzGihXLlFP96YQpmmaD88ErRRZUEngJoZLo+WZMseRgEA3YDYtXetTjNBmcD0aHZ5+dxsds",
-	"+Gx6NBo+S04Oh5/Rp8fDU3YUn82eTQ/j0dHg9oMdwjgWK64G54fRYJZmihWaChnVAx/AZBWdD85/GihG",
-	"lwecLtl5nlE1E8Vy8OE2Gvwspv5nT0bDQ3o4Gj6bHrPhZ9PTo+HJ7DD5jD2lJ9PR00E0yItUFKnaWDoU",
-	"jEqgt1zlrJAsYckgGkhFlR5AseI85XM9CqFoNjg/PBqNbm+jwQtYnYwlX2ViXV3c9wtGKJdrVhAliFvG",
-	"coVXSoxnKU/lYnA+o5lkkVnsccH+vGJS6XWp/JBRZIqPIWbIRZbGG8cxY5rpzwXmRaYbcnhwcnAIP5sv",
-	"BXnomeOh22gQC64KkWWsQELH6ZOCZYxK1oMT41VRMK7GUrF8cD5Ieao05yRzZte/wqPtA0K2WRXMLuBc",
-	"6HUZvMUh6QkOosG8oPliXLDrVALhRtGgxpvAJPpfZ5pJjksm0dS5Srm+u5zmki2nrIAN7TbOh2ggVkoq",
-	"yhPNIvobhklGt9FAc6rMaay5KGEzusr0hLlI/AmLNWfFWDKpRzm+YnoV6ZxxdR6n5+by+ZKm3FuxYiyK",
-	"dJ7qpYWrdopH0UCv0iq3hDE8/HFwzQq8ZaBXf6TXVP+2ko5nMmB6RecwQ7fTBucDt9duo8EqT6jqsEBr",
-	"mhoxAzvFioqXVkzUZCEnToCgSJSrOGZmI7pdM81EfJXy+djJpEFUXnTczrXEiwbTVTJnapwmEhequo2Q",
-	"Pk6GtTDvScm87Ux+dHZ+elZncqoUW+ZqnPKE3cBC21+Qn8wAEkaTLOXMk8oJy+hmvOJKz7AU1B67zzKx",
-	"hn2If3aXuNEA+AsfMwwuFwyEhS9uYYjjgsUZTZcer4YZOqebTNBEr1Cx0gswF2S6SrOEHDw5ODjQbGNu",
-	"GTMeC9wpg5/1YpWS6+OgYKrYjMu/pzS+ErOZ/ieSZCkH56cjvcU2uR7BLL1hiX77kt6M9dOpVrdHmuFK",
-	"CX840n+JecEkMHZJ5yWTks4dUfPYMmw0yFfTLI3HVgM4LhlEgz+vhKJmlCVvFSzXIywppXdqWmjNRnM6",
-	"TbNUweB+GszFAO7Xc/Vv97awVLToIk9heONrhupATw1Zzg7b/u0p89bNwrJ0nsI4N+55LtSY5nmWxnSa",
-	"6ZuydMbiTZyxcb4AHh54rwY5Jhdp7p5fcX1NE20LPe0bxmKlYgHyBva+lCCjVjJnXHo7dpeAAvHrdp+1",
-	"KypC6C3LRaG2Kmxzqy98krRgsUqvmVly5ouy3yXT75Lpd8n0u2TaQzLZJXIGv+aSr8DAbJ4rnhO9w9BE",
-	"Mkbo/ZwqrND59c38pyEzH3fHtlsd26gFIwWbp1IVG1Kw2UqyhOiLqxxkwe0vdFz4BzH+HRfdxfJ/2mr5",
-	"axb+Dg5OdUbG4xQRM0KBqX1G3ke36u/qCzNRjNeiuGLFXprWXLubTjUvuX+12pUbeyveQcLyTGwGvyvf",
-	"7srXcNwvoHpHVdXrbe8tSjZn4JQYz9JCOg7tvnVCehevZWzMYb82tW6x4tyo5B5atyRkQOeCGXB/Cnd0",
-	"2xT1p1W5fGwF1zvQYFWxpbXaFhdFvEizpCrQd0qUivasOlLvZ/vHx6PhM3ZyMvxs+uxk+HR2nNDRZ/FR",
-	"MjoFBSL1ftXTZLHgmnmPwSpZGV8u7NkBXFApEHlJOZ07HymoEZ8Yisqr5nbfrkFG58eHToOI4gqmbIdg",
-	"lcm3IIuq6wHyqeo719vBStZcLQbnh0dVORaWVyJLGGyUkMhvGhrWdezv0ZTHrKZ9wZl/rYeoFoVYzRf5",
-	"CohdWprnJ0fRYJ3yRKxBlj0djUajWz3f73NW0HavWfXMSjkRcL8oflelv59Qf1eSvyvJOyhJzQhvMfAV",
-	"OoWamFjDcP+HPIEG5cQ/5xnxcK8zohcBvcMhcdR6SPwRWbtzcEg/LclMFIQStxX7Rol+V3K/K7nfldx/",
-	"bSXnRM92T6svb3JWIF/+rvP+qf2iHifeQeedNnSePvnxJLVqzpBnSfmKZvptVt777zpqvEvwsT6LC32W",
-	"hFUcuNPnriFUHAmzrZlSYAX+iGKgbgCCh50VLAlo4IBQ0yKCr260cEsKmmpzYlw5LrObPC2YbHMOuClo",
-	"LQQvjVP9soxKNV4wWqgpo2rnLsnSa8aZlGOlMlAXx/qw3caU5SR3egWQCJ7DBChir3Kp9L6v/Dw8RPou",
-	"GE1MWtHzzIihhMm4SHOTBajP+UumFiKRKI8wxCHFqogZWVAZEcHJyej0QHNBvGBLCvyKSlCqQvOx/tTL",
-	"93Qefr3dLRFJOdE6jEnM6oMkxsH54HLw7HIwKBXX4FwVK7b9c68StsyFYly9Bf3X/PREv2RC1gvGCRdq",
-	"oY8UaypJIjgjUxbTlWQkVWRBEzJljNsfZqJgwclOhcgY5fD5b1N+FZ4tZzeK5HTOIkIlmVyuRqPj+O9/",
-	"/Rv8g12QgmWfXw70XZeDyQWhU8m4IobwjCe76PytiF2yXvXrPy5YweA1nK3LNUyB2n1o+6ZgM1YwHrPn",
-	"eZ6lLAkQV+/2z18b8upv5u4hoPJCcLEq2M7pvNXWyPOZScusfuQd+gwJ1T+T9SKNF0QJoooNoXOa8uq7",
-	"lylPl6sl5snhd1Ku2JwVuBdyWtAlU3Y7hD/5BZunnOjxxSrbmC+rRSoJu2ZcXZARSSXMd6rv1KJGjwIU",
-	"w59XrNgYJaRVCnzBH6EW6rDXU66eavW3dcjR4DnaFG/0wMPMZqyOB5KAsR8RUZCJ0dYTN7CcqoU3Lmei",
-	"tfPEkt58y/hcLQbnZ5pySrFCv+k/H5qX/8+fRsOzDx8Po7PbR/9tEAUW9sWqkKIID3ui2X8cwx0TImbI",
-	"QHTub78QSfGJQctIj0YnnwFN7YXD0LheJnP26svwuLRFo2mZtJAOLJ402Uo6t8irFdwZGIE9cH7l0pGr",
-	"Q/meZxuy1sJ4yjLB5xK4HpjQPtpGoYqHf89htVLH3rCVRNUB3IVO2m7uTyJtWbdRxx5d+4+jjSb6jdvI",
-	"UX7xLpRwyi7efMMCqu47esUkoaRgOVNg/uGmSiUxBixZ0GKZMYknjaMTshCrQrpBo51QDtv74FB/sW3H",
-	"nZ7WN5wnK376v4b/68PDn8jwf314DP9+9N/DouLV7Duq4kWYwtquIA8nYCNMUMD9+AT/ehSwWJYrqYhU",
-	"aZaRBb1m7TOcDfGjLVN7ehIe6WvB2a7RulHFVB+8oLLBFD9ckOPRiVZlGdgeqSRGoG4bqP7mXqM1puF7",
-	"Ot+6j0C1Sc0ybvdKsl4IyYiiczKJaVrwA8/QnMCUgL/ALm/bb+4RRedtQz8cHZ3sltp/FNO2LfizmG7b",
-	"gaZ+424b8FvK2RY1rM8NDyTRX2wZhYkkto/hvxVsNjgf/MuTstLnCf4qn+ivv9bvwaFI9VIvWIgeb5lc",
-	"LVm7/XJAvijEWrJCEsl4ollwutGsupQsu2byQl9Zp1wScc0KMoHnJ628qccyhMEMX33ZtsDHR0GKpks8",
-	"sVYn8LVYkyXlG5IqtpTaLF4Kqdr4K4OX+N+156vz0xF45tC8Ar+dM7YOg8bWa3tK+xonGTbu7U2R8dhA",
-	"mQxueNwMaaJPOTTLjFmzbCWeVis0T4fuw4Ou/OCecEzhrvwbEOjexk70gzhwsmSUo+krfT6vLQm/h9ng",
-	"+aP90HEOTjOyyrXSf01MagF5aLiFnJ4+gilKoU+2+twHIWwIZq9TtWhdEvPhVm33NAqeYKwzaNvhd7eq",
-	"unC0hYOjVVCTNko7J9RdjhhvV3tYocWq1f40WRX9pOvbVavNKRXLH2i7VxsVNCNXbBORFU//vGKaV8F1",
-	"6ht8VanrRrOf3H2nWI5j06PcpUWBVDEtipQZ3ajoHJ0AV2xzDopyckC+oxsyZWCqUVffmGdQIomDC9G1",
-	"rkBBPNY16bEWc74B9p/n+oh2dPr09rxJeJCPr/A9hyVn06KgG/RWbsA7Y12R7+k8aHzqZVJ0/kDi4mTp",
-	"FSMT58+cHJAvhZKEFvqEVyh72tuiK6/A4Ox0OIUtuct2eC/yNO5oAKkF01aPfkJeuEUCs1OynELGjFaZ",
-	"sVguqey6ePp1O5cP5uKvHh3+ZfzhXx9G5h+PHv+37YvoKdr2RdzkrB8pNjm7R0ro4e0kBJzjm5S4vDzQ",
-	"/xoNz8YHQ48wtes76eQZy610+pGmKhdp2MrSHL+2N2yzPd1Nd7dA0VPeOhr4dbsJWnqR95WHOAanps2Q",
-	"jI0f8kem8cLudzfCvBAxk5JJPP/sGKzn3L6XUUNFhMwFl2X1/PffmMiJYhxMUlP9oafxBALFtZL7n7Hc",
-	"PvRRe9sTW5avv9htnOUTEKkJHHO0LsFDI0eV57n3S3/4sHSIhz5nnnnScKDDd19kNF3KPhSBO+EpDEdX",
-	"S9k6zx4/3DZ5+ABLyvMp6FXNV0ILLfj50xAETjfvVMHw7OfRRLEb9QTE5VC638ugRpqck5OjSw53nKOV",
-	"YuKtlzyhip6Tj5eDNLmEHM3LAVWXg/PL1vjS5SC6LI1ruNWcdeAXUDFwVX8IL21y5q64T+tfjFMKfuwS",
-	"aYWHrLl5qU3JS0yFhTdYpAC4S0/scnD+8RLivfC7F/G9HNzeXnL9v61RgQYLPCdIYXBRoIICc5ppsx8i",
-	"ECxVC1YQmSaaWQSKF0j+cG7NF0iBnnvdhmp37fdGmlH3je8/E+R+ztZVz6/H5jbsto2z4Z5KzGzvLVGN",
-	"P2171t13W3Eu9xa2Xi7zjiUIAAHc4yKUaWJbpPAvvBrWO70fa9vMu1109VM1uxPU3N7K0PbY9o/Hy3pm",
-	"L5M5e6egUKGXpmTJHDVmV4AdljOeMB5vxjZjDstEx1rxAQLPmqNwHPeHyTm2WTyNBw7DD5wO9igYyamU",
-	"Y1sJgpZbwaTIrpt5ZmU+GZR07D2xo0GgEuf4tvvBX6+sXedWiZDM2acxOsrCxt7icunqIbfuaa90st+W",
-	"dg8FSYJf/3RE6a89HPzMTu1RAVy6LQGsdlGyrKbGwqb+MjXqa2XcoyiGRMTfjkbzk0+GXvbJtrc001Vu",
-	"/SK7/ZSjNOV5O3cR1PH1WwvzSKtq1N++/z10F3WnR9x77/1aJIQqyk9/VP6WctabJpmpMtxKEyhF7E4P",
-	"c3uQFvp7vzGD9bVQ34kknQXzyt77ARIbG5EmbmIiKWIG0ZEyKj7Ze1J+IWTvtewqtJuVlt3X1j77j3Yq",
-	"eVOIacaWWyia4x3/GnInIV4kRCTh5rEDknBlN1ORbMiTuaDZOTExLoIOBJKBH1mTQlufrCiEJsNPH8uH",
-	"tz4A3kj9eqgPSTn4ygfwKUCVTJ3Dc/Dk+vCJVqCyzBRHE/U0OZyN4qPpGT3GsL8qNlCwYFP1bSr4ydFR",
-	"NFCpApcRMj/m60wLRq+Q8SGFn8aq9Atb4sknJY2GhkadWcss0ZdAlKDn7UeoT2BckXUh+Jw8fPvVC3J2",
-	"cvrsUY3BXG7xNkbBm2zK59AlYG57xssOxapBQNf6JXwIBser+051DwT3aQG/QmasoleMfxqV9C6dc5r1",
-	"9d6y2YzFCiLKcrVkY1dDMJZUpRIENUBRmlIZGscsRxgjCR9Enj+bHibPZk9PhqP4iA5P2Ol0+FlyeDZ8",
-	"Ro/jU3Y2O5qOzrpzJ07lLYtZmrdSFT9fUjXSwo+IwksjvX8iv6fzvhTGGpOyxsOVM1RqPboRxumtYBQW",
-	"MzYgCy01TlITgLmTv6UM9/TXkq7EY/vJBm/rvt/cA0FS4FdLpeiVlHwygxBH9NZ96TdPqFcokLhQPn3s",
-	"3im/gDI+vgJXYx0vOEFZQbM3hchZgWU5RssZdSWmP2sBcxsNnidJFbRp6+PLlPtXD6GW0v1Zg5/YRgL8",
-	"nmd/1aFQmqFwZiIMN6lUEKTcEaKNBgvKk4ztGsrXeJcmbpM6ec44up2uLdNso0+VGglVO3nhSxGvlvrV",
-	"7vONHKt4JZVYHkwI5QmhEFDWImQjVgURa1Bcfs7JUTXlvhq4x3d58fkP//rwp4Phh/LPYLD+1g/1/oS/",
-	"fminV0GXSIGtxGousD5H4KLhZCczxmM2ISZrOjXVK1Uqwz07lRfj6iu48TYazNz4XLLD1nQ4toYZ1RJ0",
-	"RiaF0f7dTGHozX8+jc0g26nMkM769TW2W6FYC/DS+2LFMDyXKkkm8I3xFdtMUGNDuZLJi44gMQ/TpjCd",
-	"ol50hZWhH3fwSprsnoMMTMILWu/YQeWddm1taWl9+vixMvHPxDAB5/4a0sKTimCxKXv1NL3eLFRdsdtA",
-	"tgsWW45djWpD/qHNYO6LyiqvspxACweb0JWqThMJ81yVipUEgpalzFLPOd9YSxti2eVCQtd+NFhxZ+aW",
-	"K9l3LvDR0LvaprDxJ9BTieZ5Ia5p1lPkwWnO1phrIUflFUvOydMT8k36hUu1Jq/AYJILsS6dChEISA5s",
-	"a7I/q0SnGWBq2WrpSio2hnwatYoQsF8vhB6HJEu6IQmL04RFRAkRlgBgKTeY9Tn547vvX5N3sLaaHSET",
-	"UwkyS7OMpNyKFgYfgOpuALQCguKPLnN4RMp5WcsZUuCsr+DhhPHVchKRCbLIBJI5WETYkqaZPnusijQi",
-	"E6cT9a1OYeo/jH7U/7wZLleZSrOUs8mjiJiZRsRwGRJ9BVCWDyfGaWHeB/98FF1yRuMFTmICfgT9u0cf",
-	"o9rMYkwuyMSy7QTOChvIzARWgJzpFPe5KBIGf5iqS3vjukiVYvzgkv9o8sa19XjFNbOA3gRIVL16fJVl",
-	"6PLA9b8ZzsXQLKk2fw/e0vV3BgTD+3Uor9J8KHJk6qFzwOiX3IIGHFPD/7LCZYdRWylBks4gPqBIzkSe",
-	"Mci2hpRweBE7INoaKJhmh1RwzCppirTjo4FXUnC0o6KgAkzS1STLC7HMVdgrCjsLHH1Qt6FpTTUZyZuM",
-	"6kVjN6pumz09/uwkYKiWrTmmm1DWHu7ICzLVOxKo62Xw1b4Ryol3Dq3+qboVsw9eEpSfpoK1IfpryDcf",
-	"m+vXXCYHF23M4a2KFe99r2+99REvdph0Ziu8T1Ede8jDnVJSvjL331psHJYLLEDrYDvkBbtOxUqOdxOn",
-	"vmWbL7OgPBbT5WPbMyUv+Igy/cjkoDQ6LMm3FiMGoqklXsLH5oBCuAm7zMoq7WpMY0caVVJsgxms/vJV",
-	"SOMxU8kfDXq3ruaWXVJSRttGXIurn2z6STmGgUW+QZRNHIxFJLd/l+PCv/3eLiCmi1Wu52NGzXxbvKS/",
-	"G5cM7GBn33YzdI0gCJi4XoV5BzatnyLg49WXbCHxO8uolrwGXb4NGskkCXhXytV0VPSeR8Sm8u7yOiA/",
-	"NV/j8Om30P+9kXd2zClPVUozG60omW9gIaaCb/uixMnqYYu+vMGlTGlGHpovk//v/yVgDmn7viD/SQyo",
-	"VuSssyW9eaQtLIDeIg8tLtejpjlaQnb5FgKcoZsVUlalHx+eHgM+aqVacBSSg2bI40/9nZ+1tVW1pqun",
-	"As84XtKb8Hieju5vQOUCVT5x5L0+ESuE5nLvPxy11F+ibVt1Rpk3DljJIiBwkEurVxGD7UNoOzf26hdM",
-	"qpezmWnO0oNXtR1JCZxR7YlgKRJGJlMm1ZjBK8FpdMVydW7xV/QhGQ+48NA6jRmZIDDQxKK90GtW0Dkj",
-	"BVXu1egkAJ7XykJdcm3tZ4yPZ5kQhXHLmQ1hf4qZPkPMJ+aYJjgjmeBzKP2lvPF1Dj0LtCVJWDpfqAWe",
-	"4aG2h5pyygPyksaLS07Bl6Cnp98KqRVmpGb0UXm8WsPbyIQt6Zhm+YJODi55Y2+6XyvrPTrYwUNBziwZ",
-	"qEqJ6n5EO7id/80N2815fxWq2+vu77aAUd5bj3dt2s+entR3bLiwubkTDDLfW2fE1fRWEKjPv4gKyUIk",
-	"1n+DICJIotpPoWsYwqtdtCe82uWYZpn+aO2yEiKz+aW1BxZplhSM1y4jEGftIoArNj6Ya6MhTIRMxBRg",
-	"C5cGmSGn+uw7nm7GHlZ2edFgS/qXIJXWNHAMKlex4okrRWtaS5X6st1lZJH3wBWWcm63g2r1a9WnQwbR",
-	"F0DZV1/KALIS/GTcoTTPsw2Uflkzb+fQtxSrdncffLFKM3Ad/qGg+aJngKUEx9hll8LbX5a339U77305",
-	"TPU0U25G2wYdnm0H6jf9EWkC1Tg0XvhVWdMN+Cau2Mbz4JUjradk7+FoLefTeF2YNtnV89gGCd35xzZN",
-	"NZath9ka3Ier7Oqr8tBepTBmK30M0QzTjQI/1aOPu+s/gzTAbQkDcJ9rI0JZ9dvD9nmOGUjYNxcsmckf",
-	"Xr4nT64Pn5QLMYlILJbTlLMEbYHHlCePDwa7A7iuCmJbLpBLfDBuAfsQxqm7PuWqFjowO1Za9PReRVtz",
-	"O5tQLnV42h3JWnAvHjRvTcviT4IC0B5i7C5lt2cytFQTB5nWNLauefniLjF/b+Pfuh7Xga3oV+J0YyVs",
-	"et2KXLNmhTa/xRXThnrk2oQJziRJeZytEtY18HcXDyMmoHTyo/jyLeBLqfbR7uR1LDtt7/wu3ul12u6w",
-	"Q0uE7T3dmNbyDbkrd+9GPe5yL2JP5u38IFnGYqUFJIbDyZTNKTcnrhlbk4xJeY6Rq1QSw5Q2GgOgMEux",
-	"ZBx+hf2lGcqFyvpqUQeKZfaSWzCPtI5MpX8Tp2p2QI0vorLbG262ytbyWLlNQb0znsjGfm/ni53OZzDN",
-	"WbKPoeFIZN+xZdxV71/Z0UAqkedAEoTwbvGIYk6VhQnvYZHOCxqz+slxFHJgZILPvSgOqPIFyxJTsSVd",
-	"TIyhc2B5Ucb8lMgSAxNGXHCeTNCGmgTZb9spNehXKoH3t4IEwCff4L2VfewpwJPRWYdIU2Mp8d1fs6za",
-	"Eem3mVPU7zSxlVCdSfPGLVHppDNQ9BR6OATSDaYsFssykm6Y7cBz6IFdZmpZK28zf9hy0PC+8aHAG0FT",
-	"ccW4PW8WDPou0wJAJGisss0BeW7caEenTy3iGSzaSTQ6e0qmG8UkUWKOmQoPpSgAAOdnAZaug755FKHH",
-	"jS1ztYkuuTaBxUqZXyOyXqSKEYBtgLcbRH4SL2hBY21XXxCWSUZOjo7IJOWQ0l/p3WDcaCFr77PDs6Pt",
-	"Nh3AK+5pyAEox5YzZY+i+qgbl+/N4SnPV2rrGbdrEL6JqJghIJIAPvAgMrF/AwNkKymNRp5u9OlXK/ZK",
-	"HpvZTdU8iCXNf8JF+1BPifCOITthU77RN5bBYQ/svotB23a4HLhFsGtnhhT4kKN/SEnCGF928EMEdVxc",
-	"2+Tb9YN37x4nMoP/X5ckr7hUjIK/Y6JvmVQ8V11fXgXq2prKifS9L6/waNTiz67nz/gBm10uaxsc3JXo",
-	"9Z5eMQQTBdsW9pCxNjKD7NkMZVUC+F3PkG2R/T1AqS7IxA3BQNxnbKaIWKlQ/ks7AvJ/Xl7Ky8ub0Wh4",
-	"eXlzOLu8vHk2+/Cvu1OeSwK0bqhvjHRwirRgclGJ3hrPFjrkkzKg22aFGhCnhn/LXe/E8qgzAqfI/XJs",
-	"a4Qxg9mZJfoiY7TQR4MQYtq3Zi31Yl8xlkvwWUJJTkT0mYLE+vFGElinU0dVwq/Tgh18lbIs+Uk/ffDD",
-	"D6++/FDRwOkyNzFJQEA7H8xTtVhND2KxhNpCmqfuv6CdOc2eoGAu5BP9fj3fThpd3yaWqfoLK4Sn4w2l",
-	"3uH470otb3OcHh7VN8eetDNK8jdGOCFZGUOrlVF4wC16oFKm08yeAyQrrg3yp9m8rqmWy7ixV8qcG9dh",
-	"ysu68RVx4rVOuxZXtR1vm+CUmT7Q/cg2+qkgzZQDbhEUQrJKVKqHOv+Vzjot2L1NuWHqP/8Jz4BaCRdp",
-	"wkLZJDWvf9nt1xSuSpJykmf6CGNU50JkCSsw+I/CQWt1/a2wSi87QXezwzstTl9bsl92mflcKsBS61mP",
-	"E8wo+7BlUlW3Qy1dCtHtVKXgXxSm7w6UcTc5ar9TWs/IFHzUVvr3qTa3BgpLWjostQa8uhFR3jW3MIQm",
-	"d9dF9nJ5+x6CFJuLYqeDzLz9hb39Dj4y2ygSYnPjWpB+/xSyGsnM6LbTDLbfJ5HDF2SiFeyEpN4RD0XV",
-	"xIk+SowS3rLHuu6WmYkId5M7Xkzml9CbvSV0vz0K0YDuirVKab957q7gjM1Bua11uO0Y3qvkULb5Abw+",
-	"uTtc4D2yKyvNd3vHtVvAvZQgU0aocb4SMetUzRx65XNusj78YuAOb3K9hGzWUfW1yBiu2QckGpZqThsY",
-	"KdcET1b5eJ3yRKzHSzmJMDiWyrKxReNsfhoK7oeG8BzrnE24zUIl9Iz/W39d6R7vUivTO2tgj7KiTsGV",
-	"MqziR1e3hJXSuTZKUkkYLbKUFQfkRUaXOUs0y43I3//6N3I2Go2CdVRN3m82N94+3H/T9+OYzV5v6Xvc",
-	"z2VoG7LugOBoeiZgHTvIPXmnrLNupktN0t7Jct2Re4bf2iN2Wels3Cq8oBYPk8pYNkNXHM0yOG5UQpcQ",
-	"Xj4gZck5JZAdRjAABXlJaYu7cU/dUmut3L7xwQ/STDypNFX2nzb9lXuKH2yw3N/Mm9vEwZ0ZjferF/YT",
-	"l4HmzX0Jfz+SptoVuu8YoOwq0PFUXwYftJf4oQrKJSZq7MngnZJaKtgg+0pBYMJ2OQEx2d4CsF88y/aQ",
-	"qNNWK1DIqDEI8lSSCWLXY49e/RQ26Z3sADlpOvk7ePgrfaDDrXvTshHXBZk8hpMKu2bFZq1/PiDvPTgn",
-	"C8SwLTjx9GTLsB9eXj7+nz89H/4JsVg+lP88GA8/PH4UnEIhdp8o3opABrOBvYLn29mju1Pxnrxu1INS",
-	"2IGogffdls3EU16PzpXBt/bTwNHp2dGoQ+HGL3Hiq5cP3IdUb1QYbA3f2Zu/YZstxQdt1QYG2fe34Tjb",
-	"0w9222Fed/dl1Ql1B08WvsoJ8paE7s6yurt0r+e4Wim/Xc4G/JVslt6ETU7X09tV47G4YCrSB5qCxWLO",
-	"U+wZP/XLG/YRjxG2TWlpegdfvcDgWsqxsW9GNwddUh7hvXuVFbgno4q4jio9HXHYjoz1JM9yNYPMgybv",
-	"t4xKFkaeWIgskbX9agD76jOvJ4Wbw9+nYD37RA19oTr8PwgmySpHSwzUNoB5g8HaMd0b39+1luveUQ46",
-	"whcEkAx86u/kgi+polPDATYAKv+cpZBinAup5kUlql9O6ksACOqMf1SvCY9d1ZGLuyICDIZKf4YM7eCH",
-	"LfBQV/vZ93nJ1cwInEqPu1EH/3vAc98G6tKzFHB7oZ8jVXD5WEY3nzg+ioXMwtxsPbIOy6jqem0v/f/V",
-	"nLL/1MHc2zBTpNeseGn6tO6DXxmLomAILGp4uKcDBM51rb5wyXgCuV5o1IKKwZbYP5pZa3ZLFYEqVQqy",
-	"+4cfXn25hyO41SdvqKS/YnvpgpdLcKyG3R1s7e/8xeajd8ViMh1Ma2v0oZ0TEL/53lkgUGSZrPJQquT9",
-	"HsYCQYyeTLHH0vml9C0BKX8fl86BMsHn3kJTBunbD0TTLPt+BsD6u4G8v6VThvD5XvEAoMN6L+90CvXb",
-	"ZM9pikiGxKGQdtpG5nv2BNF5+NEAO1OM04RxVY+QdPJfmhdYvJO70tA2xq6cKHxzwU///0TWgj0S+FQN",
-	"SwabYVbPXa30NAsafpXc0UChCR7WimvA/L6S1QTfc4I5cxFJCpryiEgtoBOx5hExvv9MrA/Id0KqbIOF",
-	"HJUU70bZOLxHT9m+aOCiCJlYN6dQTWz0Dmu1HFm3+wP7YIMwl5B4eUBerzD4ccVYDhERtWBpQZJ0nioD",
-	"14mUlx6eI1IlLfxCnE+D0/ilJtCPrg64hw5oT9+7qwc2ZLe8TObsD4VY5XWWpFk2FjN9tOEb/MefV6JY",
-	"LYPsaboBVssAy0Z2fhuFHbmVL7N0nkI8ctN4IYPfMjbmYq0XTqixuwTmKWRzak7MRHyFCCMuqzMFpF3v",
-	"FweC4l2zGCjepUKsVO2dGeVsbEtCvese6okem8G7b52pNREbxd2iCPsGkjSpRjjKl3U/wsd0FfI9vLfm",
-	"oIVrNoBHM5FlYs0SMivEsuMpvi8Qe/8koh5YBiGd+odCrGUr0mvK5xKrmmKxXKZKda5Wd84CA0/Q0zPn",
-	"w4K0d4V6IMtOUJCb1hV9GnD3upLNWc3NX6DmtsXrYtX6TpByYNm6Zw1tbIMpaYuogZtC6hQ20H2gKOJO",
-	"DGijpcHXaCxGwQCvecqIvuWCzAWUvukNRFLUvDmdM4hfWWXajErWIBpDzcuk0tYf1tlRSdgNXaacJRcG",
-	"Ze1GkQnwwKQrBzDJ1FiJ8Pf0KVgqlAMX9s2IVV+kyyVLoKoPIY9BlaaSZGK+TwF+CGHSELx9rcW8udRz",
-	"xrXUDW6bFwvK58x0yE4TBNmGbIkpYxzqr6BekerNpUTBDBwBTbOhuG5g/T4NWZIIdRemp4HBM/QcORT5",
-	"giEVOeu4bLgwuxcNOcVA8d3hi/WgdkljNxY38+By+d6xWh6jAV8bb0EHcveUttDWpJQqntsdElpqvV06",
-	"xb4qDWEgK8bkTe8R0ukfPrJJNA1w41rsf5VlprGNATQqpCJQGxNMT9sNIWI/nNlYxtb4mx/36JeVWidR",
-	"D2/kPcJO784yxdyFHVmmO4NXXQGaQjmcr5QMZnHu/GiZiNQ4VkqBDS70OdJ1QiCZPogH7VCbzNn8wRRm",
-	"IZxzEEmnJS9yRzRzj2xQfGTMeCySLf0rXcQa739pb++cUFpFtvdTSremkV70zx3NCzEvmJQdgu94393Q",
-	"t+4jgQyQm/vwQWt2q7PxdnoXsKCj30fbTHIb7Zxu4JzkBT1jsDrQRHv5ns476vg74sSPr5k9Oe7o7K7Y",
-	"v+Ott34l5M4Hyzt75ccZ0CSnoLpTP3Ro8M8LIGscJIOV0CgcKzBOFU6vkatpbEQNE6WUMgHh4YRBG4ca",
-	"Ynm81Ka1w6Sqsm1t64QFa1VLVtWtJyx8oP2qOq+ZQhU+qVhXAVlQy4ioYPxXbKOthmO9zV6wR4dp2QI9",
-	"Yr370fu3Xmy6ZE20weLdwUTZgq5Wth7ZE53EMak9HlfeWB32dgILrthN4OxsrYHfiKrdOxN36541QgNe",
-	"voNMK65CoBDu+k5I2XaRH4CHFavcdKUJuGQMzl7v45t9a2SHbV+2depepWaLa8IrC9y+zfyo2U5ztHX7",
-	"tG0F9/at07kXT1F7AuEv1HHDjcB5x6vzuYNVt7cZUd94W9RteEp5RjkNuwtArSEZPwZcaL1dx3OqejQS",
-	"/IOFuKwt9V2ojC0Fd7N3DeS4RtWSLuUr7ezCRPYSU2xX6aZzZgWdwgKnwdcCGs6vaapsozR1YQ69VyxX",
-	"ThGjZ0Hfh84oRI+UYQ+on7GyDbuy02J9h/f/SFO1M7/Xfbj8TFTOPkRALQ1/cVCMO5S9//PjafyDlvXr",
-	"tdqjXPAOUJ89BuYzUUMGQB1WyriKSMpnBR3HBZWLiOSsWFIO1w2cTkQcSI+B+F2LItnSRrlZqdNYNjO8",
-	"720b/mbjZvvJSdlz1z8WQM9WcPy7o4MPQYRsodk8WSG4kO0iNXbAviX00If2Eb5lDpcpkJjZK49y37a8",
-	"+1VwiJK0HYSNXYgakkkg8ZAumdn25RIoesW48Ujbrj0QeoVwU2ICFTtgUeyAowpooxvNTpC0r0w/lRLZ",
-	"tceGVKnpnu+UU4+HlyJhWaf8vrwQ12mCWSQd+k7C9ttfrO3y+4cOLVVcx4babVLdaqYmq6DAfyABI1Yz",
-	"XWTsCiEZtMpdUw6po5JBHCNQvORcKqFcOlNZ0ilHbp9emv27U/aoeKjX27fWIpQUqM8iuAmgBH0PjdSz",
-	"qDbICuarv0BlfNCIMBjLzocSaATOY0b0XtC2rlR0Y3LLbIBFaxhIXyZTVio9aNIHSmPbd7sFGjWNmjHG",
-	"RuV9I1mo0GLPjXN72Gb/uGNZvN8s5wW/nBupph5PdsSPWDJnvfosfOIWtJr4XhjQQgy0JGBiIFBqmQXo",
-	"LNrokcF5dsIc8Noa7dc6qEc8MdR1GSOAmuddH/QD8r3mdRNhpFyuWaHl8QSVbndgYChG/45V2x96+Nxi",
-	"mYLg2jjhE0Cg7BC4LGOz2xnPSIwu/PCduXVnbJKLpB8zt2A71La2ZJ1n1W6YAZGKFZeYRP7bWtcwvER7",
-	"ACBVu8jwi0XxtKxb5V3Y6C3euQ86hX5g1YlX3+GdPSN2qzzpqQ7WNFVdxoPOmV2RPeOdr2o5I31DuyTA",
-	"MTUN5bWopqkJS2nCBEyASqCuJnQre7qiraKK1eL4oBFIKyNuJipYCZZ5hN/RMKZhFfwaMbLc64jhf9r1",
-	"tLB+gLE2zERBqj0tTIH3epFmFvsDLCm3Fp2yV3q0Yr9z9M0L9W4Lw3VZsDdeykZXepddrar0NhoJHa6x",
-	"WGVwmq5YpP16TTYSYUvtGLDGweO7WPGkYLa0cHm374mVAmsxiMftGkvRghGp0iwzfXs6iui7ttr5BGy2",
-	"u4nW0i2x0f4LKvdJ5ezIwWWrK38pSkZwvNjG6i+TObsPeAwPlbtLO5BaiRU0q1tz7Ck97h0sAvn+CWoS",
-	"cirluIQbDYJFi+x6/2SgnW4/V68D2n4/+tRDKoZYfipO+NXti9Jc7yqxSjVeUZs+ubYxJBQ6tdjCLnMT",
-	"RyCxuxx4KW0LpECt/R2Yq95UsDqmr+DXqOpSMAj2HeXcrCMcSJ2DrgJekBmhBOu/9kwX7rJ5q7VoWg3w",
-	"cVk6tuPh7/k7dyuWuvCUz9vIC0u+oFjK4BxEXbL07Ed6HezkVZrnfZ/pvZExeyxhudwnS6R9T5qNeDWo",
-	"rUitLyJ+uUmiRp/EKjXqa+Ux7ra9fB/pHE5R/VrZHDCAT17G9ItNpTVj6MfFprRcSsfojnNHZyOhd8bQ",
-	"Ft5qayOezNn9MNZefjxI4er/fVR4IZYQSc/pvBZJcDr9HR6N7LTAEVua0zU2OYe5u0+1rdx9SYRfdQsZ",
-	"19k9tRzci9d6ui23tM+rOEs69Kr3vavBo9CMNj0Ztd6aoNVjsWStLk2vb2utBU2zafRdT65dkkD3TesM",
-	"n9B2nMtei4SFAqNIPYhayIUoVJM6dy7K+2UL4/ayx/esDjOe+s6FVt3Lpu6WzrlnPUmHgo1eksAvy6gW",
-	"bdSSGpulGOGCCK9sYf9SA08ltUf0rFChSUJWOVHC+ixNltoWHJFPkC9eHeQXG4L0I0C/Zq/VrocIpEKz",
-	"n3vfBa93STdzbiP+OxfFqM7L9n7/+//+P8QcDcjf/5//G3JK4d//+/8Q2048MtZk6VzOqo3lzMvKU4YJ",
-	"ARhhabuSe83bd+R4wcAx5l1b4UWaJfXg3U6RcHfBFsDxKHuHQLTQpEkhRpBiOVmmRSEKuVeFan/sjZ23",
-	"9W284wNZNF+24oACszOBneVvza2dI2r6IT+iJq+CQ9gjfCaKKyBsObEAAMjqEyxoKBRX+u/McEqqRgE2",
-	"N5TwYmrOW1dTAfVptke/2mUGy+/Lzodt/Gva+j+aoOm2bBItq0xCiR8nMyKsi97hqG66QJG/cDd7BXB9",
-	"rQevqeZOl917cyNA0nXIV/fDzXsjtxnOc3P1ploZvR1TcPkKA523r8uiifTYjD50LJqDsfglczN9YdwC",
-	"xWOlcqtxuvNT1ju7NEeJnQ98Z1wHXgFhFylUzqK0F11Nn1fLB7IDBtO6Ui89UjZPlZSY98LOKlKlGD8g",
-	"X2wUMyFVWjBwFCt2oyCfHfIKf/jX0Wg00icmyD8pAGJVESrJlEr29IQ8fPvVC3Ly9OSziEgG7UvISVng",
-	"oBnukk8LRq/kIwzHg1Cf0viKSHFwyT0zZqVmn2kDGV4cNkzc0vi4gioxnKwSVhQDU3GDpva0/T3fBU+J",
-	"k2QFjZInBNZGwpyvWK4OyMTUIDV+iogSAme3ZMUcGpAA9KvWXAWjyweSmGfPDTaftxgUH7rkOVXxIiIU",
-	"IQBxdQ/IZMqkGrPZTBSq8WUjL9WCYaR4I1Z8blPNAbfJxqr1InPz8YIqhgiKM1FU18DMvlJw5Q0gSM0/",
-	"GPO7WQ/k5I8eBS2hWGpun+s06VLI4xtH8w4mvx6Xbai2SFsjJEqQRBA6xYKcCwSzstUVeoGWTLWk07VE",
-	"NkEvdheTnbRCVQPV3Yt4JlmyUqBHJVnN7EOCw5HIhzRcYHW8sYVq4IJaYWt5lCxTWeYPYZU+HntrwACI",
-	"zhlmHHgwbAem8wUsDfBMtVsg5stT5P17aNfZv0UAzLjr67voHKCE1TktjpKmS9lW99Us0Kr7YQdOP3wZ",
-	"2/n37Va7f/89HHuJ59xexPG0C25z3+6K4bYJWw1HeAKfD7UEbGmlUJlnK/XrCg1Yvuzr3r513pob/mEX",
-	"rtLdoiv973n9dvbD6LKIGE3bu+HjzqZ8Xpegnq0bq4/3rOl9DiWskzffv3tPnlwfPim/NUEbj6wBi095",
-	"CSUBp/rvXX2Do72/flw/i3Tn2feP+p6+sGq/yea4nLGkJU3zim1kPVamMA3mmpkMSgsRiLVOhZLd8/4Z",
-	"5t1U+6yOAgGy/XN6fu/8+9vs/OtFdhpitoqnjsHdSoi6LsM7Q3NUhXeI9bb0+I0GXzu0g+ZWyQthG0pg",
-	"tBnq1wKtuSJ92odbwBSf652UqgPyyoBBluWm9YaoO6TF14wWasro7h4yDa3mHm2tQ9+7qLzfWaChjN3j",
-	"OwuzX825CMKQfL/mLCHTjdfv4ILQOGa5Ygmc7VN89NMh+7/iUwGMFszctzwcOEwbxOhEcOb4BmCUclq4",
-	"ziU5VYuK0N2ZcbCHLfBJAde7nOmAhi7LM++38yvNfer1ZeUK//Rh/zXOC7HM1bZyBy1iSLygBY2VCQB3",
-	"B7Lyk+1bwL56QLX38pxLxfLOGPCpysIu5O7+911NVv3Gv5ijw5JzD0iIKoPLL8WSIUBEKgk4WPg8MvEw",
-	"GCjsflw4/bxkhBasX8vWwM59Dp1FjA9Y5Ix3toi+ECuelA19tzDrVmas61r0XJRxDFyk0rVlZVBQrLpt",
-	"5x2pYW+bqrh5WSOHow6dr+Et9xGEKyXprxWFe8UlK5Qf0+/jLAgF/Lfr+Z3R9V2SuUPt0f6x9A7x8ldf",
-	"/jox9r4YT4GA+t0C4y5iDSMK8dIfRahQ2RVwGf0+gRPapHLoWrMsOycTmmWTiEwo30wgyCQFPHkAUUlm",
-	"umR57XmwN09oi/ZiY9PWJwRw4g77h7s9VjV6NZoFWUJ9qGrpdVqwAyCdLxDTpTNdqV7iwTxVi9X0IBbL",
-	"J3pZaZ66/4Kw5DR7guAxhXyi3wkD+tacnuthLJarhSY1tjIYU2Ug2dSiEKv5Il+pCaJV6DN/lkolXYfC",
-	"zs16crqSzPbr2bltYUhbuKf0LpUDswh71HT5MpWfmrMi6G1BABdGkpTH2ap7iUtrMuJ2tANHzP5Z+81i",
-	"ATQIkIYdq4B3lfh7USuzNoBGJ1dL20+lD1h3/7hUx2Q8zbNlKp5jyJ1ELe9s8cL7BfY2U69RBGqtiK1p",
-	"2nqI96H/YXv+Wqrfec2CRv6fV2zFzPbifkIdpOOk/IC8KVKu9LDI83cvXr2CnMMbusz1OAdxugvezu/e",
-	"Rob/K9ivDQfZaING4eAM2RCajYM2muswfucm4fvAYN0xzBhoXSJ4bE8JWrJVdmlCFRuaiGyN5ttZJ6CJ",
-	"3uNr7l0TbTlAf4Ks8U8KQ2YAOOQizbvlpX9vb3di7f47t9fCvGUGYzXgWx/5lo7uO2Nfdez+Xi3gYX/e",
-	"iwy1LXV+HSGqv/6WXYu4Bb65xonNEJrCvlTrro2wukFUlkOqoFS22xvYImuNBcHgZYDUl4Pe54QSktLp",
-	"Vp8GQSKmMxZv4oy9WRih7SBJV5yblCMn9LETQ1IBKA2rgHSZhpDrp1TFizGs8HhJbzoKiKlINuPpKrsa",
-	"Tzeqc8ECPJWYw2b/J69ZMe31lB/+wAd7TLHycI/HMpr2IqVtWTxGEOotGQOBmn5IirQNDfqQBrPjxtNV",
-	"EWok9/0M8oiMTIsIVaByuyIN4LsNCcJvzvPuCC3mfTnAPMUiBPJWH7BcSUVT3vmQg9WIUGK6ddzGUdvv",
-	"re6wdo+v9huw92KZn6XgYzhf9uBRlFn4nb0fS7tWnOoj9jjT8qrHt/KCzVgBnkvDJX1GapAOcjpnvZ9q",
-	"WdZ3+COgDmIqKrak564zNzbTlZErZVI0zXqfz032aa/drz80hvK6fguqzepivBBF+hfBu/JcTSXWRXlY",
-	"LTRVTIMvoobuqkjfAPsFGLmdcQKzbRPWwe0Y0CCtGqmxLStCNCznQ3KxJtebfB1a+joLVfm6RYo1RWbI",
-	"lvF7MDQsjz5RxL0rPErT374iOM5aIsI+uV+UAEWgC8aSbshcuNx+Sq7Y5vdsr9+zvX6VbK9vTKbX71le",
-	"v2d53V+WVzi/C2QptvuvuRrzVCt965NvRjyootMOrYO/tPe5dkGZmHeCQvpWYO4Ko2pV9G0VmrnT89bN",
-	"iHeZ2Ejwxe00qNEX3lDeH1Uo6NHLJ4MbpzfN4BJpPvSSEQKrlRfimo1XRRZCB4Fm9lBPnsYLQknOCik4",
-	"SVicJkwekOfSpLrZvCYlrjBVItDF7oqF0WqZNpEXiDSu9alM55xm6Jo5IN8wloPEcil1OzNNeqSmGF2w",
-	"u3jUvb/+tJ1ZVKFlaDF8iOx2nJ9xv1bQ/bxUOODKt9pGCiGj9kAJ6EqoYHPxpWooxMrXHvGQ58M/0eFf",
-	"RsOzD+U/D8bDD4+DMRLQSQGevWKbC+g9xE29oAnnZFK4Aj/gVUyZiAxz6ysmnjpnCpDvJynPV0pOyIon",
-	"rMDXGPuuDMz3MxB6ReibqSVdTJAayGi9Q9eO1jr6m92C90D/TxAyec3Wrsq6B7H8isxdRjaT6iXeGazI",
-	"3mmv3bFCO2iA/sDTP6+c+YkHM0gXzQSfW/EKz9vWe+dkSa+YNC42yJBTiOpPFrRYZkzKPSzYahF5fXPZ",
-	"bW+N8wvj68AkF239eo3cDrrYvr9o+XltOooshVTk6Wl0evyUwKE40spNGKeMN/hDewjaLmDtt4JS1U8L",
-	"CAVF9A+QAaSF+j9cqPP7KXi77jOpbqt9mzEKddnvWpPoOj2OmW0zUcQdGhp+qy0dhF5RFkkWgjKmbQQ0",
-	"IcJ8t7buhX3T9H7l7LnONKyD1FWgYULbwT/+VU7MGVN6AIMolEw/ZbFYMlfQJLSVSCzctDv5QtoA5ZhU",
-	"h40IMTFNy060XitoUeUnXVuIJU0BNioUYisBTCoDn1HTdX3XqBHhZcFQ1ls3D9GaGzumlr0J5Qp2q3k1",
-	"ji48Jmi0ibS8O4RkK7hjcCVNj0+Ezu+58ecFjZnzWJVn8naf1GdPTzo5pD5950w38T1Kjn0HdWXuxzi3",
-	"XvM/HI269eyr5WR4MecVF2vOXD6ElxiB4ONjU3pt4tL4W8GuxVVLKtIbquJ92svVO4z1tF/uoTudG/nv",
-	"euy/pB4LMMRKMptUfD+9e5syJ/BVsCXbMYx+TNWCTBAbaBKRiTE+J6YGEV5t1hdKGMHA9dXLz5iosgVd",
-	"qGOH1BBoXYb6zk+jjMisEH9h3M/JNUhwBwQUZSpJxmaK6APEwhx6DCvD2SMh4BW6vwhLssrH65QnYl2X",
-	"w6WYbeZmw5ls4scCr9hmQhD48lNFVOrO/lxBdvqFV9ltDQyTYhAakH+U2A36aBrljrt52mt9dTFgYBWH",
-	"35LBkPiwrugC1Qe7yYTfyDWtQp+4py+gVxKDsBWLyp/NvcynGqW4jzVvD05g8+tuq/tW3+s1RhIrhZi9",
-	"YCtpOS93I87CM2/9R7ykjE7DwHSLchyYGAfqtuML3APlS2wD5W5vMNa/ffx2e/H7/uWobwoxzdjySwb5",
-	"Iu1SGHdvw3mPTyMc3dnJ6bNHB+QLJtOEmTpJe1pKFYlpUaS2bSyNlTuqxFSyczIpmBSrImZazbCbnMWK",
-	"JVC0FKsVhfIlNBySSXTJJ7NCLPU1JeCeLBNrvL207bSK11dcbKsQGbwd0z5AVU0i8ve//g2w2OrgliGY",
-	"uneQln+B+Ct5IeYFXdrTHpliWN7zNqN/edySgZ8AzUO+b62zqGQ7Gr0yAGZtPv+SxguSZzQ2VQaAPCgQ",
-	"0bNTKNbwxEv9/lAAyyYrtyAcULWoCYyWEmb4raV01+AjYHbTA0kyMbcBHHCVt7xSFRvUNlu6xaMMgzDQ",
-	"Ko4ZS0hGFSsisuKGw8IGaWleOnF7enbmidqT0Sic6KTaRqS5bMcqt7lJIW6G8HnKvOlgZwaLgbx0hb0W",
-	"Vdewore0lfWJcDv4BA6dVSt80wSxNjtqyz5o4oly//w4FckGd9hiEA3+vGKAk7hgNGlBunPCrk4+La6e",
-	"no0OS8RI/e6IsEwi9LF1QiNuQkGXTAV5rp7cDoLEfNXNrIVWrkdjky8Au6EAkA09itzcfEGY3ttGKacS",
-	"AePBetMbY02leQhZuC+AbL2obGm0SRew8TxWwQqeDl3/K85tUG1Lp8Zaahws9V6LoDtqPxiSetOq7Tgi",
-	"b4pV78Oaw38fJ3Qjt9fFHj897WC+FxtwKnYIwrlWWff0aYtvfz/vu22jcGh1y0k3J1lFeOuSEJ6JdQeN",
-	"qIfyFdwaygqUg8qXy4Vp5RzzsqaUdC0COg7fNZbp1LbP9CTYI9W2az8Db55e05CGlPuSFek1S/RpfWnC",
-	"kVQxcs1iJQrfgVB2VICzKvZboIph8i5LyqYLY3CMFYy31bS4vh3hOdjKqqTsIxfUKrXsqcbU4HcCZn7q",
-	"YJ7zHIu8u7f/8RLhnu4J8BEN3rJ5KhUrEInxF4SszChn/cp1beZhOe/jo1Dy1DXjTMpOaJhd3dh7QmJu",
-	"gbTE6TdQeeujD22btwwc3/smEH/PwXCZYPTUoA/MGI8ZOO3sgAMtqrqAQb9jXH0FN95Gg4XDOdv2iEFD",
-	"C4r4t4yz9T/dTKNfKfIC1GRJS4H2vths+1b83hHTrfGSehXtDvvsLYMjcKfoUP1sBcFTKskfXr4nc/0F",
-	"QN6rtEIvD6dErDlCw3v4cDXT2+vfvwu4yMDT3XpxYoPn1fvRsn1/18cEV4XIMicJ23LMAX/oDg2H/G/W",
-	"YnHlJ1Oeqv7JRdAr2jlpOw4CLIR+4+7Y0817Yi6w91XfUFOz02LHD6Z9WGa/sgKve3/H71SQXro+U2kb",
-	"2fEhKMivh0n7MbTdesVYFOk85fu8ofeqdet66j3QMxzdNU7q9VHrldvfp0mVN4u1qevaHh5wMh3KwBrg",
-	"/IJmu5SBrR/rGWzUw4vKhBrQEKkkD0VhM28euc5JZGLqw4xNAsg3k7qK+K/UXKm2zuMekqm2xCVdWtd5",
-	"092gbHnBHiklWzwxdas12xDFsgyDCGsA1ipWHNNqw55nfUgOgI3hGRYR3QCCG9C7Er9AK4zw1mjk6iWP",
-	"u/NaT73bByI5lOttKK9neu+Zo3VXhv5IC/vcM6zxPp2VMdDMkq1BDHANL2hCpkyLJHrFuKm9s32IEGtk",
-	"TSXAAocYa0t7ZTeGLna2KJTvzv7nOMJ5zu9dmTXt3m8/Lt/fAfoWzQ/MedxDJt0hOzEwFrla9nBK1Eei",
-	"nx5XS4e7JGJ2TmVpH/MehLuHBD/89i+e0IWf7ZhSVbM4MiHZuKw8E3xscoP91QrlAbyaaXETYX2TAzwG",
-	"e8eWjYByM81LlJViUNUmI1ctxdmNImWuhY2/GSCWsGqMBQfWWiI6gM2h6TxmLXFq45aKbgCPGWdk3ojH",
-	"fjiEsKTsBKdsslg4gfHTMr37hqLFnNVSxd+WCE9W77tLH8LBc5pyQ8DxdDWbsQIzw8bAGslu2+bHBYNk",
-	"+QrJkhS0EZKuJJy2fUqaw52O8C3KKsDtZbpQP8Xzo6sgcpoS9I0q0pC6mdL4SsxmOxP/zG0uY0y/ruYA",
-	"vIfsLReFH8dUsbkoP9I0NC1auZ3bBaFZRh5OV4rkrFhSDn0leVK2uH7kp05CV75K3GJrqeUWq1DfXLUC",
-	"wytaR1fzMctMKng0oFnBaLLxgABCHP0W7nfu0F59ojD/aNwLvLC76L6HZlpN0omsQq3rlK0hC8G0AowG",
-	"wtQSmEaCPEw0r2O79za9LSudzgH2pS2sFn6xfqcrFH8Hxdb3UcmxM4sW9YxVJ6aa3KZGGf8j4WIN+8R2",
-	"/NieYnt0enbUbbNyth5fdVhdS5dv0sQ+hiMdLxActdPTSNWv2U0bj+g1SAKLUPc+ZBlsgC240Tg6Sdas",
-	"YFqFz4VScAiJ6QqzaNKCwILBIURcYwJNh4zRPcglAtIC5zqIBlyIPJwfVLDrVKxkj1hF3WviXnHV1lvd",
-	"5zdNCMNwF5i8gz019QjvAgh5BQKpMpbw7CJvaYOnuUD2bL8tmkphKp0zds2ykCdhdzIRwGgVWv6KmGYm",
-	"Ubn3a+4B1CS0id6x4A7qU3Xfn8HvLAuqnT7Cq69n1kE63M/+lPAxX5njhdBG1ccFIw6DfV7A6sTy8KTc",
-	"aYi8ams86vtQlpvQGjwGpBUfxDJpwZm7e8sObfOp1LeoP5HwCliXRT971oPe0nNFZ0coB9AAC3czaHYD",
-	"dG/XfbtCx12e3georRV52Zt/mPrQsOVlMmd/KMSqb2HeVRCP09YFB5VfnzYY3YAM3OBdD6x98bJC7YFa",
-	"qPbGqyfpQTC/DGWnXVDPFLXPtgzpPZ33HM01zVZ1f9/h6OhkF7fhc8FhwDk4hJWPNmYP1L0mhMjuhj+z",
-	"GYt3fgDH+BLv3Q8jzbgMzGE03HTM3NO57xjc3Yp8hZUi4zRhXBn+abvH5s//4pBO5YyjXfBO/nSb5KxO",
-	"pTn5BnNEFQYrl9SxRDuvvnQ8U8UHGLu4mydMAI8KUyeUKD2HbdfHySrP0hjB8S11MMw35kJrmfIrzTvQ",
-	"wVeMXeImF2OR64MoeKpYMp6JYmz8jePtbcZwrt/Sadg+bYeP+s/Ly5vRaHh5eXM4u7y8eTZrKe0xH7gH",
-	"EH4jQn4tFH78/FsWszQPzGU/ERMwBi3DDqJBySUfoh1ypKFry+Z+0AnTc2RR4t7bAe2z1YrzN/W2zaTo",
-	"nFlTom8kGXp6Y8VvB33/pbvdKvxErLkpd+zfLSWZs/H9YaY6P1ozh6ndt3I2Gj07PDs7Oj15djI6Ozvc",
-	"ZSf2jeztQC9rnuBLgj6QFQA3zW4WGOaBNGhvPqxbODBgH+m7PDWuDL+mff1bGTXxObW2wc3VXYlC8HQw",
-	"V61vnQF8sfGilrEX6otVdtVzg2Eby91F/NnV89gl1fQqtEkzU3W26wNf4Z1bK7KNLyYBV9HE3jfpXH0d",
-	"7kwCBxM/TbQGRtYWcfSXyhDSTbh1kTqFYEOPKvbvzPbBC59kO4Vqn+PNrkkQ+K6xsNxSZ+tKmdvf4t1a",
-	"rmXpPAUv0abbCF6WD7hRZLY5yzhfdECrrfVyuY9mSTlU6HR72q/muS37w4w7ts15b+53TXPqR/YaMUIN",
-	"lZpUby5lYGRRjVlq8w5zrW1JGnbpKpY/kMQC+JMrtonIyqErpkp2BPfey7b0Wp82y6qK9Jpx28VcD+KB",
-	"JGVaN/i0BKLoVdDJlpRrRQA+maKAzLsPLd9+57JH7cPG6K6Eh0xp9e56Mf/lIu8kzgPLpbVdu5Bw/qtA",
-	"+zcDWO63hXbpBr2rWSPMokj2CCSYB0uJRLPMpO1tBxYSklnB9KE+Qge26aGW+BT4ymsmUmKCIlYTQib3",
-	"66vT+ViD8Ku7TzUBpZXTOcM23hO8b2K9npA/AoY/x8Z+rg/+AYFHFU0z8yidKRZ8EuZt0TF3+lhUkS6X",
-	"+pyLPTLD4iJ1flmo605WgARlkFZtHJILZRIj+IYsRcGcbzrNGATtTc/xfge9eis5s05VvmjOo7oQPlvX",
-	"OfVD637cKwsJiIMifukgOGxKiz3qe4LLXfqwHZe0kufCONjES3qTsW2NlSsrJQnlVjiQK8ZyGRF2Q2OV",
-	"bS48RFqDyXA4igL4/dWDjkn36JbxYcYcqCnzY9FtEfCFmwTiZdl5lOk4ej8YTDYnA3Cl9wSb6lD532Qc",
-	"bB4TyMC17sYebkkQ52Oa51nay9WqN+m4ew2DiwRDA6HWjpoeWH/fI5GbvA/h730uMNXmLIL7FIujP3EB",
-	"5gVg+1SciJOIKCG0zZQxiedowbNNmREG7Kf5FADvaXYQAOjhKuUrdHoumaIJhR4YLYgfP0Is0ENghx2M",
-	"OfipItDuhChB5oIIfoF7wjbm3hUPiH6BdOQaENweCfoor8dxB2xrwxflecfVII6ntTIql1zk6vUD2UYG",
-	"8ioayI1UbDmuQWGFsxGrHNNn45tnu0KOeRmzVayvjj4zO5vuosI+MWULep2KoiMY2Bf2du8Vu0rgw+I5",
-	"GF0s0zHDZgyaxylu17xItaQmprSgk9HnkgK+SHnSSBA8PtpaMxKEzB0bXCJv6Fvk3FtnW9fAJSB0gK5d",
-	"D05CX7Typ3Y5NiiEtctKiMx6Fqu/2M0AHi22dh22x1MHjedfQqxJQGhi+XgqVjyhEAlaUr6i2RjuDB+i",
-	"LN5FRajfTzlLKInDg9doJmXuOvH132tVHu3EdfUGNbc7OMtz9leGV/n4zrKYEgGwBd0sVabj+0zgsVz/",
-	"Zbx8cGTZWSK4T/t0TPIvD5k7Dzh3O8/aXdU1ZL1TqX9SrRYINnVQ63bCn1Jx1Il7Dwpkj530hZZD3TdS",
-	"ffvUj6JVEV5ZDEv62p7zCBagQeCUWnoFG+y4fdPud3ZFq2h8N9086uJmujMDhE5fJmUm2CGoeZ6x2TJd",
-	"2kG1p8i8p/N3oRzDvXvJwYMtX9qSy/qxg5VfAzinU5ZJMt0AWOABgdaImRBXJEuvGJkoRpcH+qfJOcnE",
-	"mhXDmEpGMqYUK2REknSuxb8+NAGipYxFwaSpkaIkEYqkXKYJu0BYwpOjo0s+Sfk1zdJkrOgcAKEPALt0",
-	"SW/8yXi1Fk242B2IUXVHvafsueDMunalvBuI1nt0NOUrtcX/UkKqYY9JxI/XBIIeqXoThA6GthyhG1pN",
-	"BZq779Hcr30oXxRkv6C//u1XL8jx8fHZAXnO5ZoVBkiGkx/ev0BOWKZZlppewhcWvVQCfOlKMvAWitlM",
-	"MlPLph+PV0ofZf0nu7b6+dVa+9QFVNhoqjU5cfxhMz0k8IQ+o0C5AZkwGdOMKr0HU0XmQj/LLVADVh5S",
-	"Tqx17kdEqu1QLFtrNbZSYuy6pnh/jfV6OeHvjhN2COFtUIF57hnHNvq0qm5aPICez0+zjqJX7IKMbCco",
-	"TTFNCxYo0rg3nVUmI7iuw1uHXF1hO2pEDNRLDXBDJnL9SQb86ZHlg1rYdrGsibXO4ErWSNy/qAV9h/vZ",
-	"/a05mxXgn2DJR3oTdjxM2TyFuGK1hCvSQq5gsZjzVELLYUTgDoHwiKu9JlOI3T46qLuz3Uf3SuRxT0a2",
-	"Uyt81yeZI1AFZauyxrVlq0z7Qxuf3UeKIjLsr5Wh+INkfygo36OSsHvm76eH89sTgfIe6kgr+EmWKFEF",
-	"zDLwjdBK/Dsr0tkm5fPd5YW9ZZkpmmvD/N1X0PWuZAoUUpWDa9+bIXJVgZsC5duMiNkln3y8hNKLy8H5",
-	"JRz7istBdDmgCi4cjY6eDg8Ph0dH70dn58ej89HoT5eDW2iR4D9oU1XG0OAZ3qBEnsbwY8LyTGwOLMIv",
-	"/FpNKYfbCpYNDw9OQq9HtyT8oq3Q2q+Ub+CdYnY5OP/p73/924db6JhXvSnLAjfNsII9ItQ00lSLgulD",
-	"1LU+eyWM5dpy3mAFPxyTUmlOSlOaQBq4F3Uq8Sf++O7718QcfTycd4XHKddi+GOj7sJSYWCrcWqkhWbN",
-	"eRpDe+IKWUEi1kTg/fTw0Jy0Txe0Tw4xdidosV7AX0ACUbywCND/NDBE+hxTpEmHhmvPy3OMwYeS+iCJ",
-	"jUBsXaDIElZEXrqC9GoFu0BubGv0Hqv0uqdcd/GVXRmc9r5OVYm7/d77+7mdRtrDHu+bjN8TQderePYq",
-	"imRbAEJ6IYfI5oVASIMIzs6x9hVPyJsDMhmXQSzBs814bPbJ2B1A7WVtJmAgA8LrXNh++8x4IpxZ2dLt",
-	"pDQhbS2UPX118Od0ymYtTRSb0LqH+x7M9lnK56zIi7RindTvMobGL16EtqPwrFY5UPfQ23zZMFvVVqey",
-	"JT5sEx02/NsXlpmztZchArp8UpkRQiFqtnVV3kuaMJvjiU+sJLNlYpNAhfQeAsl7Y881vL9KmwZfdLNp",
-	"2WaHmP8m1Ej+vQ+Y9UBitxzTVt7p6U+T/Vwxx5sZvZinZxwEF15WrzburBY0eDDYmKFgyCPAHI2G8k2I",
-	"I3/Qz4d/Mi2+hruGex8H7S2ht1/osB3AltiCeRIRtRZkwW5srAPBTqYbxS4IJQXliVjCdgX3re3KeUCe",
-	"E7kQBZjmXHPUKkvIlJH5iklpe4ZQXMYdXKbXz1uxhz+NhmfPh1/R4ezDx6PbRzsWDWcZ6tJiQMuvOsa1",
-	"r+3RuPNatx6md0Vd/aH5H96+nHW4pzKl33VSMSBwH7YRrMV3iUKVjVdF1q4j70M/btd++JmoMpwgWVyz",
-	"lO39ULqbMUmBrd7HnTIK6l6K/nZgs/vKziGC83DBaKGmjPZJZuvSkSUAi7XVG1yYtjW97OuKB60j4NoO",
-	"/mk+U/WM+Q7aji1f6pMLUb7m161xTzvL3ouSQeb/1TRM6Z0MahbbmI+aPN7yLLtepIoRWA0ENMSqJxIv",
-	"aEFjZcCwnWtnMF2l+jDc10qRnQwVRGxaFanavNOENTCSjBah5OTnqMvQPkmlaSxyQH6E2g8uCMD1mZvY",
-	"TSqVjKB8M8tAR2JtiRD5lMZXBJxDM00GzGrmJkcTVhhmjsNwg14olSNKdspnIlBUZssgMrHGhAUvMC+u",
-	"WUHyjKacfP3+/Rv4+Y/vvn99cMkv+XPy+LF+6vFjrMHPU4bOCL14NtMBO3+JGXgjxJqfY3TPFa2RpcAW",
-	"LKj4sXsBUcL8K9K23RX8bkK7En2QmOEtlf5/LMpYm3Nvos0Klkm2BvRW8pyTx4/dnOxgfxZTh0vKE3Cm",
-	"UKJ3uem4aFmQQIRQDyAyXdAhFHXJKYHAAZDEemQWYg2pf4yrA/LymhUb2w9/XaQKi0wePwZXoh4H99By",
-	"C8olltxekAx5AOKkucgyXBYs3ZCkYDS55O7JTMxhNf7lX/6FvBD8GktJpL70mBiTuWBEcnrFxjGV7IBo",
-	"mYpXbYZCa1JCBGUyyAxgTXu/6YeWftscxhN9bTJeysnBJSfkVYJP/fDDqy/lRZjFlnSjzT9zvDRsUz8l",
-	"YfoDxoRN8BgmnyYIPkyoSbA4Go3gFfrrliGkEgVL0J/xymbaqyFi0p8TLeD0cB+Tx4+/EEnK5MHjx+S5",
-	"6yU7FcnGySFKJi8Eh+ffb3KGZ1LneJ5AkQZCnD65Ga7X66HWlsNVkTEei4QlE6TUJF4VGRkmEyIZUDmV",
-	"esR6aQmVuMXID/yKi3VJY0wmwmvQH7VsXioNCuxsJVmiTew33797T9YL4XVpBvzLLCPW0wwBdy1AsD2q",
-	"/j7liAkLljnQ6+PthNAsvWKGQND+VT5+DG+rTNd0i/7Xn6XgE71ZGfD/yc0NvOn05uaCTDQNJrgmIHT0",
-	"LyiOpnqFlB7ExL5KPrlcjUbHsX4IaZxQuWASrmrSw2zg1Lckmqh/ePmeuIcnEDswXlObY4BsQk5GIzJZ",
-	"0kwvDkvGMGQggMvAcpSdXJCT0SGZrDhdqYXeXLHmU7h8TCYzUUzTJGEculMXQkrTTUbfcHhMJgaeZ6yE",
-	"GGe0mDP44RQ+tuJylWNH1/GSJSkFECB9w9ERmcBAMDZhekHoH87IxG+QOLkgp3oyNvkGhiGKYpWrccFi",
-	"UeAdx2QyXcmNmaRcrBQkrydiDQNfcXpNU1D4kwvcoLB4wEUnozMy8StUUj6eZel8odBHCIP1f1+mEvB8",
-	"JgdEK3W3AsDioOLXpiTVLciUbQRidUvLaS/EMgeW1aKPKb0nvwrJD8gdo2Ri0SRwUJSTycv3dK65AIUv",
-	"2hXQ2gVdRa9mw+9gmOShKIAu/92+4/PJI7IAmCNJqEEVtL8hcCBAXAPY8snhUfnxcu6P/LLByOLUYA0X",
-	"MW2JLTqtVuE46VclGYffsM3jx3ojUVgHLG1FWBoHbG7I5wr99Bn86IQsxKqQcApnOVPgsCkxTUBwGj2r",
-	"36N3P27+3fLxW6eS9HpM3gCU5zno5c9fT8hDpzVsRO/09FGZCU+kWDKM5ilhx66pdGFfxXjMhs+RShNt",
-	"JczSApSv/b7WjFb6fLxEw/NycE4gphiRS98E1df//te/3U4iwtlai3L0Fpm6NEm1jlELVqxTaRprxLQo",
-	"NmTybcqvzglKn7//9W8ocC5IwbLP8QuXA1RwE+9zE9ez2dRbM56YYb+2JwnULGjqLaiElXcXwIHiiTSO",
-	"JZ2ckemGTL7CNLuhexdGWf+7O6V8PjEtroHXYHQmpjTRxiYk2GmTQiLxYebEPU0SwbBOGUxQ8vBkdPLI",
-	"DP+tyFApThB2egKKSkZkgjbSxBpJni0UkYmNKExA9CZaz4BuT6xRBPZARCZgALu7aJY5g+YLJtMEK/ue",
-	"v3mlr6KQ1+euv5gQxRMoTPnLhDxcMJqpxaOITJ4smSrSWE7IwzcFMB1bSfjBqQfzsNM1H7WauZ2Qh7Az",
-	"qaKZmK9Aaugf5KPokk+eiJxxmqcHqOTwDfbahi4zeBxsUCxYg08mAgbidUYA+j06IK8FZ+Vygz1vPV/l",
-	"XI1D48lH+OEW2MwKUFDB1t0xMUcn50TP9CoRJc5NYb1x0eWskIJH+kwVL4hcaKFqbSUqr4yppK9ccugw",
-	"w+I0YUnkLZ20wPoHZAJKojlKfEp6bSG0ti3D8XNGRIFJmtABnS7NvZhfoB/XEhXTB/DlyeWA/E9yOSjY",
-	"zwA8BSkFmoMvB+d//+vfoktTdeD+1F/EP7QZI6sGC2p9QwU9dZBHLDEZ3jCtv//1b09s0ABsWujfnvIr",
-	"twgA05cx2FSp0huNFbAFl3Cy1HcJSwvycLJM+bh8oT65XDNyqPdAlom1awdZnBMIk0we+RmsD+QlR1Eh",
-	"6UYSKc7x2DJLWZb4lAWrVM/3+UotRJH+BWZsdKEW4XYKYMO4rHP9aqAIVQCUoOcIt1v3OeRPZGnMOCLa",
-	"YDrg4HlO4wUbHh2MBtEA3IBw6pTnT56s1+sDCj8fiGL+xDwrn3z76sXL1+9ewjNQ8aDg2G5yib1a6PPB",
-	"9SGEynGXDc4Hxwejg2OskV7AwfvJ9eETECFPctu2vTSMWzE2ylueOJH6b9qqhkZZXZ/4mtGEFQDOkQsZ",
-	"AuEAm8Uej1gC6A/6b06kMEAEejHpXESEUb0hUTVPN/bITPhKW/BmJ4FlZpSotqDEmhvxnkrnZQcFgH2j",
-	"yh7c4HcAJDODN3BBJgb6aoIV2hDrk7jMzmx7lQzOB0jZqCdhPXMGglEfXCXQFyLZ2EJvk/pV35vYqsHl",
-	"6jiQLnRI1TrUH49ujQ+Edmr3Prg1jcNkLjRD6oeORqM7DcnvTn94PPK6z3t93w/Lru4jv2f74dFtvxkk",
-	"6NQJxP5RZkPhAh5PTYjlYBANFsCvMKiGqdf2WfNMuZrK3G8GYPJWwg87Cj95g5oW3WcWCmLwJQwUZSkg",
-	"08Amwaz2uRjY3pQ/DZ7bphY3Q22xDuEANDh/enp6/FRfLLSRAqAoeKP+TCkZMCoIuaEhlPHXnn2IjYFM",
-	"fq05bUDRizbFtJwXB8TEjsAORVAZrUZtmz+tu19oo+EcT5pWwBo7MbS/slRifEX23mQv0N/aQWp9CyTD",
-	"XXgXvjeu5p+quZ5luuLh+9HZ+Wh0PhodjEajP1U93ufaRK5nodeePR6dn7hnjZIpPbpedMFxX5ljPpjR",
-	"8enVvx1Vc6TNVzHlu4QxKNO6B6PDs89O45PRcEQPR8Nn9JgNz6anR8Pj2WHyGXtKT6ajZwjC5HvK9Ws7",
-	"79syKTuwdZ8bm2hmIti13aqPJLs2KNxzH5tSj9EMI7wDG5st+g2p3AkaMhbMwKYL4BEc9ykYadhJEbzE",
-	"cHBCAxcUIabOSbAL9cH6gLziRixoyWfzqfAEa85b0FcAUlE0U5wbCVLmJJQuTOaOX3jyb0gDvOu9iWj+",
-	"ejq349ar7qrO2+GFN8taG0+T+1oTU4f9Rr+/cLqDyAkJmPKOv//1b/tInX4UTTySNmNsyIvGopdmd9y/",
-	"aRANvjW9vnZKLXvffUiuF2Z/EZsOcJ/mgzncjtPkFqWONl1CuHtiCR2nhMWndo55aFoG/ehUI3BxAqZF",
-	"xXY4IRMu1HgmVjwJmg0oY6ygqG2Xk3CQFRkARgXq8WBwd7JjM7btZN+tM1rG+kCSNInAN1Xl2FTfBoWp",
-	"bst61VZVaeJvoZ15Jr+I+qowmHPaDGWZlhQ0Vd9jIxxpojsm3c1vbqZ577zuYLaODu9+lxnnGmVqHadf",
-	"ipFJ2+ErMhBemHh5ybXpJsFEdzYzevpt0zC1YEvJsmvWMJCBvd+D4x9OwfpjWpdmWemJlJE+GYMbDSNU",
-	"WtN6IfKam7TNmm7ked3V6q2khQ2ujioJWH2MYVfuZI+NdfXjvqD5KvDW0XC05a0mv9Z/ba2SqPKc+dgh",
-	"cmQ3PdOgbYuu0Xx6H+IF7VGPw8TMc3P+wxqqz41Phkhw/WrhllBFp1Qy4/5h2cxhRpiMStPpanJ1OCk3",
-	"yizlicTE/iN94qx23Zq4JrySLtklv9LitPTyOZmKcuBkdGYKA5yNekGw3x4Grmhlu5vtjaX7UxpffZo9",
-	"7mnFWtgV4pMwvhQAZ/gsS2M1IQ8n3o6dPArJCRlo9vZr2tvlXuy6E0Pt6jrZ0qM9R+YBhdV7u9U6uZnv",
-	"dp9Hy0yCYsVrAYf5/5/GudX7zBGkU5g+vVwHnenzyoH4YbDzU9n392Crf0evGJGrgjmI6oJhcpaRLJ2l",
-	"/B4WfcPgeoIi7jcWPfCOEiHLzeBbr+0yk/dW3CKMI/YIxXQe30LEHLdJoIko1vhq6UwLdsmd+MaEEKgw",
-	"LGtwUmkR8cFQNGqBLhmx8ticcmBVJ1yIHIJQegP7DzroF2uw4lNYZCYuOSRJ+ca/c8CWygd0j7Vk9aDR",
-	"Psb3G8wYIILrZvsPpKiKYHvlX1NVlc2aSxQE1w0ZbdeOoi3cOvo+4jNeo+ORZ1X7ornsIxxsF7zNcK42",
-	"B+6ltVs6NbcFdBZUmh1SxUiRv12xXpfbNq8TTUpp+feushzzTn5bMvtryCcWK0VWuTaYJ0t6M6kkVdt2",
-	"AZyRhwAIypl85JSgZMSvMiCIuLo510cC2yAowtP6dEPonB0QByehX2XyUuCt1Qp38pLGC8zVgUynFMrp",
-	"bGF8ZHSGEDM9RNehxQSvQf5jcg+KwgPyI2ZrGBQlk+JiuOcRuLgyLTxBboL49YiA0hlTqDV/FysONAOs",
-	"1NI31cwxc9lkl3wtiqsL8JxBPoRnRWCvX3CuX/IfId3vOei+c6LYjXoCKe2GULA8h346XSpJlnJEIpt8",
-	"8/J/fP4AIA4fTCLy55WwOK6QlvfqP4hcsCw7Jy//4+WLH96/+v71+NWXEfnm1esvkR5uzg8gh+jr56+/",
-	"/PZlRJ6/f//yuzfvx69ef/nyPyLy7cvn716OX775/sXX7o//ePPq7ct34+fvI/Lm+f/49vvnX5KHJjn4",
-	"UURevX7zw/t35ZWK6oGUTBt19Jgp6ESE1XtZBq/vqlZ2byZc07spoGq91k8DCBZnKV/daDmiuV9PLR3U",
-	"AX4Mqs+S3kAw3qsr8vz9oXoi+/Owh6B/USPtpziaWRn408cyAwHqUWzzpIQpmmaD80Ggo9K5xX1EUOpx",
-	"mug3fXCgj8aDj34ph4fo+aq2OL2Ozs5Pz2ruqXEN32FU/gLLhFATpiA9HBkOB26a9x27+yqdqg/93tOD",
-	"s+lh8mz29GQ4io/o8ISdToefJYdnw2f0OD5lZ7Oj6ehksD+XOCy8kmAJy+hmDAa4vTSjabYqmPszE2t4",
-	"F/7pxYmO2fDZ9Gg0fJacHA4/o0+Ph6fsKD6bPZsexiNt2EB5uHUiAoANSKdBaEPUwO9GrVGusmcwJLsM",
-	"5oLAJMnBk4ODA6+t8BiKHMAdCoA3ZXMA/SxTxcaD7Uf8PVXA9oXkl7JL3uEIKvfnBZMGDNHOamnwc8yf",
-	"eVwepKv9zsrSVi2yqflwyd8YyPUm72AQAoIF7tfD92+3XRAPAUqhUB0YFsY2vnZd72p97myHLbtJtu3X",
-	"QJO6ARemTUgMpXuBJnQlVRrt5ZArkkE7IZtd4XAwFXwNuzIW4tcB5Q7OB3lG1UwUS6wKVjRz0sDQ9dDv",
-	"tuG3sx8cz0bxYXJ6NHw6/YwNT+LD2fCMPns2PEpO2GfTp7NDOjpuYFzodbrr3vdQfQbP/7SI33A5n/3w",
-	"h2/+x+GJ5Mcyfv7zZ999/e9/LH6+Ws+WPFbvxeroM/rdFxCeylcQyHHN3QezgslFKZE6yS+tJX1Q/58+",
-	"9FM/iKJcmj0V9THwzZbPH3QRMw8uubZuPn8AouWBNWk+f9CHPA8uecUC+vzB6MEl96ygzx8clhecJfT5",
-	"gzYyPbjkxkj6/MHHS72TIHO4KqsuB7cPLjlaTp8/+Kj/GPi0rAcCg95HkJrMr0GBvFqsFrRuEVvVi2UX",
-	"XPgZ8mAl2wUlE7jVGGb3HYNvVlXsekv5hH3AOELD0WT02JlkcH3aScTBb3Ue0eCtFuLD57MtDVzt83Ar",
-	"3nkveQlw6NJM4p16sRxadjn3moSS8uCLphgmm/6WTr8/wJn3MBqNRiTl6Cosa1uhGjdVbGlqsLTlM3Hl",
-	"s5QYSyhC5GsbfiLW8JTmCGv7R+FxDYuLLznUiZqiWlEkJfafOWNcEIrFnLBJpwWjVxJde1COTGM/V4Po",
-	"T+hTasb8kxWVZGJHY6Hk9BzchyE3MnjKMk/d40HrLsenMoezilzW1dLcVymWrbnFlTkA9Qg8v2gS8VMc",
-	"qe5KHFNUhB9NUKXQjJkjjhYm5kT2Utsl5AgYGtP1wU8COftgs5BDTHTBE8bgvLH5HQvgAE+Tw9koPpqe",
-	"0WPE9lLFBnEcTFqANA1eT0ZnZdkFVLWAK8YrEZNiyWC7QFEZF+syU6asmoJ5DXFe+yxkUl/JJnYjiIuc",
-	"WdzDrVv8N+kQtXMlogABV29/0EUjHD599uzZ0eF2pQDAAu2ZQ698uqXcJgRpzS1NuStLIqKtn1hlG9M1",
-	"0jRTrXTBdDUlIkuYBOcgZBlFUNJlirhqjrsIn8JglraYIN3ZVP9j1bnXrZfx5Bzb9eFj1UJLbJs6WYoC",
-	"q8n1pj8AT6RkaqyEy/2tjA9wqGxvWIgfY19UvS6mR6vF6MjE/KKsU0NfK5un3MSc23KOXuIC9JXrxszo",
-	"nMC/+8b3Ik9j139+9+2bnHW/+6tMrLvf/XbFu9/spEH3R14Z2fiezrs/VHFA3o+moHioxwzE89JJtKu8",
-	"IaGKBhp+jSoJBKYpSwNntKtC0veenLTmbztfxlEJcFwqGeggTK1/62Q6OzuaHZ8+ezY9PknoU3ocs7Oj",
-	"s2TERuzk2fHTUku4oR6UjVT02uxLqRj64sE8LNHqp3vnJam0bgk47+5GydM2SlriWUVvKAF/HpiYBnCd",
-	"Fl1OJ1cqSk5OOytREDcd6kkWiBKzb0HJPR4j75xmTPH4jAI9E3NPdxrhW037w4L1Xynvr6KWn0jXxz6o",
-	"nd9BKuBQ6onhE+dkkiZOlcE1kwo9gT8m2BNnk7OITPSOmHi0QXABiGNpHkBEmcm3VKohEGr46ksDfGE0",
-	"4iOCjW5k3QCw4T+uLoz2/HzkRuW6d5RQXSyFcxtmvtd0fiyWSz06yPa45BhUPDwltpGRmdk5AU0+qcb1",
-	"CG4RX3VHplTdtv/NxNwo6gv3qozO5w54Ry3YJS9ggfA9QhCZiTW+yD4y3bCJ1zffJGkqkctzBDEAuESv",
-	"qb7LoCbm3ZaWtp/NJcfB76oNjBDiRQkx1lbi2IA+BeN2+NsntzmosWteffm75bHL8mixJ7bLOqAudtW/",
-	"h1zpr0SWifU/oJT0qqc7VOlirtkM6I5JcbFYTlNuIcQeU548viBSixiakYmi84mPl7VcSQTwAbiefUt2",
-	"tzlz6ifZbNNIAtEnDWp6LOubANWrLGaBmF1XY+Bbypnt+7Lr43CCRhQu1fr1Shioc2k6PGRw1/vv6G40",
-	"u0p50jZq0zO/HG2vRupdJFblnLF9wEaFpNKGBx5OnDE6eWTwBLlYt03GlRF2LMuoNP/pNLi11pwWe49C",
-	"+o3V+ql0PRhDY3OBf1AknUug030H55wDHceF9+8xsN9suf2das+dpNp9XvACW792DXrQSeYJ3aAai0rH",
-	"2G+p2ueVIjHlgHVpIoh6v/HYoPWgs83LDgHz3F5ZyomzpR95edb6hADPK+9KCcV3xTaTS256qurTArYx",
-	"jRp4mSGwzCbUk83QAPM/zugyRzC7Efn7X/9Gzkaj0Zb6VfJwYjJbJhGhBBOO9NAhQYNggsYjkyZtS0sQ",
-	"D3cSlVdsFoJJN9SvfBRd/v/svetyIze2JvoqCMaJsDSbokhd6kKFo6Ncbbu9t9vlqKo9FXGaHibIBEm0",
-	"kgA7kRRLU0cR/WseYB6iH6yf5ATWWkAiyUySKVISVfYfu8S84bqwrt+nqlPemmyFV7fJIiDb6gOxyaif",
-	"2o5G1ZX4Od3+01YHVWb0bJOjU5mJM+DDaz0aUUkzLLZG9zIgshvJzxg/XcrZyZmq85eV8ZYiQ+dqis+G",
-	"lJv1KSQ1i+LzKdw+YLRBbXdvfPdfjbxUaMtnqFK/sb+Kd5ULyzWyshBTaF+8unxZDCk4qLEgqODfcDqw",
-	"qvIzCzffK+J7leNCIiYXxKAKUeeeyjGt14ekGOYf/4lneiqH3wKcpsMDTRKEE1UEPsKxMTxB/wr3rCZY",
-	"zGWb0VOe/oYaHkDsBaR3tm1AD7Ycvka8vsLMbhO+Lu6ijfaOW5Z5D6sUNhyXgqK2zIW2yl32qII3NE3/",
-	"9qVK8JoJT+NGtwOtW3/PWa1Q6fLIPwRWSh7HWI1dL52eYfwaqjHFLes1Pgo+7TVcHG0hkoQhunJJ/HpF",
-	"pNw7iH12VgxiZ3z8jYEWrTakLHxNXTvJ+PjkGuiS6s5LnQC27/czjGHjdq6OXK89aMqC1+tPmnlyfVgH",
-	"DYYx0KnumRjxlLEnEHqyc0Jz7zxGDxUzIhHDzOX/0TV6fGiNgFSZLosw6z7COnt0MUP9141AaF4FOKwR",
-	"Ji/nt9GZYO9rhlp68TULLjOqXAELpMXeAEasAYAQwonPDxxod6F86GPuDLcWlj2hUj0fTxC/lpa01SbH",
-	"qdX4m+htpxg8YevBccoB3hJMFqnGSYARfrXiBOCBDyDhGRVxAtAlTwA/Gc9Xj2QJVBEhmKU//RTB7dKx",
-	"Xe5T52n2nV19T6np48Kw5wesh0azgdMBIc/gZMn4GCjGnYLc9erxb3dBMNTMZyI1UIO+fcG5H4iHSLD6",
-	"ux4EFQ7ggkUQzPb2OJ62cR8w8b5M8v5FL1BcYUUYTwXpSX6lPBRkwNn9xiLHAusAFtjgXJy8GlyenVzk",
-	"WGAvGg80WnZr/10PWDpX5usBA4Pd0/SgfZBChsLRavZ2dWx5gq0m5G48vk6/4MTeVYYzIqJ1IKD3XM3v",
-	"tNvlvlCv8GPU87YmWthYONFW39q1D6Khu+OkfBACeHJGHOgC58k1LDxZx8NX37H3n3qwXfzyQSJaxQVx",
-	"ajI9q6/dPGoXqtSgTyHJksn4Lf7TGtqeUSmH8cUbuEFzt+ZqtaP01CdxjeOSGluNW/BY+yvTs2BjPYyA",
-	"Q92qUrKtnr0QV7CqH0YVMfIIjmup8AIEQhHIPMvrSkhhy5HNy1Pr56pGKBa/oVFBZIPbKseE1WJn/cFt",
-	"uWtiOT7qyDUpaFu4ukKrGdD/h9HH33ZHvHDzkifAdc8vLpFrEyozO2d3zbxrK92AurxG9/zyZf3Q0lv8",
-	"elXdFOrj+3B5wsQ9x9jQ6k7Sw8yR0B6MrWtnC9ymlORFDqwmkPuCBYksv8BP8u9//uuUbojYWBKZHwDB",
-	"sZ8UJJ75aBN6PQfciBcXTeTxi5ZrhyNHblE8LlZjQlt4KX9I9fQdDvAWYKMAyOGN89yW9wyBG/I0qgFH",
-	"75u3AZLqWqrYsyriQXrf3IeSbIct6MnLPiWLH9oCUXXphJDjCboXBE8TKdIWe1saT6xKTnGBpNJWSJWd",
-	"n5Uw0z6k3xg28kme5JmX2NqD0G4YU97YgVQculZSffpVh6kcsCUOgJMyD+ZT/BImfFdbZbXMqR0Cw6Nf",
-	"tBJAQHfftMHixJ5jhe76Z37R2V91LEdyL3MK6dhbBh73eBD7Vz+lRVdcTTlJVP2T/Am6U+nkzrmmmJFj",
-	"xRNTIBTLS8AM0ZShTxhu/cYguSMpDY7Aq4mEvzwTY53eOsIyYKoEQD89T4eYSu0+3eqpP4uhjAtMrwGO",
-	"YDxHqWs1kDDZxcxHI/k5YkeDW4dCFbJvHbNMJInxDTOMz3iaebxDIMDjTIlFT+V4Fo6AGRrhR6LVU84S",
-	"HskkEQBnCCmlI0m+fermNwZAAKfRFbQFqcsMkL2BS98+DixeCkmdVhAEjUhG/WDQlgQT5ctkPB2LrG9/",
-	"x9kALs8mi3KWfKT4t7/hHUgh2hefhwgS7JJoVnlH2ZELCuh0WopPiEP8hlr5tDxRNL2Ajo88cY3AF/6L",
-	"zpBT84dUxhxsv3yIwkKg0cnZoNNBSoYlN2ynBrrhn4sjs69T/QNM4V4cBtg2ge5RYGrPpfiHHNdl5QQ+",
-	"e3HWubi47/l7SolC1U6E76ywCIviCKEOfaRa0b+2qKjYfJQn0mRvXIOeEwHTatWgT8Byuq/MJGxJcMlt",
-	"xMpawqJaLrDzoJdLHyZ6JYKUcrsNf62FjkTqOjAYi9iBVFXW8W0BwrUySJ2VQaKvFAapFJqrMBxn1cPR",
-	"Xh2LAuaP7xgBNa0fovOVIaL77zcoZzvSWNFG2ZxI7Lb4k6cRhzrqN8a363esrtIInH6hf91tKk+EapuU",
-	"+5q2yP4XMgyiTEdNLIuTapjMIUWhJL9FpkzGxlf+A6QzZT3DiRLR+zEdegBs+z01FWMObic9chaiAS6v",
-	"sYZsDIrpemHv6PipfeTMSbjJmIwLtEdaxcSsyWbJnLiYP/qSPkjw48otFuaz7hByepHKLBOQ+yEN4hd4",
-	"TVIa5iCdoxDUAE8uzL2oACaFki3yIkAqwwjKuUyXHs7yafDZEeAuJ0RYl17h+cZBoOV1lfBs1FMTbvJ3",
-	"2QdinnEqgiweule+CjVCQmy6jKTYRNEvYyLlb7GfMgeVwDOahSpMCZgtd6mn6FqxRrWZz58jSnYYW2N5",
-	"I9QVfuNbobCRhYJT12tSfZfKSakj35iewgEnqFqlkaQVxxnWhCN/Q1kDa/cqX3kpFeMW1yRCs3/O3Hea",
-	"DnWdGmVb3FPFJuW+ER9Ea7Hv7NaCHCAZm3wzEfGrDqg3fO3O0oiF7MZn7QviArLd1jPIacUSRDDF1tTg",
-	"xvPUnlduAeYfc4W5UIZbXplLI0wj1FNHEeYFRcctFrkSXVh+UHwLaPXGiREsZMRXtEjgOKEBzzhgEMJ3",
-	"BwljIA2otnpYpwI3FTymws2NMScYCI17o8siOMFtN4TCeggYVKjvdhttanBTneCfRvyDNhnsm6WboipP",
-	"qd0QFREsaANklHg38YuLLSrkKroGmC3c0Kavak+mK1ojwHm9W1u+s6O7WsAOcoFPRbPW0JYJusoHW8Ei",
-	"tCtyqdJ+IQnaSWaVedArhXS7jYUPwrrtmrGpNpWfR6uudGo6BJgsp/Mp/NWGxtCf93KzBzZTsdXvoXB+",
-	"iymsOTvfpXphRGpPfhVDhOo24CkDjWJhDy2YJDqf/FChVpqPVWFy103Z3gO8JfDJcLZtZNGl27w14qFn",
-	"CVqm2YDh9Uis9LezMkstt0sPxJzj/s6z0Sv/Mt/9WM8zAk9pdF6+OH/ZeXnRvmy32yftRg5V7G6bYt45",
-	"HTdhBj2EtWUi1binyq2YZoMOoD4lp9Yl2qE6fAeZGipkxbCOjLusfbrUG8C08IpWT1m1qsu+9IoT17Mz",
-	"12vIGDBKl1/RaPaC8YNbcGjgih2s5d9ofODnfIR6Ci66yYGrdnrgV57B31WTCvfYeYC7aCZ6jTt7mtaD",
-	"TC3i0Di4DMhCJp0A2WXUjnZiKULpLwRMupBJgiwxFUqmDjb9vgIjYWdRjWey4FxDzeKpDU4y53+1vxy+",
-	"gXqKlSebrdRyk8NqzDIRQWIS5Bg59BZakdIwPRPA3urpJlgEWNxQiXtkl68hlnqzhHWHGvNxQKrp0h9c",
-	"+ISr29YSoh0FTRw6He0WMB+W6shCe0Pab9/jOOz6cl9MqxqRMUmmLhkUueEK7fBFaouJJkoasH8TqmhA",
-	"kxPPmZClo/gC2Aupw/hzHc2hwh5SXbdLZzt1/U2gjm9WGu+rM9bS41fVw1x1xmN0d3URFnSmYfaq2uF2",
-	"QXlTQkXRMW04TbFdrik+lNZ6WV9pXTFsAMlqIEx2IkYjnWa+VVZ4TDUGKKdVjbuRhiD6K+aNJ0mQOUh/",
-	"fQYfWt9+tY9f3Tp/8BGBD9cqokQNUlQ5yaFe0DJDNXNZmytRFPek2pWzbLms0yUt5FCw7z656i0Q3Sii",
-	"QaxK5VWNP5SLeysXbpwrFAuM9meG0Y1eEMQx0nx1qVDcMM6mIh0LNuPZcMKO3v/wlr08f/3i2J11sR7O",
-	"p0IhkLHD4BXg/mVRr9Hvj0Z9u677/V4jouTDnsK6Pfu7939ei1kG/lYoTEc5yc5enDU7FxeYcEYeacjC",
-	"XzgvJrV8vI5rPigpTwWlaETUdQe/W8jSrvSO0bjuKm7coCEehHEZs8ZgIZTdKuAgR/6T6mCjN1kTbrL+",
-	"fBbzbcJuMJV9MlNt605gik9mVL18I1JMOTjfXhjRwFQkS9NY780YyfJ3QmTuD4FRR2BQGeZzTu36XsVm",
-	"KcTADSOWLwG53XA55DFBfDKZdUNyPKgpLhCYUNFygEqE5ACYs9VTK1hDVL8s4i4gd0ct9o4SRwybG8Ei",
-	"l0dy4l5dZRV46sLyrKgAdR8iBmEEPv+BcHnBGe+nHbiUoIPliebQsL+IJD4MbKD70zHsUCP8tmQQ9pXg",
-	"9B7A/veS4ITNRL3JGvuwrPdDw7JGZEBCyXOWGETxr1XMJjwZ4bGB5KFSsWyhmcnEDOOjbJxyBUoJIOnM",
-	"Z/grCRNIjBxQkqfnjsZoOgRxWaavQLtyCSs9RcQAjjHWcXlWqSuw3Yu7FzY3pEGyI4ACwQooLDrLEHnT",
-	"tnjGbZuPvTgIiJk9BYaThMcBmBim90DHo2ZPRcHfoYyhVBxHCFXNwPmjfRIJ2J6S1bmYBrmxGv1h+TP/",
-	"2wgYlr2JFWRE249Yga3AIUye3oSEYA8uW6i27/krJBJzyhlFoVqQHl5aUhNRckbmatMogQX5hHL8bVI9",
-	"MEfph0Qv+Eye/AXVBBBKPbWiorDNGsrhKSDLTEjbVLhha5u5Leiq/KqHvTIGWhzbrXFW6fbHhvDana6K",
-	"p5kc8aG1FEfU9U7rotVuZTxtjf93HUDClamzzz6HWrJ9KmWOFKmifqiaCakEtbCO6FSZ+JztufrrLb11",
-	"Vy/HEsLnTsy7e0LPXOljicPiV1cfDKWqIIn52OzNdwGKO3fKpBIiBn6ya6Ik+31m8AJS67O3L2hOsWy8",
-	"6J3AfEYVB+g4mZzSyY5u0zzj0iccY60Y+pC6RThljLZ5OOWecqmiLfZOiTBX0knKK8bxmx7WBD2OLBGZ",
-	"wa9DLRHCOFf4P1aUC+Apq61dnEMZ2UDGsVARO4r0jUhTGYvo+PF1DxjDw/B75IDFLzDaeL+DvkY5V6Hr",
-	"B3iw/jov1jswPRo9tEEiPntm6dJTFUhbh1rFklrkPAldq4oGdEFTkTWZkWooQEdtouw3E72A/YbZB4je",
-	"EusWi3wNDaUpu7c5RwWwLxflitKLJpOjnrLvM9eY2+H8AU3GE6PJ1IBUwEQbBEl00RTHdUyoEJQlIbOu",
-	"/yjFeUJParRqEGPWgEe+vo0YjtlANJFxU4+YVjm0oyGMyfyJzQ4R+qr9PRVjaTKBe78aLL1su9Psbm1p",
-	"vCGM5fyTbiyMAHSQ9XQXBa/Bfqgv3phcf3CBLSNY2HPXtitHSZmKGWAftCAmP0sgJxGBPUppJ/y0FNpM",
-	"lXqFxNCL9utVLA7IVfgJ7w6xOniaIoKeyW5BrqH+tjtSkK8+c6C69+PDG/OMkkTFjYwFgPx+aSRyJIa3",
-	"w0T0ZxNuoMRurhR87g6fsdroBEnyJtK2uNFoNqZWeBB4ioRXYYC/+HLIQJFqnCezkmuvP9JpH9HtHaZ9",
-	"sxGoAKtBvk633W5dAsu+b5Y98fNWQdgdCzeyiQA8FGhlSN1XFj7M31zsy29L0FB0moLfLxfiP7nEM/xy",
-	"1btbjRp6/CzhqoCtuArQRALaNHNJS/VH+1DmP/BbtpjcFk8nwmm2ywMTW36n+vyI0hqfrTr/3S3mRyB/",
-	"CBJCLB29wNQrRUyKMaD5kjueygENQ8iBKxYR+2mEqA0tFs1EOuUKUh8ROcoHL7HuB+vykJ4ibrEIBQGk",
-	"zUHSJijdQzIlsH3fYNmUHo0eVnl/XPXcDuFhaOcO9cNK1ZQrI+1jzd2DlUOtlEDwbChS214M/lAYm4eA",
-	"Nt7yvGk2fASdkt9yL1h4xnmo/Uaz5sGHBDt9GdP7absQDC+l6DmUwDBtzxF7rZ5qZ6+7l699RQkmIpeU",
-	"vrsryIJLr40FjxOpRPClrYfKV+FXLqm1S4Noh9xn66g31+LWPbaGfsftVQwBUnJju4okeCe33gPQ+Kzw",
-	"8sxSPU6FMZjnWZYadeZTo6bCGD4WYWmObeUws3ru3RplB1ifqPn5IkXhGgzhBo4gHIS8aKlAZV0LeKJ/",
-	"I5CXOs9tdY2eCRXjtoMTBa/W3o8ikWNKB/ZvtpIcf08EboQ+qZ9rNOhmQy+USM1EzvyL5sr+FjfWDLgj",
-	"zurnvOJKK1DIc7gjX0SF3uM7AgT1m9yN9F1IT449tSI2nicEt4NnJOnJtcTzPBXoDqnM1B2IoT2oV2oH",
-	"DpE4A7vCOHMy7MFDHC6h+jm7hnVYjUPzXABiCEK95IgZ6bSLdEPkyHW0Q+yn2LBxqhfoOkbEg0zjP1qM",
-	"Sj3YAok0IkxQvxa3UdgGSLFF/NFCNb1Pk5WulkVh/a8HKSM1EU0qx0pD4BGgY7bYm54igV9I5X1x2bw8",
-	"f4HhPnZ00TmnmiL8wcM/2Bf+98cfTl5hCrErMvrv/2i32224wxAhOAKvsqOLs7Nj23Gf0dtTOAaQvQyI",
-	"rXrwdzHMEMQFW9N5wRJxIxKDz18VUkrRZwIFdoUEZKwogbajl91Non0A0Sl66hLYu1xCNeUcYVc7bbhG",
-	"Hnb75dfH91e47Uw6GDR2RPANYZFCRIAF6Iy8tjL1uLmkqvfUZl39onPOPLBtpnU/4elYOMfbKsAaFTGl",
-	"9hgCGSDKY444Yj/gBn9KxT6oDa6ozW3a16WpQH0TXUomE7OTs0LBr0jTQn3vgqdKqnGXzRVkkt3wVELp",
-	"Kb7Sb06AgEUt5aRztlxw7BUY/ykoMM1Li41PS88//aWHmeW9RvdLj3LLe5hcDt8OC3K6XxpZljgNy+o5",
-	"gaaG2yz/9iABGHb6dPia8PPyf3737v2i/V8/jvW3MDkPHMl4E66lBzGEluyb6sqfL+WF4XbQSy4gppeX",
-	"r94pW7jzwt75suoViIBFi6B/j+z9NwSsEw5fZSWqFcFQq3GI+gn2hJpaVQ6wP+VkKbP7q8hgK+bRU3ya",
-	"Z+COAuWdzhOprvIwRCHBHoCLhBoKq0SMXKXvOOVDAa6rgsfUlf9MREK1PT2F3iBEVI1CQx8qi43A0BkG",
-	"kPI8fiAExuYMeWrNwYrU/mbuAXcPCOo81fJCW3tKYtTsKh+A4BEAWB3MoXgNc38QK1X5l4Uj2WKYt20P",
-	"FHLGLRESI3zURKeZUCZvxeawWAmVsAxpSzz557E9ys9Y5KzK/lQaoF8qPZ3d2sZ27wINTbDQmxfre2fu",
-	"PnI6nVuaWFjb3rGO4F1h4PYWVMfXinifRQT3oNmtSa1SKTCffUHBj5TlIw1bZkvUBQDoZi4+CiFambnU",
-	"HOPkmWJyVJLNXyg/kCavKIrqVhE470y0dX2AqwCoJKnwcsLO6GE46rFnTqUlvu7a2xdW6H0JkPaema9V",
-	"IZ3sFvwFj7JnAwdvJUoJxclueDIXOSwlzRizdswVWuKRmidJlKdsB/QJ9rgkZkxn9a+vk9mUx/qrp2DY",
-	"TfWvcmtvmWPlan0fJS26HAlgzTAvqfHff+TjTZo73LMfbyLV8jp/kcyMSEa/37B5Hrh4HgfjvEQc/JQR",
-	"NxbaDh4vh7LJVAU1zlWe8OpGoVxPvveRB2qxc1liZCPkD66nHZtQzuTsPY+gGu9yMIaBse1PxA8i8108",
-	"TG0WVgjjLOBReoRzMYgrPlst9lMBOWuesWshZgZObzjMDy8fJIUQ1K+5T/T5lalvijJvty3fFwfi4Z2e",
-	"W7fMtekXXcHPDBcOOcAZuNwfNNXcUTV8ZZX1Gb+2p6u+EWkXSYhC2PAYUtrtjyAFNh/omPGdZ8c31xXH",
-	"lxfDoxmbv5kdKUIA9BX5Lndvwu0LZvRgWX08O3J1/v55nPLjLSvkqTO/mxr5s6+jRv4jvxZYR8GxkuLR",
-	"auRpwZzAbJlnLy6Q/aFEWiwxKk60ESgkYFemcwU6ik7BjCXtocX+27vzC8AdgAIU/fruA9K60hhGzZ7S",
-	"Ke5w02RKg8sLalSGXEGxDEQCbkT6KJIpL7XILQ4Xzp9KY6wMsff5fDw+y1nO3I0lKXvRiveu2VMr0qlu",
-	"9Qy88L0nGHrKZNyyBDrsbxjMfmh59WM4IA+hg92vkAVVbbMROK6++Kc0gJxkKk8drTdoVXFmRCDhB5wD",
-	"BwgpT3AGUAbyMxb+P4C/JQwam8k8MyzWC9Vd8lRaaTwQjBjTXAUD5k5hPpUjqCmplj5EuxWefc4AazVM",
-	"06W+HmBl8Y/yZonAecCH1w+/iZVYPHv9DVWydK6M2xF45EaesIpImVz5KeY1wJZXVGR8iDtUicXzBkAs",
-	"Rj7PawU+3xe7/xhJdMt8nOFkVukul1ToUK9fIv4ZDs8KnQMXtGeaU3pxoKoHuFKwuQ8vqmbPHZTlTdH1",
-	"FKBAQ7lQs4C5BmjSWNbg8dfC5DNrqjoWCX4t8LxosTfM1YKtAKtIw+JUz2bEH9dTgSzyBWRWalJNAJWZ",
-	"UviMK7Gwr58KYHUEmAnMsAbaCamkmYiYjRK9YFN945Lo4W+Am8m0K0SuGzPzqWRNFmF5lV0Kpi8+T/jc",
-	"ZIHhGVY4gcVZmo1msFWLMCOuXrwNv/M1Z6HV8fsvo7Y8fQju/VyBMgUZhwEos1XaHyUal0Pb7ZCk0qR6",
-	"Fm73LJMKHLy3m8LO7ChysPLILOpbRihN2LY86yUHmj/elMPyHru1M7/FJri/Z5PNErl024jm8yASWHCG",
-	"f/f5KynQHT5rleFnAUdvIMMQFs3lqWNxaYyHcE6nBZJkIpM4FaqLBpBOHVkXDkvfg7U1N3ssqpzN/vNR",
-	"zePTtuCrTuJeGmTM5a5xqBYH6DAOVWQPffQsbTSeT56/u/FjwaGIzDHoAAANnzyMqM1j+Mm7F00xbn21",
-	"Sichkriy2KUcIA0MgJkYZiJGBwb+rpJbfCWGw3Md2vBMmpH0XN+LyS2pD8DcTtBtgB7XzZ8KXB/uJ+ce",
-	"QcxIOQJCp6xf0sq6lgK5U5bKStmRi4uXdLiu4m978zMZvF+h1KJKEygB1wap4LUSe4Sdfx8MYbVcq5te",
-	"T16bsyJ0Aiy9AMGkFqUZNNG2dliJ7FWCmIC75r5aYPNAXDuQW8CdI2rBHyeH0cix4olZbzbhPd5JkQqo",
-	"wM9RNkDVcZMBRP0OgFaa3PmS+bg//LfLMojuZ8j/NleZiOFF6FfgSfItIA0ABXF6mzNtDAnnoCCLucnj",
-	"RAw1gdAMtVLQMJScAVvHQoMbpz6rfpmgSqTJPtBwboKUBFTOvPuxBCBOHIZKxkzA6SnhXSTsPjKfBlon",
-	"gqu6tOUb7vwZFtvuOI0EIPm3Lw0+HIpZFZxNJ6T6Xqq7R0QXMRoJMGdJ7fNof/mhWcQm4lMq1T6z2w7m",
-	"qR+gLw3nJtPThr8Esvb1oBO/HL24OGkPz/jJhbgcnLyKO69PXvLz4aV4PTobtF/nj9A8GZFlCBuDLoG+",
-	"jIXKIOm6MTOz/HeaMPE5E6nidnKtOTHTshiQPx+dnA06HfvRlYA8YAXkTxGSAL9FC72MUHz7pG/o1M/S",
-	"ZOtpsEk67ER2vaPofDfAgDxsbbunqzTmDzkw0Fdgja8vTOQ0M0CAO9FQfojmKpUE+WUDUtelfZN+6UiN",
-	"cyFv32NPeaxFzEBySoNjDus7EaYLMMTSsERbNYDBUQ0Oc+dFgzyrnN4kL97mbJFqNQYxb0+NZGEVXmcj",
-	"B3iGkd+g6FzzZnQkc7UMAW94hnTNcDnoLuDCBIg22GYPgsNN3uoYy7zD0pMIRY9XyfE4iWXc9YZ+iTCK",
-	"2FExu4FyF8BlTvAL/Uz3fTMjdnQt7Lk51eQuhIyv42ZPlT/Q9z2ibyUSYJ9HmNN6I9wpCxgwNIhjpVMR",
-	"90H9FqkDcKFgxdJN9viTKu+c1fKh+F0bmQV4q37IGDfX5Byx31S6r2eQeOuW5hA9xqgo2I5A7wZzsE9i",
-	"gB1zYGX5uMAkvFGMz2apvuFJDnIztbpGaoDROxZDGQtD2NdKwyin+oZ6Z6fq72CXUMga3nG0BEyfs54z",
-	"lNl2OHvKvtsgsGxeiYtvdY3qJ1JdR01CNPIZht8g3FAZaM4SENB5roTAXrMWVt6w5qoLurC6jslWy3g6",
-	"Fpj2jEPukhTzVUMAQvmaAL0yzzCsQMyXNyLFI+JJ4+RLex6P2JOLl53O5tN/5byGgW50G9ed7uXonLeH",
-	"rweiE7+8OHsxfDVq887gbHgeX4jL0Yv2y86rs9fn/GJwOXwRvxSvRq+L1+95mNcB7g9mYF/ZNfi6vbiu",
-	"8FVWrLthWHMOh/bM2YuzzsXFhtN5s12DeIF7pcX5AO/cVQNeAjSkQsQasI1EDLwlbCMNWTleo8dqRO6Z",
-	"fYE05n2qBGmsT9iDo1/FL2wv5sIaB5HO9Vik8kbEIOafPFaEZ1UhvICAf7/fmBFFNL568h/EHPLOFIV4",
-	"RU46GjYVImM8V6PscvYYIuTTsBq6Z/zM5FToedZTkG1igDt9TUZsd6UUO4AaGSMFEKXIAPEVKbPkEgbO",
-	"E99aBHZkEaomXW9gTDCDaspvvfVhF3wT8Q4DD7q9ccIhjCah7rTlFbT+PE0gjO464NjiZyI1WnXtv/hY",
-	"tNh3OpsgIORELxSjnQVWR/Tvf/7rNB/b0y/hYXx36jQqJEDBPWnVM9Tvl5V4jOl/6TU+SDVOBALqFYzu",
-	"XqP773/+q9lrkB7da3R7jU8yiYc8jXsN9v+xL73Gd7d2PeGtd3d3VuPqNRzYyDuV3PYa+NtHnFf3U0/Z",
-	"b791ejZ+3s4QfOVNkrwb9Rr225AmZHqN7t/+/c9//XZ3h97+Nc++tToRPKt8D8BG6Ptb/ixNJtUw++TH",
-	"0nanp/Ir5PKCXga/orqMDfODgp9YBO/ybb3KLQmDItGuYWsNukiCQ+68YLEQsxZ7wxIglMkXJaxdrnIt",
-	"PCJ6NXvmdJlQej6eeLvBoNtSCYamAGy5RGSeCavFQisDAUodw441yoDLBtuIS5MdRVOp+v4D0bFL5Rrc",
-	"Oj+ns5F4AhWHRnvaL2i90gjXBSvxJ2Uye2hA5pcSi4LJ7tyhC27YlMfC2awU07LKLeG5RnMjnB0VtdhP",
-	"I3KUcAM4fnlCihsgDBqBx9bRnSOr5kpYqhvu6bxynJzYeYY+dOeTm54VQ/3IOYtzAyYQX74BWHQJKUVB",
-	"Lp9BANxrYe2xAlAbJtG2emrZWRyzgbBvMteIQoE5aTm9EmkrLOBkeNps5SCUFyYABGacvdnNsRUZK3Zz",
-	"+NE8LIh1YeGLlsy/5fowLxSbLLIHUGpVu74e9VOuxuVp1dTip0+sNnQddqf9d4Abaa6BA3wm9AzUXUgS",
-	"252Kvj9EmNRQJfctCGxE8okHbeNJohd96qdIvZu/IGEg/DZLtbUEuvYsYMOJGF4jSOc4Fcjw414S9wfg",
-	"6pa+lKjZAMddo9v4s5gl+pZ1Whd2Q8xSHc+HGINbdTDHcK/V7e6ajSFPEiicKIwn8AwRuArdgH8qNtHz",
-	"9GEH2DepuRIdsB/EYxxZrOBksv/E0zlwB9ytcazfNRukfPUHYsJvpLXYgNahkV+BBHzEHluZ6GqX/d32",
-	"ptGH5X31GBn7uSHnBVEjRNxfdXaUlxKCg6Z0+YMC2Og2Jlk2656eds5ettqtdqvTfdV+1T6le063cae0",
-	"rjutPThynt4ttC7GU3e5iOUFs4LeFCa5gY5klSjw5w7EQVZFeGFj9FRgmEHPMyNjsaXPKQABVvoE0kod",
-	"DvO9KiccWfGOzqdEmtz79NG+c9fdvCcW5Y98/EGUxwWTBNmSIWDz/Uc+dpacH6FvzJN7YUL/yzcGGvz7",
-	"9b/Ybp9+uRa3dzWX7FLMwUfjMj4+XlIbMz4GTX+Ti9XO8n0c1x/5eE8Jl9bcUtAHMLu2y7x8uhXykY9B",
-	"JX5SxL/vb4TKAsulZafbiCwKMP2w6AJruBcpWPkuqMry4XQG2o2gShKfoTke28Mo0xolC75Oj6yJJlPV",
-	"KiRaEoWKVggRDhlEKlsh2PH4hMpZqJV5j+XpijUWuVlZ5AeOFEjqeXA61EAL9MJ6DzGpfW3tD+Bdrbev",
-	"95dnZ/W3E1cf8DtxdRcu0NaWGYvFTND2zDc6VkuU+ruvAmL8niornNiS7JI9d6J6u4h+0Olbt4y+YgCJ",
-	"T0tdPUD8CG91wLYOVvpD12WHVnOFwvYrev8wHIL1DloJ00RHtJApk7Fpepht/Al9qF2K6vRHUo1FOksh",
-	"FwlYa+kOxmc8RQoObU2q/CB/E4jVkOkdjvIJN8RgFnkWxCATw0CYxe7nW6yT5MoHkRYySVis95amm0cz",
-	"au+hp02ZzeQNr86ZzSkgS0hMq2lQC0/uF22q0y6+vXTi7ep3Xrff8txcz5np0gpwId/f27SyrBvdxrJD",
-	"x992DW++7hxYVq5fuZsTc3Mx8ZS5ubadjg1DheHuai3s95GlG+pRUHJKObVOTbKWzwRk7Nxn0UpXdYHq",
-	"UyGLlx0V4nzHLUaRWRd5nIqA+L+nPI0XexO8BO6lhMXwU1btkkipiAmD7CiCwoz+UE+nMstWMxifMEa2",
-	"RVyr7GhAGfkpSFh7Ov3KSVSpioGE+0ZLKsXRtpLn7dLgbKWRdWqiFPwRAKh9nGw7f3+VKhPx0vyViKQ8",
-	"xcAjZED/D9Lz/1csmsvlFwrKJWqcx3T9Vycdgdx8cNPfT/DTn3A/uaVTNBM8RBym2JQwCBY9Cobo9AxZ",
-	"91chO5A9EjHHJ3AetBixGvQUHVZU+U3wXvarYWHLBKq+oQhbBil5bKjn1rALgCbxAA2S75bdFtTWe3gW",
-	"XKc4dfMJ/AswWIdx/OW5zFAVxOMYOQ62Pq2KXdlH1XOJTWU/0q9oKl0ut7jOApvoYS2zKotrnaGFDX+6",
-	"o2rjIUW72n/oIM8mWIL3KIDYj2uoNOW10l/0g059Di+AGkuwC5bHOffh1CZl83P6ERqy82b8Q1PcsYJo",
-	"aUIqdhqpfntEyiKNYLTlzlijlAXxl+ZXp1T5rY7F4ScQwrwH8cNDKnjvKUaDAA2A8EgpyQ4VCxSqTM/k",
-	"EPF28lJ+JmPKv05uWWSfBfQZ9s7lNZMTIkDYonTlkU576uwC8ggNO+KA4DeS43kq4mP6jEIACPR2E+qE",
-	"fRO+GtP+QE9jUNcQwehC7DgVHK4JV+9AeEATvbDd7Ck9yoSi0iIjVFZQR5s0FqT3YFkx8+Fn2xW9UOuh",
-	"BN1YHK+pvPyelgVE3p+WhmEJnaGRiuSk07qwCgsNqs8YPXn16mKpLlNfe9cBLBN/b8vhm9auiSyOzVZu",
-	"irN6fXYFyj4nt7KnuNJimBSa14LqBkQL9l+vrSA/z4kWnN95SfKvY2aokQpYGKL3YijkrFLXwsW74FhK",
-	"fZhuAJr5fK+BibmaA/hDohdmrQ9g9XBZrTodwVuqVKlfxEI4jBuMTI9kAmXpPBVsqKcDqVxlxv/gKv4f",
-	"V8xYocETFmV8HLF8o7Lp3GSMJwlKrE3hr6poF/Z6AyTNOyuHoWfYNPGZDzNnEkPtZxUuDVzsG2EgIGNV",
-	"/nAZTvnnn4UaZ5NG97Jztgry2VzTEIj1SygHyuam6vt4tbHt2rej8QEfWf/11WGwEiLVSVI9FvkdduPu",
-	"axxcdcy1VHHVl4GVpeKDZ5cvSj+4ObfsB1i6jUOHEppnuo/nhRfJWLnj6yfipQt4YjkwoeK0LVVIrLPP",
-	"26EdP08BVM9kYtboNqSS9mQW8VgEJjbCdthX4ZcJb9z9OdY8AcUKK6jwHB2nfDbpu/QzeE2dY8Tz9bgO",
-	"KafgwXGFgrfZUDoOG7q6q7sNPhYq6w5ll37uThHc2Rep9HUqx7A64VfX4E6zYUd3PnPd9NX5NyLFWxqA",
-	"RgxnPe5NrD2nKvK1WcvNxnwWbzVD9kCleOtOQVgrQjbHX2HvPnnodUTCv+QIXI6r1jejHtK4APkX2Q0B",
-	"iSFOhaMj1doaE6SAg0XG2qD54+JhEe3Z6IoSv3p2WaVZr0GZX05/tz8C0HdQbJylXBkOxU/syL+/0/Qv",
-	"p4UZNaFiDA2z4xChyNoRFSlomWu8p5ogEOu8QBJI22aTKL+XirMNMQEYh3MgU0qmE2oohXHgpd2l3tm7",
-	"wS89uCWAajZXiTAGfMlpRsikgRQFbCMsRF1IIzxJnhEALAXpP2DOYAk12jxTaZA7z87KTOOnsUXsKBJp",
-	"qlPzt9+o6jqa8WwSuQqx22ECSOgfPSTUN8YPg51mOxQSCmHBLsszjaELmYig5BzSCTvsr/K7tRYWZ4N5",
-	"PBbgu//HXGeceBccaM5KFLk0yxf7gSXHDJpKLe7TnVCGWcqrt33pJK5ju2ef2Mhbcz6Wnlkrh06d8wRW",
-	"pXP4rDsr9lTO8jYf5X3lGdqXYZYhBcE3346tiPdBhw5vYhykxxbmz4uXL1+edTYlN8NJcvqFzNg7lNiJ",
-	"wMlZshsBdAvEAkEUTwh0DuSZXijjostNJj4PxQyg80mWOuqosc7TFfVCsVTY5So35eo7pPSAw6QG3DB2",
-	"6X477t45+oXVdVFBmWpHjrCB9+GQ/TN0lBYJK+ZqbtAXCo7XUiMYQbD/BOHSb3MmGJD8v6ZiJNIuONe+",
-	"/SUKcQDR2Zdnj/tjnnLEfyGeaePAIK7y26RxWAUI4YdnYDYRqsk8Xr/SWf3QRfliKKOmwK5FudOyylqD",
-	"LhbMNaHmUzu2brDskNc32bABW2FYj37RStCC/W03EXeOa3b97b/o7K86lgDMuq8yvjUCbnfl1r7sUZMo",
-	"YC4qttLyAU2A6xkSzkxFOhYxMxMADUhuuwVtEaoeAH5HGw+aTVw4evB3McyazNo/uTbKuOkpMNUwg9yB",
-	"dw7mGei8+JR/M+pni4lOhMO/D9sLrTuB7v0HtB1uB4VSGgZ3gq++p97/8Ja9PH/9AnBRMApg25UKpLfi",
-	"1CWMEjh53iSfHzjOW4iiRhbhFmj2K3RVTYf6kcNp1Dk/oJuPfHzcV6srOiwAxM1MGoHKtZE1aGsV61c/",
-	"LMu8QcurY6mRJW0BW/1eX963brernjaxij+JsW/QzynIjhWzHf3WIPDKqjVROePeDP3x+49UyeXsOUyo",
-	"in4anfyV2Mh1yqI/uQ3wbXTcYpHV8GGzhLaB/QFMdmv7rKj8URNLP0JfEbwiWIiBYANtwQ5BBK5zEjbx",
-	"FWHuGpaIEWCHeQO5p2hGyC6cG3qLPZAjdKcPBJurIYw8qAScJWLMEwZmvwdei+GT+Y1QkeK+12J/JdHq",
-	"9NqeAgTqFFVb+6iDN4d3EYLuOrnlereFyJIJtLiftzhq7ibImj0FNu6AxwAYtBHmp1lmD1+cvWLRLBU5",
-	"+rHbbNWMfkPxTGTlWg9xUZACQ0epYdzqNHb03e7ZLVthXHfu6YgNHKy1yAyH4jAFNDVue0s6F8hydDJF",
-	"hS7vUT0D+xR3b/2Uj0dXXMupV9Wt85g66jSABEfE73//n/+bM4FeUS4QVpcI7t28ZBYOeZpKYVhEGm3U",
-	"ZfMZyzQ7u2xjVNW9qehkbTKpegrgHHKfLhKRgG/TsFSOJxmxtMnMKa/jlA+Rl9VpnERVr6cC1FZMU8ak",
-	"Yp8lj2HiJqCPW73WgcsJFfeUPVrz6pvWqhW8bPo65T3AQsi0vmKRPa7//c9/nYZxLFefmfDMasdv8RIU",
-	"gPZUPjh44lc7pkn5JxZae3Bhbuu9tOgaOjO28PEOgvoMT9tb3rscMjjwfkD6yPji84vNfCZSI2JMbMrl",
-	"9HY+znyM70tttz+9F+EWt5Wq2yAvlMtOF+WtSNWI9DwDrBCrHDmoznDzIeZnaneGTBLazAXiooUrAqcS",
-	"6nmqHAy1vWeB/8UqcLYQqXAglgyETKunvFADyE4TJKxN5ioGGx0s9mmLRY6eAe8stBJrFRCkK5eHTaDK",
-	"mkNrbfuscpYCqgrdabetbcQ6ceTqNqRhwYDV4cMtyioM+oTpgng05MzQaxxxb8OJrSstCpt0p/RjBGnH",
-	"fN+unpkGhvIh1eu3psPitWt1qzx9BNZzQwuq2T2EQYj0uKmaINOZ1U7PawW9w8H/NdVjrMmoyNEP7l2K",
-	"guM0CDUUJ2/Q+7MpJp4/4R7YR4D8gxBsohdsxNNSsneeO6AB8zCXVD+mfDZ5no7GLQTmclUBoXs+VK8O",
-	"qCj7TUHfA3+oFfyEpiERsx0kN0bUlV602A9QA0bxcshrBv8BxSqgUqzphSg6FEzNKAQfXu8s/J6Cqv5N",
-	"Sbv3Uou1tfxdlqztr0uy5pEuuxQPMTf3Ayfsc29LgWRdskqsjDWZns0KwcdAzO6qEIp4LE7GqZ7Ploum",
-	"vj7RVub1/c4hSBjSLu2AUJbQGJyqVMUgMeOYlE60P1HxZQuRJEGek7MTwaAMCdTAoLSWpZ11dQsS8H6R",
-	"mGLpqlR9O5/2An67P5KfK7yLBtXF7+Ox+NHOemMHu+waYLbJF/ePuU7nU/u9kGqymyecTrkEd1kdwLxi",
-	"Ux8Ex1kvlMlSwaf9+oWk5168BhmiIygrzVNZ7zdKTedeDOtQ3QPhb9fSCoeSalXybjvJ24/FzDS67Vri",
-	"d2nsV2UuSI59pF1YcQjBBKtwFrL3QCySiASbM+AxfSCBWF3F8F2AE9YNBUIztH4TgEudQzJgNEr11FEy",
-	"Fu/INIsyHe0NvsvN2HZFDdBR5+SShs1nuA+qcjNsPwqpGSOdTuHQn88hqX+71P3lz+YbsOrDma772QPO",
-	"yd82a95vgds+iQ4zHw6FMX2tEjs4OwsuyMBfeaBT/sCllXR1C7Vm3Jh+KgyIBcxaTIXRyc0W2qKTYuFu",
-	"dyu0f5+S/91T2+3W2pzeDuv7IJDFcKd5e/3rMNPXwYblW8KdF57YV6uhABxGt4aWMvsYLUzjR84BiZmZ",
-	"9gEQ8XkG3Kj9YulJxGTWUxNgnyUaYZ7lKfiUWYS50JhsBxpgQWmET6LKeDS4ZRHtTjw4MEEdTOvjUo0y",
-	"J/jpKf9d4A3CBt8bgUwko77zMVllxDarHFFsVU3tKcJkWR6tIz+Q8OAwm/MkOl6n1gKUaN9T/WACP1wA",
-	"WsZYZMRZe4QJ9FDv3KSRt1Nje9l8SIwYMBeclHjSpPTdD4byVY6cOqsifTepvLUxUBjffUbE7Qvh7XGt",
-	"tPTiY/vA69LKRVhIAbYiiFjedtJ1K0p1l5Xe0y8kdO72QxAb7IbdtKc/dKZ6OpOczrQxEvlpH2d7Fndm",
-	"SbV8PBatfRJRCFxYT6zR2C4/eYhiafOe2t10+6Deu0ftdZXGZ4UvYnmj8gTUq5Q0LYHVVRoXVnBhBpe3",
-	"jUkeHjCfQExYiGEy5EmyrDhtjkfYoT8ELWD7SEShxfuIQcDO/ENqF6R2obw78MztKpznasUneFZr6qWI",
-	"txHduG8mesGmENEbOV+WzjdR4KKjDh5k3OWNuc47UiwTdl3A4KYvVnogP6MHrtoIl4JssviAsyaxtgur",
-	"lo8AIshgxjRldkPO+LGr8/6TGeqZ+JYnScR4AkUkVPMCdqXHzduvKxJ7uMEXGemF8rTWmImnYmiW7YIB",
-	"yxJL3ZfrJl36o71XVgKAQM8LDkS/gBp6YVvvSszwL57cs8bs4+1MPBNckEKUeCiBGGGDkOYZjF1JUfPd",
-	"PeSlvffirApyowDp4eCvnAsL5wVqA4auMnh3155dqlv49mBFP6VzL6jv+8awLCVq1a+izq8aLPl2JthA",
-	"jKUrj46Gc5PpaSvKUS++CTAvIAEZjywEClpmTwM8BpKnmdb1lTyhYr9sntbZQ/sSKx5ejs451P/jJqFR",
-	"chViAHVbBzjuzVJHHwTafjtZ1CmRRcU+308GnVfJoHKxs+uIBuNYgSh3mDoTLIQCZKNW4hsAQNu5HG+t",
-	"fnSK+nGlmvQBystOjG0VbWg+IOomV+vgVAmvWAT6DvsgBNYOAKpo+M3I5S+zkd269XWjJrs4e82iTOu+",
-	"VTb7+FpT4T6219ZpTRuEypvRlorHz9xk8I0tiTTtPtherQmVoHtVz0PTPuCk775wf9AJaJRfUUF8xXYB",
-	"kvVnWhJFmS5MY8DO/vPf/+f/MsysaaLBspjIZCnFj9CvIPsQFQHMVfSIuFJhacA8FVGzpJZqfxWlNYp6",
-	"bIMOuaRnL+wEGUzGWJoMQH9HcyMQ5Xo+A4Tb7ZVzN1oHVwNpW/agpToOuPF572nYyARZfLUOm4OQYR+y",
-	"yjvSM6H6vq7oiGwJPVdZdNzsqTq7GLr0te5jX/5M2Bd+x22/b/PxefKyOmzLfYqVa+xWiJVXqqnfIxIg",
-	"uhcJVVGnMf6BqF4SC754DIhOCB2Yu14zl2tJboj8bWDbBtzBWMF7PzQndG/uIwDwO092I0zdR4gB/LaK",
-	"g3tuf9LzGXlbHyPBmf6Bc8eTpK9HqznOicj66VytpjZ39pPa3AE/oF3z0PFBoofX9iteK1FaASyFtis1",
-	"K/Rh25V6P7KhJTRjdFw4OAy34icC6m0SrsDTIO2asuJ32F8lesUEqKrWdgolN31H0ORG2x4mq4NDmnd/",
-	"pNP+MGfSftzBOq8arEyYrNZYue4EXQlHDd9dOj5tODoJl9nKvTnFaWj47XJdebsdVb88A2AQrHk6u6vl",
-	"jUYxXJlxz2eTvTLPAECZS0/8fWSLvkkSysScSDXuMqWh4lukDwzlyyLAkMJK9Z5yleqDW3YtbrshEl1u",
-	"3AZl80W40Ak3LRb9KU5vrVj9FgGchxMxvEZX1yKVmSiykHs+PoSyUrqnIkoBBbARpBxEZkGk/xstYX1I",
-	"IiO8b0bpNomjVYmgYVInsQHmSaa70+QC1NMSVDGrQCoOIIxzoKdt0YtB8of61toA6Vs7o8AHVBXipBVQ",
-	"HuQkVYQc2AOtE8HVVgHN/dL2Opcr9HD7EzCnxLE97Damdv/hg9CHbY8HWPBWcuGzv1W9Gt4Eb/67hrHG",
-	"Klhi7PNQgFt8abmXKzkid01sd2Vb3OfualDYfFdcWw9RMhfO5Rfq3vYpK8vaaqdW17LKs/ET1tJCc9gC",
-	"UD8wz+vK15hb+8oKxYyo22oHq3boedMvnq0euGjQ4thSbSoZ2Bd7GlivdMD42U4faJAqjjGpx52qDr+p",
-	"gg5gc1rPegDwzVnVvtr+uSKVBWzDcPjjoQ31G7lmj8UWbCASrcaGZdpqUxh6c0UplFIZa6nGVwguqcQC",
-	"8niDd0XHObd2T4VTFtDfySBPizSH0oqYnEG56ejuUGMIVZom47FVg7AtBg/ZHRUbfHPEjux3MHkfRqOb",
-	"s/kdb19As70itK/iFod5uaUixHbQg3gMJxWChj5pGoUfiTyvAAnrqrQIJ8wrz256/G57y+9NYTT2Ge/A",
-	"V9akXQgf2oNkzotbtpC79+CdC8Ru6s+g5yh1f0j1FPa1RzWzoqlb4vR18VHa4hg+NQGCCBqOockYS8RC",
-	"c6gVTCpmZjKzUjEwdJ1lmuOQkS/Ow6Z57LV3KZIKBgYqTwXYt3GTDFvbMgf/s9j4RlDkIE+rp7CNGM7N",
-	"DweGWrQV8TgG9gMuyIQdTefKYDnlFYvIPoqWqwFwgAAh0mUx3wOOgx354S0M/9qCxuKFgsif8s99XMKm",
-	"Lz5P+NxgrWON6BQ+/rVGp5y5S4n2gEvQdTBH9QB2bw8UX3euvBab463Bct5Req4RmjAbJ88bXPeDyDys",
-	"Ys5xGDnmHEgM7TqBJZSr8YbhHXKFrMshUCRIFlhZVtoUkMuApJnmpqeK5eRNCOcV/G+FyiOroK6VNHX2",
-	"OvTy7cFjxe4lsWQnrNf3K0P15LHpN+baY35qWnZU1vEwWSUpcJM/1/0dpodRlKVoZfqinbW5Jk/BJVC+",
-	"d+1kfPVZJHw2S/WNiPsDgOWPeQ2ClPf5ED35ZsW2UCKhXYYPmVBCZH/Pc59ShDjcp4ey52Bcv9ItVwdN",
-	"gwbhyTcVNOVBEykh+b8yNeun0mysbCJuEZccErL2Whf5AdqzDUQbli08CN27bURI937IkGkA/lPgdtkl",
-	"D4UIxu9TLhTcOzxvn7wUFxcnrwYvL05ejM5j3n41PIshecxF+b40iJex0T3v3EHeE37TxQTTubLGBDgN",
-	"FWDJBPwykAMnHO2kuW50G2NNAa7WaavVamyi+D73mUALnV5Dl10T9sP2bVfR5rJJWMZPDokW0Inh/nOi",
-	"BvfjV5Xf8olAaz3bFwZgovzEdLC2ES1BfwstxGgtj0FeXUUlUkuBImnQA+ioo+M57nXhucxWjvUyiSmV",
-	"EamXmU8aIVjZun6bBsmIpZt06w31U7G321dbbj6p7Qv3x6P8JgYY9yIXX7CL9qH8ipk5/YKDvkc4KlpG",
-	"91N37MP7Skh3A+ig/Wh5PblQej9Xh8DtukxkeC1AEcoMu+HJXBAvK9Rx2Z832xZ2rAsmxFbyx5OW+nWz",
-	"gylc4IyrT9O5vUx47OXs6Tr3IhEqcNpRelGgxm6cIzq4WDSVaaoxxn3W7hzbIwnVIqAAODprt48pqlRn",
-	"SbE38J1lzy6LtSBaHuw2lhcDnxs46JtsrhJhDItG2hH92Hl6qDWqB0CxuY9VWqW21tBIt17X75aa/TAr",
-	"+4kOyPdIJ+VjnTRHMQZzHvLgdEyUOx6XzlT9aF+3qyW3nh1z6xXzkY8/iHJLI0mY/QgWAX//kY9DPKFv",
-	"lk0Pe8Mm0wPueQDAFhzPr7cM3fbs9Mu1uK2rtJXYFBkfr2M8szN0HwnxkY/35A0mKMqMj0vrJp5odj/y",
-	"8ZbcjA9Iq1JN6Jzxcd+ILLrKkePgACbw6+WiBSuB7OiWA/kMuWIDwYzINuD4VFM8Y9r/chLbGuoUXHcH",
-	"zssMQ7rEQrw164qXfXs4j/e12z6IjPFtttqu3mLkan7+RfcUowrodZknIMcSnmZO3IuBSMNWZHAseJxI",
-	"JdiMGyOwrijSqm81bz3PImaA63fCs54aiKGeIuMA6M+Kic+ZSBVPSABQdlgqbyDvC4iXICfMEV1qZZsR",
-	"++bIzGP3Hxb7O2EH2BH6zw/vfmEzLVWGFF72txlPs+Pt82Dty7/WILAfM8ispQJhdWvHYITefZ2mAhFd",
-	"0MGWiuSk07rIi2zcKuoLgltz2FyYY9tymX/QtaIj/MzHAv7f/H0wK6jCuOUdPnNeeCZf65Rjtr0k/eSm",
-	"9eDyy37lqU87gRymfJb2IlOlGujPG8AQ9EwoROQhFryZSI1WcKRjmlSTqQAEdVMIrsqM+Qnask20DXNH",
-	"XPWlXSxVsTZYSNu7dQf683/ZJ7YJtNlRfzYoolTPR3ksVLvdaBKbmV07boP1y/blZRCjqx2Po80Mz8GZ",
-	"HXJRQqLJUJ6miFNq50qqoViNkYVNyGRm+1gAN8VS70LDRicdaNjgXJy8sg27yBv2YkcsUlgrmwNqfu88",
-	"fVRt4di+DVU64zYO5AhuwD2ZQXs0XROu1hC9oZCy95B8CouhrMICGWcuz0Uq0pjI4TPjc0P571ZkdHPE",
-	"6byE0Bkvw4RLq/QovWBHUSxm2SQ6bjJYsDklnk5iKwr1qKeIf9JgOZaIl8C5A/OIkGYSbjI2lWqeYdqq",
-	"BHrU6Xw4QV3N/uXvO2s32+22A1McatvNoyibpHo+nszmWXR8X0n8Mwx43Rk/AKBkzBiAmWl0O2dLJUGl",
-	"8KE4XWVh+bPXgchxea34hQLuMQmsImqMRwDJ5wP7RiAdiKq8kCrWi77txIt2u92+200o2XnbLJNgOz25",
-	"OEpojTnh8wlqhSq8MEEp0VPLodMv9n93pyA46pufdop+tX8eRPWSQrXSJb6TUQSytCjzrvD4kIZNRBJj",
-	"0Y5WLfYmELzSSVNf7glZ/J7guSCNtk8DhHfaYfv94DAS2Wad2KMbo/tmCdqH92SxzI1gHNZF1faua6UU",
-	"Nt598+IPZuf9LDLj99k3IchxqGRQiBK9Ltfg8dEGIIDQFiPI4+nKHlQ6c/twL/sPx/sr3YA1s9sPY4v5",
-	"7Pa97jFrSVVr2Z8mGn2RcBAsVYgmmsCP7Nq7FRnA9itmNdIrBhyZUPhq+jyLmrj07RNQyY8ug5y2EyHr",
-	"TF+PIizywoYFAYV0rpieZz2FaAHq3lou9ngbh0PYBp5i80FBp7YgcIE0SBRf4YsodG5rp8RHORWVFM3U",
-	"Lq1CIeL8InZ1VLWFVs72aqUVbxubQR9GXa3q03gVc6i2dM/BE3VaIJXJuBqKTW2g23ZpzEEbRejI3Jh2",
-	"7XD1pIrFZ7Bp7oeemG/z0hznVRdSAY2yDKKJoDFmejgBOD/8G9r0etCJX45eXJy0h2f85EJcDk5exZ3X",
-	"Jy/5+fBSvB6dDQCbRy+USM1EzjzgILwj9jZFkCwaWBqFteEvn3R2dBuBzNnCRIPl/PQ2mpOQz8hImwri",
-	"Pyo7xf6nSDHOHfOMD7gReBoN9BwweUc5fRdL9LjJ4PzEWNpI8Gye4qSsZDn81X50143LZ7J/gw1sdBs3",
-	"HSJQsc20u+MficyszIbm9RM9xl4qaordpYN23BldipPLuD08uRi+Eiev+eX5yfmoMzobveQvhp0OQKMs",
-	"AK/q4tJ5PxDby/XQTinEWsOCDKhXQVoM1wb4yQi7GHCcAGrLKnx9kEH9Kf/c6Hba7XazYbWR/mCeXPcH",
-	"t5n9RI7YBJdiPZxPbb/cZZdTBVdvRDpwV0iXCbFt8BJ+7qL9evkq/H52aX+2unXeruZSwKqfZQn4Yl69",
-	"uGi3od1AKNIn4JilJiDZSH8wT2EEgwcKXadfZiLtY7Jeo3sJFxC3BzCY8f7Ldvi7H/n8Ze1mQ+a6b0lz",
-	"7arqg/sr6CTKTLwZf84fKF6zRyU+Ik3Wh0n1LWs2ZkAvjgFWSjukq5dubfStAAs7T0um0AUSMm40z16c",
-	"dS4urIyRSR/Qbn07z/EBDM5OdCr/tzVW7DOXr8+gB+07f6bbJctn9tDIN1G71Wm1tzejYRuXAqtJwyAx",
-	"MN0bnusC4V78i5kMBe2b2E7GAYtZMx/4ETKn5NZ0eHtbEgA1mfjMh1lyC8lZ1qAVfDgBHbrElS9UbFos",
-	"siIRUnVHCc+6LPJ1fUWos2YO4tXsqcj7fiHVIAOKgXk21FMRsSOCMG96nB4PKuEhe5oOBQcQwUJ1KWox",
-	"1PGMh38nKDHY9z1l7QUPF1tBYLRF1eL2BEU4MwPxNpiUQyEpqhc0/d7N6PaP/ERq20c+3sBuFBzMmfic",
-	"4Yyc5CxW/mRuyLjLLi56Cu7o5kuy5b35PWWXZZd96TVwxnqN7sVFs1fQo3uNbm8rTbrXaPacjtwjJbmX",
-	"hy/gPSSC4FaewU8rCvcFKtxwD612uJHWOz0brOVeo9u+s0uxYA0tE2yW6K04anaBB5KAkAgV+AyEYkLC",
-	"vjAyFmyYaANpQ639cUct3OcCOUocXYcX0yzKT2dsnKzNCi+ToFZy2tGFICfl4rJoyGWqWoEJE0EyXihO",
-	"x8IqtpjReT+xysqkqv9mxoHIZZaKG6nnIKrWyUn2ZGIykBh/yMnd5eTLEjlJmcSlUvLlIUnJcPXC3YNk",
-	"LuCKW8f0pV2k5COLRden5ZKGZyIaN/ilt9YqqQhMj5j3CO1Tm3SOqQDPdaYhaz3ybqbwj0A0N1mEYcDD",
-	"VSWrXOV/SMea0vHSS0dYJC3C+C2VjJeHJBnd+oY7t3G9Bk/BTug1up1mL/e5onhFtyrcu7ozwltOOnAT",
-	"bhS4kCvfjR11VkwidCzTj620hnG15yeefSBxZwHtGU8wXRXSnQOFdY86KiSLYSAS0+4IwbOnCh7go1gP",
-	"DUnX1jQ+Xi+dn06BfZcDLv8hnncTzy+8eHarsTVLpU5ldttHBaJcVL84JFENyxtuQ6p2PUNTXydx3/XG",
-	"Wvr2Q2IR/tRpt5+RYgv2vpsnw2L9/KSnkWPFkz1ot/iiPK0ZEjD2IDJ7imQmfsApsVxmUEi18jfRCtDd",
-	"9kXBn0OeibFO8Q49T62ddTsTwZ8yFiqT2S18uFhvFGFFm5mbmVDG/Xa0mAiQu/a/0thBATTv0UgMs6jF",
-	"fsXIDUpnpTOW6STuImic/Ylngaj2EZfTL+Ho3LlpyvXznjqsI+ADraM/ToD9uS9w0luxSOSNSCsE/xN7",
-	"LzoFwe/36LZK+mtUvIPdHLZ/dHI26HTs/SvlM52zpSevxS08OuO3U6GysDlAoAduZ5FliVXX82tOIqBC",
-	"PzeZnuLlXDrAJRenDS86WQE34IVQNqz0pLwQqIN2BQoMeAbzHfMS0pwZdWdDg+TIYx+UUL7vJcTBH5EL",
-	"SjKpOhQ/ukRYI9hE8DQbCML9sQI+4TNX0FPmbLlvsqDLfNkmW9B970kz4mgUHzob8GDT33ZK08Lx3Zyn",
-	"RYP85IlaWDmAtFp+oT6jpC1q9OkXvxXuTiFZ52ScciL1rdc47PTTAz18nAhMcWYTnowQEgN6BiV/C40Y",
-	"p12WCkgDMWUYne4J5Eoci6wJin8EY0PJO1GL/aIBIUIkBqt34KGeklkALAGPWEXZVz1Gv7778JH9+5//",
-	"wgGPIK0ZhKhpsZ+1zwL0GvSEQ8WinmfMat1dZoRgkX1BKsI5i1rsrH0BsBMEzea1dFdvlGkWL2HBvPZS",
-	"O065VAT7EAK/FFjNSlGH7Off2pY8KQ5p2E674ca6gRTwQaIZJoKFCa+bsk+3lWA/5oPwoMyie8wPbl+6",
-	"/GAcpODNF+21pdw+hXhIs56PaL0Bq2LVxN0Jo/EwjJpn7YtS2VG2X/ZTQWKlDYgEe0oGEgck1P0LS5Yp",
-	"31Yke76w77DHiUDuiaXyRChRJ5prry+DcOIBO/Ziotm18oBTxF4peNxiP2XGiS6o0lC5GLyltC54Wwr4",
-	"V/p6GTs+l0RKZ/38hK0okprqG4HjtElH/DS5vaKWXotZ5mq/weys0tCoTjBczFP++WehxtmEklunUrm/",
-	"O4DXak2mRrfxv/72v3q9z+32Sa/3uTPq9T6/HP32H/9Po7liuqyqXiVr8idotx6ho9yNyj7W5Ed+LfIp",
-	"X/7CRn3m3moMaQq0Lp8Yje0DvzWOCTCoY2GJvBGmydDbJTMYJZMXYckMTvxYOxCpyD6ghDFOPWB8lAHx",
-	"jkHwAG84tdgbrDSUWU8BHZ01XHLyPy6RnnCo5yqDYkIePkyTATT1oB64CbPLGqkaMo2qyFVIPRhrV2Gc",
-	"ADQCfAOOfIJJAErVWcKlimiHO97Bil1qt4i1coWDKPSDFxDeOp7XICh/XFe/cD30u32fKkKzkUg1BxQO",
-	"gr34mz3GIMe+MKM+O7qsiqVGWWOhL/vCP8LX1UB2xQfeeyG7lzOOFqKTKQ9/oJ3CAr63sfL4ImgjMkBh",
-	"H0HKoKLdbKjgE00KgxWh0oCDnUUwEJGVAciG6gjenbTCkLfM2JTf2pPdHtdYrtxTRpMQwzOSakmXzgOE",
-	"RwGGUSiahz3m7RYv0paJRHc44qFLVSf8U0AGXItUiYQQtLff8n8O+nHfUuZwf++4TaE5O+7R1WrmtbvU",
-	"H1/PfaeuWcHEluv1KXSXFjbLhBvyltqT0Z/bADywwz7xo/v0e2XrPfEXvyKqd0QN2luZCoD/IT/kdmWx",
-	"9Rv7Xsx0Wmqz/kUvmNV5ApFJky4NG2sNGFYPY8nuih7Lb53Ti1YuqL67nt32G2I4T2V2C2twIHgqUjs9",
-	"d80vdolhEVaZuRYUfzWajXmaNLqNU1iW1KLlB36Vgnz/9vvIhc2BeUA06R9zq8tzaY9N+xJknGVZymVi",
-	"n6Oco9z8Q4THVU//x9BZWGAgVr7CTNyyWMyEigGw57u5TMDk1ID7DPvKHqUz22g2uMV/NJe4yZGm2v4B",
-	"ImWiExG0DumNV1v3yTGau1jEbA6MDk1GVSf2e/TPpn01hdE9zAKYx1B8C4EsEQcf/UDFqBWf9UDudtum",
-	"OklESmYEH+g5GlAeMiW2gyESI8C+KnxEzMo+8Z96QM20BwHAt6HThDQXv3hJVQK7JX/t93lV7eq7wWnn",
-	"aIhT2OKAr404d/gDA5pO4zhpJlzFicgZ5KFzwEMnEyCpZXqhgu+7LVQydo4vU6c55rCeZ0bGosU+uXiv",
-	"geQ5aW27a6FM00c2YSEDiShPwgX8wYdmG2XxKsESPaaVn96SswsBP2YzgSahAUvRNFGwzXRCn6MEiXB4",
-	"MbJZsTJWIRCDRxECsWSjUT9TYeUdlJAHWyws4gxehkWcd7/d/f8BAAD//w==",
+	"7P3bktw2li+Mvwr++Z8I2z2sclapJFul2LFDlmW3un3aJXU7YlyaTGQSmUkXE6ABsLKytTUxFztm389D",
+	"zCt899+j9JN8gYUDQRIkwayUZfdoJqKtYvIALCwsrONvvZks2bZglFApJpdvJuQOb4ucwL+fFgVntyT9",
+	"Gkui/hbldov5fnI5ebUhCFOxIxxJhqT6C+7FOZIbLNEOC0QoK9ebSTK5xXkJz6/Ne3Ces91MkHw1s49N",
+	"Llc4FySZ2AticnmeTFKC0zyjZIbl5HJyPj1/dHJ2dnJ+9upsevng7HI6PZ1Op/8ySSYrQtIFXt5MLidf",
+	"M4Q3BKenkwS+OJP7gkwuJ5tyi2n1wWSyzao/9ecYnclsS1ipvrbCmbqLFYSStDWA6eP6AFghM0bF5PKn",
+	"N5McL0iuqMQQuSV8v2DpvqLDREi8yMnkbVLduSASe3fAn29fJ5OCs22hvvxDucgzsUFnpxf/c5JMOPml",
+	"JEKSdLZQyyHZDaGXhK4zSuBXwfLbjkE/8AbtboS34FSNgZd0lqWTy8n07PHnD5cX05MHy7PpyWf4ATn5",
+	"fPHw/ORidZZ+Th7hi8X5dJJMBMnJ0s7dzu11ov6lVtssKEnVrZIU7Xefhd99bh+geAtUy9b0hK1Wk2Ri",
+	"1mi2FZPLB4+m6v+SyS2TRJMfLyXjjirLDZaTZBIixblHCqDAmuOlImBKlpnIGK0Pv+IxWuZ518zVskaP",
+	"4EFzBHoNhr5f4/GOYbxOJjvGb1ZqqxkScpITLBTnTTgpcrwnqdt3itSwN6Uk20IaSuo/ZhlNyd3kcppM",
+	"lpssT2fkjixL9UlYTU0N/YvlHn2N0DSCC4XEXEZsMcVRpZhcgsTKiax4inCu6K0+qua9xHS2ZNttJt30",
+	"xo17yagkd3KmBcFfBOFIU5mkIOxWTEmwjK5RJslWXF7TE6QJf00nyWTJCe6a0PTyoZtQHHlWmKqBzJaY",
+	"LkmeqzWbelcdLfyrSnY1LhWEphld167xktLmNXGTFUXjWcmkEtHTJEqEfxDaH4R2lNB+m0zGvDiThGMJ",
+	"YnGaTLaY3xAu9B7V27bAHOc5yWdrzsrC288Flpv6aAomMv2qM6BomcuZ2vL2CU4k38+WrKQSvsZZruYD",
+	"7H8AuY8p4TopLCQvl7LkJFVEKSxd3r59m0y+KPObP7FFXYt7in5mC62w8ZIKX1XDS02diZY66viqn2nZ",
+	"oJyrppUySiaX5w+nvsjTU7GC6ielh6bAejknON3PJOHbjMKeT4lU2/py8kKiDWiWKUkRFsiRSYmNunA3",
+	"S/OAnHy2OJ+efJZenJ18jh89OHlIzpePV58tzpbTc9iuegh2rc+SySrLJeGKCjlWA5/AZCVeq70iCd6e",
+	"KtpfFjmWK8a36sif/MwWDY44w4ojFm2OmD5S/MczxjO5r/gNC6C3KAvCBUnN0uvtaOV0MjGS+Ox8OlXL",
+	"+syeCV/lbNenortlrFa4lGy2ymgmNtUpCXfNnKBq/JCb3fcmxAwFy7Pl3nHMDOf5JDgvtNgriXh6VhOJ",
+	"IR76zPHQW30mc5bnhGtCL7NPrT4Tz4nLknNC5UxrO5OMZkozI+maeHu9+1j+rHYsZ3nJiV3ANVPrMrnS",
+	"Q1ITVCcZx8Vmxsmt0eamNYGneBOYRP3rsWKSBxWTKOrcZDT11LZksiXbBeFgm7mN8zqZsFIKiavj3R7X",
+	"b5OJ4lRRKK32cpKSFS5zNWHKUn/CbEcJnwki1ChnNwTOlTWh8nKZXZrLl1ucUW/F+IzxbJ2ppYWrdorn",
+	"ICvzsqiElVEZbgk3Oq1a/ala00reOd0GNhrM0O20yeXE7bW3yaQsUiwjFmiHMycBvZ1yVdKmFOQlrcxW",
+	"fyhusyxytrxRcpU6FdFuFcPfpSDc2zhDW4YVYtKjKWnr5MzNZUuEwGty4D46r+2jWKFNlHAAeSooLsSG",
+	"SaCbJAUoDYsyy0FGeYeq1neUIiEzCQemvx/eJpM0E9tMCE+ypHyv1FD3d/fmO7+cnjvN2T8OwcQZs6/W",
+	"hDpN4iygg/Sc5BktSu0oCbBzXUGBic9KKtXRpUca3o0FBpmkTImazgJX64aJueh0stpVZ+7VnzHaTcXw",
+	"XSwkyq0vFao9fdGvwUwvp2dtDcbf0UoezdJSEwc0wLPzM7DaJc/Wa3XYTjaM3Uz6d7fPAdXu7rZzvV+C",
+	"/KjEgtUgnlvtoSEcKHJ6hZYRolwuiTmf6/Iho+uZU1WUQW8vOiFBGaj6izJdEznLUqHld11UWBPUDKyD",
+	"5BfVmda9oc8fXz583Dz7Aka9+UVTzQygJpvspRzv6xzdOAXdVtR/xitiyQSOHf2YOffEhoAO4WthelNx",
+	"ssxxtvWYtWtn7XOGU7VCIGMma4ZAbqHTT09PT9WeNbfMCF0yfYBOflaLVSk0b4wxUP2tbFYl8S7fGJIo",
+	"jn4I7Kyt1lV2R1L19i2+m6mnM6JsVcVwleJ3NgVTcc2JENrzYufvpL3Z3kt7jhkRu5xZxdC3E34pmcRm",
+	"lBVvaUdPbVv/UmbKRljiAi+yPJMwuJ8mazZ5HTB8aid7TbAMyISaVUNmt0QfgJVXyRmb5m9P4+/cOiTP",
+	"1hmMeu+ep0zOcFHk2RLM2GSSZyuy3C9zMis2wNET79Wg7IhNVrjnS6qupZNe6to3KNNqybTppSSBEKDI",
+	"lKIgVHj7d0iL0TLRTt0aHzWRdEUKxmWvVm9u9UVRmnFl2t8SwwDEF2wf5NQHOfVBTn2QU/eWU60IguKZ",
+	"r8AmbbsiniK137T6ZOzW4zgiKm/9+/YMPAp5Bt5Mhm51bCM3BHGyzoTke8TJqhQm1FAWIBne/koeht+J",
+	"v8Bx0X2cBY86nQWKhb8FX0uTkbUHBrEVwsDUPiMfctKq76oLK8bBfiP8oHPXXLvfCWtecvxDNpYbRx/D",
+	"k5QUOdtPPhzF8Uex4bhf4SCe9h3E3mbvOXJN0HK2yrhw/Bq/kUKnsL6WkxmF3ds+g3lJqTmgR5zBFVkD",
+	"JzAoBcc7fqdv24L/YV1KP7Bi7KWJ6/tCTJ1xPc4MHRGvifdB+VI7S0Nh9vsKg+WD6cln5OLi5PPFZxcn",
+	"j1YPUjz9fHmeTh9OrIsLpkmWjCpWfgA6io3TWWclV/IKiLzFFK9dkAUOFZ8YEoub9ubvP0+mlw+cHyzo",
+	"i1Nr8jWWpH9NFCcJhCVS/zEBx0pZejfpGcOKcjBMWTH9u0/DiGHBUGqFPZr+8ZMoTCDqQ/aE83tXeRLm",
+	"0j3SJGraqT2YPuRHvJ/8iG7BMz47Ipl8A9piXR6DBllPiKg+kZJCEezsvK5phjVKlqcElJeQUt42BS19",
+	"PS1KZHRJmhyIwcmnGGfDWbnewIzeeL6Ay4vzZLLLaMp2wFTAU5AM8n2hGKUz5lH3MWKKGNzP+Adj54NH",
+	"8YMZ88GMOZoZo9jiB02bdo3BU1B+tU7MKEFsheSOQQKYl55YCei4ooKzD6rVB9XqN1Uv0JeoX+2PvrQl",
+	"ypBeLdgcRjyNSl/yLzaO3t9LupAxaY+WGDT9b5cYVF3tyAOadp19oJNX+zaQ7zM21Wca9M3fK9XHbKRO",
+	"58tuwwRB6jWIMiVkYTctyLqk9/TAxCqCY300nQsw5I2RvCTHH+pod42Xz/fbd9e09Pre0+jsGPa4lZmV",
+	"MT4dY4xDSO6e1ng0i9UPXyftu43uK70OoWixWaJWgO13GSkOWov/mLHcs4NiuV5xwz2CudPOYK5htD4F",
+	"ClOrQKUcMqc+6E6/h6TqPgvq96FRnR+QWd0oBrq3nnV2ZD3rR+1CiE6o1vGuFeMII+fyGJtZ/cG1+MG1",
+	"+MG1+MG1WLkWnSDqz0f0pU9BuObSDxrnP3T2oMeJ99A4H7Y0zjdqudPMHnqGPFtMS5yDSmakv/+u89a7",
+	"Qm5jEwEcGkJNYVv1liC/9XZIn2qsdofnXCyUFdvpW9QQPwEPbJfnebSHN+x9f/tBKf+glB9NKX9wgFLu",
+	"iZT7K+VnAcnSLTumh8mOsx7ZoZnjQZg5HioGuI99oHWPpsCB5HfCSRowAgJ6ldJLaHmn9lrKcaYsolkt",
+	"T4LcFRknoitTz81dKcLw0mWmXpZjIWcbgrlcECwHpUSe3RJKhJhJmev4ko4uhTm9muRgOogmgpe9CBSx",
+	"V6mQSrTVfj4500J9Q3BqQAKe5kb3SYlY8qwwmB6vNgRtidywVGghr6sPBCv5EsR8ghhFF9OHAC+13JAt",
+	"hkNSy14hueJ09annr/A6/Hq7mxKUUaTUaCI0Rgegy00uJ9eTz64nk0p3tk7pvs+9SMm2YJJQeQUqePvT",
+	"c/WSOdptCEWUyU1G11DUnzJK0IIscSkIyiTa4BQtCKH2hxXjJDjZBWM5wRQ+/01Gb8KzpeROogKvSYKw",
+	"QPPrcjp9sPz7v/8X/IM8QZzk/+N6ou66nsyfILwQhEpkCE9oOkTnb9jS4QjUv/7jhnACr6FkV61hBtQe",
+	"Q9sfOFkRTuiSPC2KPCNpgLhKTPyP7wx51TcL9xBQecMoKzkZnM6VMoiergzISv0jL3UCL8LqZ7TbZMsN",
+	"QAzyPcJrnNH6u7cZzbblVotY/Z2MSqIkLeyFAnO8JdJuh/AnvyDrjCI1vqXM9+bLcpMJRG4JlU/QFGUC",
+	"5rtQdypRcwoH5ORy8ktJ+N6cbEqPhS/4I1SaJOz1jMpHFzpPoHvIyeSpNmR+UAMPM5sxdT4SCPwNCWIc",
+	"zY2JMHcDgxBCNS5nF3bzxBbffUPoWm4ml48hBCEJV2/614/Ny//3T9OTx6/fnCWP337yT5Uu5i3ss5IL",
+	"xsPDniv2ny3hjjkkcygGwmt/+4VIqp+YdIz0fHrxOdDUXjgLjet5uiYvvgyPS5lRipZpB+nAzMrSXtK5",
+	"RS5LuDMwAuvz+sqBC9WH8j3N92inhPGC5IyuhQbWVExoH+2iUC2Cd+CwOqljb+glUX0A96GTMtbHk0jp",
+	"G13UsTrz+HF00US9sY8c1RfvQ4mvsSSv9gXppYYyt4TeTEpE7YvObVTlLvnD+CdOVpPLyf//0woE9lP9",
+	"q/jUDqB+9C73fyaBg/dbfEMEwoiTgkiwmtyojA2PNphvcyK0s+X8Am1YyYUbrtZaqvF6HzxRX+za/w8f",
+	"Nre/J7l++v+d/Nvrj39CJ//2+g/w70/+Z1hwvVh9i+VyE15vpeWgj+egscy1uP3xU/3XJwH9aVsKiYTM",
+	"8hxt8C3pnuHqRH+0Y2qPLsIj/Y5RMjRaN6olznPCddKcBlZ7gh5ML9TBmoMmlAlkxHvfQNU3DxqtUVRf",
+	"4XUvH8NBC4zsZIkwCRkSr9F8iTNOTz21dw5TAv4CK6GL7d0jEq+7hn42Pb8YPkP+xBZdAuFntuiTBwYb",
+	"7n7i4BtMSY9SoKyYjwRSX+wYhUlo7x5DnyxQX/9OvUcPRcjnasFC9LgCu7pbmzpFX3C2E4QLJAhNFQsu",
+	"9opVt4Lkt0Q8UVd2GRWI3RKO5vD8vJM31VhOYDAnL77sWuAH50GKZltrWvsT+CPboS2mew3tqpT0LROy",
+	"i79yeIn/XWvtXT6EpI87rexBIMOpfmdB1e87azP+UU8ybGrYmxLjtIasReOrg82QpcrmwnlulKxtJ/HU",
+	"IYeL7MR9OPpscE84pnBX/hcQ6GhjR+pBPXC0JZhqRVz4fN5YEnqE2WhrqNsEuoS4ASoLpYJ8h0zVIfrY",
+	"cAt6+PATmKJgys5WVihUUkBNxS6Tm84lMR/uPO0eJUF7yrqu+kzx4aPqiaMtmLH2gJp3Udq5zO5j8FyV",
+	"B+jEvOzUho3zb5x0vSo7NWAhSfGR0sKVUoFzdEP2CSpp9ktJFK9C9MhXP+tS143mMLn7UpJCj82MUl0Y",
+	"GGnnOWS9pvc7iIaOclivJeY8I+aAlnit/SI3ZH8Jp/X8FH2L92hBQF/EDsC1yAEDVg8qtLjNUxxkdPM4",
+	"f6Bkra8F/uulslrPHz56e9meEgjpF/o9Z9X2wpzjvY4a7cFhZUNCr/A6qAGrFZB4/ZHQHJJnNwTNXVxp",
+	"foq+ZFIgzJXRy6U1gHsO7BvQeqPsdZALQwrMK1Zky0gtTG6IUr3UE+KJWyTQfQUpMFSPqXN7ybZbLGIX",
+	"T71ucPlgLv7q4ZO/zV7/88eJ+ccnf/in/kX0TvvuReSk0yGQpRW8R6JMmpKq/0COsDq1aMAir6/c/ffY",
+	"kN3XWql9QY64UE0zMbhO4HlpL9T19an61/Tk8ez0xFu3xvXBZfQMis5l/BFnsmBZWBNVa7mzN/TJRXfT",
+	"/YWjjm10jgZ+7VfTK7//oWeGHoNTZcyQjB0U8iBny40VR26EBWdLIgQR2kYcGKwXjjjiqFdjfUG8pMaG",
+	"xGB7wOlj41Fd+kI9kjVO8bKj7FEfeNnrOovQD4a4DrC4RMGo0F17vijzm+//bLIRJKFg4xjcMTWwTyEV",
+	"q9Hq52eNDR9aIXvbpxZDXn0xblGrJyD7IWA3K71AeyGoXiIvelWFe06qeE/oc+aZT1vxIfjusxxnWzGG",
+	"InAnPKUTvuqQitGz1x/umjx8gKTVYQI6ktqETPE2/PxuCALm8kvJiXYmeDSR5E5+CmfLiXC/VzG7LL1E",
+	"F+fXFO641GqvSae4pimW+BK9uZ5k6TXUnl9PsLyeXF53hk+vJ8l1Za3BrcZ4hl9AXYCr6kP60r4g7or7",
+	"tPrF+Fzhx5jcCHjI2i/Xyja51nWA8AYLaw93qYldTy7fXEMOFfzuhbSvJ2/fXlP1/71BrxYLPEWawiCv",
+	"9GkO9hlRdiQE2EgmN4QjkaWKWZiWxZBe6bz2zzQFRu51m6swtN9bibzxG99/Jsj9lOzqapTH5jaq3MfZ",
+	"cE8tJHzwlqiHV/uedfe9rcVORgtbr35pYAkC8NRHXIQqEbtHCv/Kq2GDL4extivuGqCrX3wUT1BzeydD",
+	"WzXj98fLambP0zV5KQEUa9RJSdK1PjGjE+sKQlNCl/uZzUnXAKUzdfBBu5gd1cLxgOLEBzYztvXAWfiB",
+	"h5MD8uoKLMTMoo5phS1QJt+uaC+Lgyd2Pgmgvj14G+9JUitr17lTIqRr8m6UjgpSc7S43Dokzt497YF2",
+	"jtvS7qEgSfTX3x1Rxp8eVU3s0OlR6w70tuq2NETJCsdXg+iNl6nJWC3jiKIYkvt/Oyean1t14iVX9b2l",
+	"nY311gd0POxwtC0eB3cRlMiPWwvzSOfRqL59/D10n+NOjXj03ntfJATn47s3lb/GknxJllk6mrcc7MkQ",
+	"cWo9heMJZEZlngrSCNCCMISUhSOY3JA9ON3fGc2+wZSM5qPcIM71kgpg6eJJZG4P0kZ97zem5H/H5Lcs",
+	"zVbBVNNXfpTSBiiFCV6acCZbQYiySk2ZHzwpHxRv9FrGHnRt1L34tbXP/t4suR84W+Rk20PRQt/xzyEX",
+	"nG4ICWkBupjCwb67YmDAafl0zXB+iUygGWmnC8rBd6tIcWY7hmnQFvdw7wPgrDVYWxAdgOoN+BSAaWXO",
+	"oz759PbsU6V0iKpiTav1D9Oz1XR5vniMH+jcG8n3UDhZdV3W9SMX5+dVzZBmfp00t+AE32jGh1JCvJSV",
+	"C9gST3xa0ejE0CiatcwSfQlECXorf4Q6SUIl2nFG1+jjq6+eoccXDz/7pMFgrtygj1H0TTYL/MTlZPc9",
+	"4yWMv9UJDwXj8tfwu5gePPE71T0Q3KccfoVkeYlvCH03R9JVeaBn0OHlDJDHwyQbQZmy1xtoUjp+f76T",
+	"q5L+GjYckG+0NWaeGmmMHW1heflbO5FMDs2vsj9GGgFmaL8fM8oMeDT3W/zzXho6oPyjEfBXMqJeZmuK",
+	"87HxRrJakaWEpDpTmGoqyWcCy0yAmgydfg1gAl4uSWEahMMHtcbxeHGWfrZ6dHEyXZ7jkwvycHHyeXr2",
+	"+OQz/GD5kDxenS+mj+N1Az2VK7IkWdF5punPV2daokiLGPfqeo5P5Fd4PZbCGmmgqvSvAFL9iv84wjir",
+	"IZgDppNWIRE/M2E9k19xrwhBlc0x3kZxNbf94l/fFr/j3ANBUuivVlvOq/F9Z7tPj+jKfek3T6gXWh2k",
+	"TPr0sXun+oLWsJc3EBxr9pZOtazA+Q+cFYTrOmljYxhjgS1+VgLmbTJ5uoRUk6uSfqOxiQZeUHiX3ujY",
+	"eNtif4oEWXLiOF1jRnwkENvRU/TjhpFbU4eSSbRheaqNGoijK04Ylc2YTGy5dXMYZ8l0OkV///f/Qg+S",
+	"R9Op+usJIrkg6OL8HM1ZKWdsNeOYrgm4C9rZyjZj/8HZQ4MVPB3MYa6Sd34y9HEjfB1agDStdxjrJf82",
+	"o/7Vs+aC1JD4+3hQf89zPzQ79bSTrAz8NrnLhBQ1eoWTkZLJBtM0J0ND+aO+S9EuRJ2rkr6wKYcjWNNH",
+	"uxiobavu1GgW+lvuH73VAmRnxtdIHp56YFUmZbHBG94A7Vc7+INYGoDaWZvlslJdOyWJhLLw6gBuVrPr",
+	"r0foU3qajWnAsw5JZXAKoj2HcRSv0ePtAI17yFoo/R1CoLf2OIhnrhTLYS81W5Zb9Wo3yFYBybIUkm1P",
+	"5+CpxpAJqkTmnpUcRGVdFJ6d16ub6xm3+l1eYu3rf/74p9OT19WfwSzbpsBSv/bQi+MtGd6JbcnBVmiu",
+	"pYGe7HxF6JLMkSkJzQxQQJ3KcM+gWkqo/ApufJtMVm58sbsXZhTau9vM8utZO/d4tGDzaWwG2U1lounc",
+	"3ilpqRWWAC+94iXRqWKZFGgO35jdkP1c6+IgAkzRZwJVRzohVueiBiRCGkZrqG2udHgOge3uJ1AO7KDq",
+	"Tru2FqOnOX39saqqyeTTKRXD6Bpp8IRvnt+jWai+Ym8Daeoa12bmgJNaB6vWkcx9SQWoUdVKK+FgC0Uy",
+	"GTWRMM/VqVhLZu1YyjzzEkVaa2nTfYbCmTrNJJmU1Bmw1UqOnQt8NPSurins/QmMVI9d95BRIg+85BZD",
+	"UAk5LG5IeokeXaA/Z1+4OlL0AkwhsWG7yjWWgICkwLbGD1onum5u4tDwanWmOv2oBQsDyaO7DVPjEGiL",
+	"9yiFGGqCJGNhCQA2cECz/9PL779DL2FtFTtC2r1kaJXlOcqoFS0E2TYYl9A0Cgiqf3RlkVNUzctaClC7",
+	"YmMwH88JLbfzBM01i8whsZgkiGxxliPGUcmzBM3dmahudQem+sOcj+qfdyfbMpdZnlEy/yRBZqYJMlym",
+	"iV5CQ9+P50bFN++Df36SXFOClxs9iTnEZ9TvHn3M0WYWY/4EzS3bzsELoIPPwApQEJrpfc54SuAPA3Bj",
+	"b9zxTEpCT6/pj6YoVmlzN1QxC5yb0BharR4t81yHkvT6352s2YlZUmXYnl7h3bcG8tT79UTcZMWJbi+D",
+	"8xMX2FIvedtqYuNx2VnSVSedZivIVZGoIKzICZSSQr2rDvWfIqUNcPKzbn6iM5zbIu3BuW99nQ+US9dg",
+	"aGNVMotCGIo2w86CAKrJINBIgqfohxyrRSN3sqmbPXrw+UXAAqp302mX2+gd+QQt1I4E6nqlNyFTuG38",
+	"6kDh+BLAmtoHL3ndKQCJ7cg0Qkde7IeW469MmjPXNcd5E0NUv3dOk6R/xXlZiRPTOul0knSXF/aVgAaN",
+	"uDaNDKBS63hsYEG/afN4m5XtM9Zk6FU+9L0amMWHixxQe424eJVplcXrUR+VQv6Vuf+tRXskBdMIJBH6",
+	"VcHJbcZKMRsmTlOstV9mYaot0uebrmc85vHQHMeRycHJRizJNxYn2eIjGvi+N+0BhWD8hlTvOu0aTGNH",
+	"mtTqB4Plef7y1UjjMVPFHy16d67m6+5dUlFG6Y9UifSfnPfAjWFi0Z91B2Y9GJMa7v6uxqX/rgKpCTAJ",
+	"52Wh5mNGXfNOVPR34xLy3r4JIwgCZoAHeBbBpkE3Rv0lPSR+aRnVkhcAtZNOeHATRvauVKvpqOg9rzHM",
+	"q7ur64CF3n6Nxfjuo/8rI+/smAFvF5rpwecq5ptY0PXg276okONH6OvP7/RSZjhHH5svo//3/0GgMiob",
+	"iKN/RQZmPnEa7BbffaK0UACjRx9bpPpP2ip7BWLva1HgZziC0zmxxJq96+/8rDTSusVRt5w8A2KL78Lj",
+	"eTQ93oCqBap94tx7fcpKDU/v3n827QDg0fp/3WFn3jghFYuAwNFcWr+quxK8Dm3n1l79ggj5fLViXI7k",
+	"VaVrYwR2vFVztiwlaL4gQs4IvBIcazekkJcWDpQIqZ/RutEuWxI012GJuQUfxbeE4zVBHEv3au1IAZ5X",
+	"h4W8psoiygmdrXLGuHFdmg1hf1oSZWet58aUZZSgnNE1YD9h2vo6TdWnKKApZOuN3Gg/BwAXYIOnc4qe",
+	"4+XmmmLwt6jpqbdqHIaVP/qkMkF38DY0J1s8w3mxwfPTa9ram+7X2npPTwd4KMiZFQPVKVHfj1qt7eZ/",
+	"c0O/yeOvQn173f/dfkDNvPXB0Kb9/NFFc8eGka3aO0GDxn9PD3GySJNY5Fo3AMjwjvFUNKOPp+gp+BfQ",
+	"vI4Yr6x4fUUpM2QHjgNe/QwgfwWfLTdkeSPmGrlKmYXXdO4g7g2v1x8EV6wzoWeUkJSkc+10QU/RHBrn",
+	"2RdiNNcAAPAqNPfDcXO9FeYGtWd+ab2EWGofp9J/kmtqqbFmap9TZVZmUpB8FWL85sCCOniX0AxK4wqX",
+	"fCBjwmjUzYjjYEDR6yhQM+Qenp0H7naNc98cy/rz3QZR1j+UAfJZlOngeycsan0ETRz+fcS99lhrYDU2",
+	"gFuqmNHBEaN+H5Td9BldXznLraGsBjvU+Be1Fmo7BTV/g7wpUD8aP4Wu6aylxkWvnbN/eYnzHHwV9cuS",
+	"sdwWgTYeUJucQxqAf1n3o2pchB5DrQ8WylIIEyFnSwz9erYGj7PApQBv08xr1F9dNC2W/EtQ76pNp7BG",
+	"zUqaOnCdtolUQ8yJYcLqgRuNndXPYA1EnvrTISvoC6Dsiy8D3iH9k4kT4aLI9zXX0ODQe9DB4v2qX5RZ",
+	"DjGVrzkuNiO9ahUk6mBag3r78+r2+4YtvS+HqZ7l0s2ob9Dh2UZQvwueC9zyHnSKPvXQDdl7oY1qpM26",
+	"6QMiUNV8Wq8L0ya/ebq0uSjO6aH3nDNnvdZlwX1Y5jdfVZ66Rh4IlMe8CdFM17cEfhp5+nbRQG9LGID7",
+	"XBcRKgSnEXreU50dtoJnQaubf/38Ffr09uzTaiHmCVqy7SKjJNUGwB8wTf9wOhlOmXJQBX3FJ03NxT6k",
+	"s2pin3LQAhHMruEQ3ozNhesrJmwD+Db7sg1UB8G92rv0FvplvSPYxe7ci3gp25+82YE0FmTaP2k4rIby",
+	"vIxJLfM2/ttEYwoFt6IPlxHHSimjpAeveEe4srnZDVHWeWKDhcpoFiijy7xMSWxGxH3CCtqqiHKe+vIt",
+	"4EDVbxuRNZBMVk7aDH5X3/k2sfjcMTu0ajR5YOzCar6hGMXwblTjrvaiblDezw86bqYEpM4TQguyxtS4",
+	"WVZkh3IixKUO6WcCGaa0YWqAAt4yZaEgA6UHDOVyCMaeog4K3ewlt2AeaR2ZqqCGnqrZAQ2+cExnN1tt",
+	"a3ms3HVAvTThh9Z+7+aLwYgTqOZt83oUiew7esZdd/lXjYGFZNDPXpGXZmLTEQbRaeS2P+aYRFuOl6Tp",
+	"LpqGvJY5o2svvA1H+YbkqYFVES5ZgGiP4PZJlQwhWZ4acHjkspbQXOtQA9nbAddU0H1R9Z/tRfKDT/6g",
+	"763tY+8AvJg+jgjBt5ZSv/uPJE9rHZN/m8mW46yJXkJFk+YHt0SVZ950e8TQyjjgIlyQJdtWOQGG2U49",
+	"Lz7oZQZwqvY284ct9eveN6Zr5pgUYtv9ubFzHgKjdmyeRgNOs1U6UgKreMqjKPY/NGP+vuvqt/NrZeOw",
+	"G0Ktvc6J0vELzAEpE2BdT9FTE3s4f/jI9gkApr9Ipo8focVeEkWntU6B+1gwDpDIPzOwFBwY8ieJDlOQ",
+	"bSH3yTVVJgQrpfk1QbtNJgkCbEp4u2nli5YbzPFS2SV+ZUlGoQa/1gLaxB5C2vLnZ4/PBzyR5xcHK8KA",
+	"PNpjk49ADkzipMTBEqJqM9rlI4j1n7b7kOQaIpsBH3iNZXTjZwJQ7EIYjWaxRzdkrxSjWoJ00Lm5xcVP",
+	"etFeB/yc1owbxIb9s7qxyqjxGlbGGARdxvnELYJdOzOkwIcc/UNKBozxeYQfJyjslo1N3n++evceYNGa",
+	"Hp6tghgqJMHgL5qrW+Y1z1/sy+vI8r01Apq+xwqlTacdQcBmYqYfsBmK89mMiqEM4lf4hugWPGAbwB4y",
+	"2lpu+uG04/+1rKdYG7wrHeoAmPInaO6GYNpU5mQlESvlcI1hzXVxfS2ur++m05Pr67uz1fX13Wer1/88",
+	"HBmpCNC5of5spINTRDgRm1rKi/EM6oBGWmXBdGnxBqm65R9016NYXp8ZASv8sOKNBmHMYAbLD57lBHNl",
+	"WoXw1L8xa6kW+4aQAiKyuv9XgpRNhpbq8VZ2cZTVVpfwu4yT068ykqc/qadP//KXF1++rp3A2bYwiRyA",
+	"6H45WWdyUy5Ol2wLYEC4yNx/4XSmOP9UC2YuPlXvV/ONOtHVbWybyb8Rzrwz3lDqpR7/fanVDK3WN8eB",
+	"tDOH5G+ZcOLelAt6Q331rSPSPO0ka0vfq1P1p9e/abq+InfymOx4/uj87OLiH4wHmSBVHLxRI+ohJKuB",
+	"CpEtcmvLC8JvTbskc4DYjMsqVdZeqZJl7RU/XdZXBqu/ObllN41TxzZTr1J0ReZ1mq9BOlcD7jismCC1",
+	"yPIIlfI9+Ss6mn+0zy4DGvYP6MdRiiDPUhJKA21E7iiyWQgG7UygjKIiV2a0Ud82LE8J11l7WiIozVJ9",
+	"K6xWWqDtWFswanHG2jPj0sLN5zLWCRTQY0hEV7TbSY13RR3u+FFLMTOVqxEAAnAY9OAg9E2r7hFtpG/r",
+	"7hiyBn7JuGlLD5CG7Y1ymANkdMpaUaFejkFetLo/8atB3Dboi8XHEfHeOAyhbhT35V2vtmisf0GSNRvm",
+	"QfP2Z/b2e7jvjZGm0wZmjfyhowHImNH108xCgxz/eHmC5kpvmKPM857obT93Eh0jo1v07LHY3bIyySpx",
+	"4tQLF/8a6sDog2fcHoVAZby+0Ki2hMy2WZZGxNltepyXsTsm86BW09HlYtN3lVRm+bGwleyn4aUHpNx0",
+	"NAeQDC0IwiYuhNgqCtoo9Mqn1CSk+QAuEW9yze1tQmT9tZoxXPdpKHyojjmlN2VUETwti9kuoynbzbZi",
+	"nui4fSaqTsstt9fDUN5RaAhPNTaNyQSwwHUjU5OsK7yK3MXUN49OaDqgFDwq7ltFfP3Ej56Id7ZWSkkm",
+	"EME8zwg/Rc9yvC1IqlhO45I9nk6nwdr3Nu9DarDJ343Z5v9L3a/HbPa6lUaz+3jjJV6LCEDEttMP1jFC",
+	"7ol7JcTGqS4NSXsvhXwgLVZ/64C0ClxKNtMZGz3CC/ATXJWH9nLjPAcrqpZVAZkvp6iCCcIIEleRjo1D",
+	"ymTW4ck/8GwxMdLcBQG6Nn64emNZck6onNk2G9XTGYU2+yPFD4C1H6DmrW1O82Cy9XHPhcPEJdtRwmeC",
+	"CPDKOGE+hvDHkTSATTNjPFtndPwYoAy8TUlIz4LwjpeTJjmmQueQHcjgo8tzDpaCwITdcuKQNJIVFP8y",
+	"OhMUF2LD5Kg4Od/PeEnjKnojdSmd5sV+bTXK5Q7EzP17R/hMRvo+XkjP9VFgkE1VmVabICXNALBrx/gN",
+	"YqWE3p2uYm8J9TdQ5YpRjhckj0J7Md91fYr7BsBLapTbLI6EkmfrdaOSerLFtMQdmVVqIgawoWcmjy4G",
+	"ZWy97/I9wWzqL+vebK8seO0obWNcXobt7dxcH6WtQmatafeKBZrrRrPX5XT6YKmegn/pPIUeFMh2sDoi",
+	"Up1UrXZD0XXCiUFphjymJ2j+B3ALkFvC9zv18yl65SFZW6S6viB7mwu8YX98ff2H//3T05N/0YWHr6t/",
+	"ns5OXv/hk+AUOBs2369YoJLJIH7D893sER+YOJLnHntYcwOQg/q+t4njx4w2s0yqJJJu0/v84ePzaUTV",
+	"9q/hXmmWER7jTGhVGvamodib/0z2PUWIXVWHponEb8NLfaDT+W3EvO7vOG4S6h5uY/0qJ8g7CrtkfD16",
+	"rHRv1rpYKd8vZwPBAbLK7sLH94KsM8jhd1AcgKmeqDOdkyVb00yAmF74ZY6HiMekC8f9lfvqEx2Vz5Ra",
+	"rQMTpzGlD/Deg8oL3ZNJTVz7BE0cvLohY7PYo1rNIPNo+9LB3reh+Spk+mq/ml4FzZk3i8OMp+VdsJ59",
+	"ogG9Vh/+14wIVBba7IFjG1rGgHUYWfal3x9b0310iLNI7LIAjJlP/UEu+BJLvDAcYJMoxC95BqVGBRNy",
+	"zWvZadWkdBfKaIDYptm2dNXHLnfDts1UhPgZKrWCH7bIrLE2nu9gFuXKCBxfwzbnf3+wKxAm68K9GAkJ",
+	"0F/w70gVXD6vFWjrAFhHWPVXJf3a1ND5AdeAHMRbAljaAmdpL5p+X1/Ydneihn9A17jBK7wRhaee4/07",
+	"Ti/RoDbM3GwjPw7nth7i6YY8e2/Bn3/oXJi3YabIbgl/fqfT1A7pbbBknBPdTsZs35GOVjBpO70SgtAU",
+	"0rW1Pg+nq3rgFP1oZq3YLZMIgDowHFt/+cuLLw8IOHX6qwyV1Fck00EycF8xqgFBhpM6xgeZJCuy5b1x",
+	"euElSXONXndzgu7adXQWCOBMpGURqnY4rh0aCJaOZIoDls5HE+oIfPv7uPKLVPmRRwuBm/5ufsILzvPv",
+	"V9DMdrh92zd4QXTLWq9+EjqHeC+PMsCfVA54vMaZRrlHrkNF1DYy37PGU/Twk4nuBj3LUkJlMxIbFScx",
+	"L7CAWPelITECt2ZMDaeAH1VRstaQT9WwZLAJus3yE5M1rEthgzpvrfyjA44PspK5bjVQq9G5RDrlOEEp",
+	"xxlNkFACOmU7miATY8zZ7hR9y4TM97oWs5ZT30LOgfeoKdsXTVy0Mme79hTqeeFNXLSqzOXLTGwzIQ4I",
+	"x+gHSRqoqYo6v63YCWzAve69AFnyp+i7Ukd3bwgpIOQrNyTjKM3WmTQ9JPRrhddkQC9Hxv0i6HfTPKAR",
+	"aDl6SadpRKGneERqbPFdDS1o6jfyigK3G0Ejxb0/OpyaEWzWnZp+38hAiCmfp2vyNWdl0ZQXOM9nbKVM",
+	"brrX//ilZLzcBmWHeksLpsJW1icTv7PpQN3A8zxbZ5CUsm+9kMBvOZlRtlPMzeTMXQLbASoVlJjQqKOz",
+	"xX7mKhYyaJHj/eJA+rxrFqPPu8RZKRvvzDElMwtZ4l33UPnU2EwLys6ZWv29BT5kQV+bPqs0S+th7upl",
+	"8a4lCE6G1XfQ1W2fJYPCu2J5znYkRSvOtpHepbEd1MZnko7A2gopPF9zthOdLVoyuha6anzJtttMymg0",
+	"JefEMvBZIz3GPmxdqKW81ms+Uia8vhFBgnJs26hRyKPOpAlEknGXm68CIR3sLgYs2/T4agPINDqwID/A",
+	"TSFdBzbQMaD99U4MqApbg//WWgxOoNHSgiB1yxO0ZgAtoDYQyrRaVOA1gbiq1XTazqRG34D2kudYSKWa",
+	"axwDLBC5w9uMkvSJgf6+k2gOPDCP5QAiiJxJFv4ey1MipJYDT+ybdZM5nm23JAXUBN2rCA7YTKCcrQ8B",
+	"iAq1PTAE715rtg44AmsFLo3s2g2mayIMJlaqu2NBytyCEAr17YAHgdXmkowTA5eFs/yE3baa9DwKqfka",
+	"fz1MT4PNbug5de3fONFUpCRy2fTCDC+a5hSDD3+PL/a1MzVjcTMPLpfvumwksxtw4FkPeqW7p9KFejMT",
+	"63jD98hqbLRbjorJ1no0Q2qkKZ45INQ4PqxpMylbHXcaOSllnhvHtgHc5EIiqPsM5igPQ9zZD+c2xtYb",
+	"F/bjceNKE5okGuEqPmIvpOH0OJ1TM1BqMBhUjQUQDSXyv5AimMo/+NEqG7Vl8wvGq0Q328KwygTrzOhv",
+	"/2CKjnWPoSDSY0dy/ECU/YCSAP3IjNAlSw2iQm8mhb7/ub09uqqg3pLOryvorSV4Mr6AoOBszYkQEUkh",
+	"+r77ocMeI4sY2gmN4YPOEgen4w26fnRV37iPdqnkNgq/2IOd5AXjl6B1aBXt+Su8Hq2cd6R7wtEuYStC",
+	"N4yDBMw9W6TNbom1T3udqerev+pb3/pYAoMPVneOSsU20KHuGIxf45Bp4lslINEcsJY9B7QIdotWQzWt",
+	"bawG3dq6TdLSiCqhFpBVTvZ0bQhDNY91u5SEMM3qu6SxU8NyvH4o1093Tzb5zebq2kND86oxTE2ZC4ie",
+	"RmJQrc9dTRXr1VOfNTS/YC9P09pV7Wt/vNoFudvsY5KHulCi76ER9YANVy1KDwSbc0xqrfHaG+vD7icw",
+	"o9LAxdRJYpWP38jJfnD1R++eNdIDXj5AppLKEMaXuz7YYaH7hAl0S2BlYbrXBjxABnZ6tLVo35rYYduX",
+	"9U7dQwfo8IR4pej928yPoA6eiJ3bp2sruLf3TucojqnuPNpfqeukG4Fzxtfncw8l8mB9ornxeo7b8JSK",
+	"HFMc9k7AsabJ+CbgsTuoqVX8ettstVZjqntQuQJwGdXzo0HVii7VK+3swkT2kpSuyJJkoR7KixI6igeU",
+	"3u/YgqV76PxmG6rLJ8bGviGFdAexdmSo+7SCrMHURdjh6mcv9UG5Ry3Wt/r+H3EmB9Pc3YerzyTV7EME",
+	"VNLwV8eXugfUyj8+NNXvFEpGrdUBJer3QL4fMbDxSRiEc31ceMN6cP7Zo8+Ha71/K0hYiZlEF1H8ndUS",
+	"jFAQnREqE5TRFcezJcdik6CC8C2mcN3A9SXIgQCaNiA7xlt1VuNqOc3wvi/lkoVKH+fuk3PbiETUbCW0",
+	"wakOvjh7yoc41HtF0TItNXihbS89c80/KmjD190jvCIO9zGQuTwq0fgwWNzkwOouVpE2QgLbhYjLcNey",
+	"sFoCiW8INVEB284Xwt8Q8ktNsGgAn8wOOKkBk7vRDAIBf2V6LlbdH0ZIA5kRXlevRjy8ZSnJoxJgC85u",
+	"s5TwqJvN9jtc1g/FXkKWXB27vKWLtKluj+s2q+hT8CMBfRAU0yVG2WKCoN2GoR2mkFstCMSSAoWNzs8U",
+	"SjY1VWdRSaStqFaEy7ZRO3Xcaqgm8E1nnVJFgeYsgpsAsGAOOKZHolsEWcF89VeAqAlqVqYPi3MstT/3",
+	"PV0SpPaCMgCExHuT9WeDXOqEgfx+tCDVoQfd++HQ6PtuXLBX0agd521B4LQStrgSe26c/aGzw2O/FYpO",
+	"u9QfnJVupIp6NB2I4ZF0TUb1YrtPE7mIeKwivheKtVg/HRnKOhjbaBcenGcU+I/X+vSw9qIjYrqF7IrC",
+	"Kp5H2DQ/OEXfK143UV5MxY5wJY/n+tCNb34BQBXfEtvWvoVJzrYZCK69Ez4BhOuI4HEVH+9nPCMxYvjh",
+	"W3PrYHyYsnQcM3eALDW2tiDRs+pWzIBIvKRCV1n8ttY1jPPUHRVpYMSMSG48fiSV5XlZxLDRlb7zEJgo",
+	"9UAZxasv9Z0j45llkY48DnY4kzHj0R6robinCVnUTzkjfUO7JMAxjROqavMII3UkDKgAtehlQ+jW9nTt",
+	"tEpqWovjg1Z0sQpDmlBpLYLoEX6gqWRLK3gfgcPC65rnf9r1vbN+gJlSzBhH9b53Bvxht8lyiwsEmpRb",
+	"i6gMospbFHHrPUOSXvy7LzYZs2A/eGkzsfSuOt/W6W1OJO2FXrIyB2u6ppGO60ffSkauTseANg5u8E1J",
+	"U05s7e32ft9jpQRtMdhzxjWfxZwgIbM8Nw0LI0X0fdtxvgM2G260u3VLbE7/DRaHpNNGcnDVDtdfiooR",
+	"HC92sfrzdE2OAZ3jdf2IaXnXqEGEhtY7KiQneDsbHUED+f4O6kIKLMSswv0ONqNg+e3hqVKDbj9XMwWn",
+	"/WH0acaZDLH8RKXwq7sXpb3edWJVx3jt2PTJ1ceQUGzWoQu77Fk9AqE7UIOX0rb5DIBR3IO5mo3H62P6",
+	"Cn5N6i4F0yEnUs6tIqGCmhx0E/CCrBBGugbvwJTtmM1brwdUxwCdVeV7Aw9/T1+6W3VGI83ouou8DmZS",
+	"nZPOQRRBVDeeUYaduMmKYuwzozeyTqlLSSEOSZ3p3pNmI95MGivS6J2uv9wmUauXep0azbXyGLdvLx8j",
+	"x8UdVO8rxQUG8M5LyX61qXSmUf242VeaS+UYHbA7opWE0WlUPbz1tfXMNWK/6Zoch7EO8uNBXtv47+sD",
+	"L8QSLB05ne9YGpzOeIdHK2UvYGILY12LiZu7+1TXyh1LIrzXLWRcZ0dqq30Qr410W/a0iK45Sxpj6SeA",
+	"CJtCK9z2ZDT672sUbLYlnS5N/XAAWqwyr49mucZkxh6a6xq20AbsMtjGgcCoph5ELcSGcdmmzr0LI3/d",
+	"4sSD9PEDK/SMpz662C2+dO1+Oa4HVttElLOMkgR+0Uq9pKWR6dmuTwlXiXi1HIfXX3hHUndEzwoVnKao",
+	"LJBk1mdpUvd68G7eQRJ9fZBf7JGmHwL6eZGPapJRjKOpUDcjDlnwmjVQZeB3Ef+li2LU52XWFP39P/4T",
+	"GdMA/f3//h9ItIV//8d/Iu1nVwaylneVczmvN641L6usDBMCMMLSvKaSm4M5XjBwHfNurPAmy9Nm8G5Q",
+	"JNxfsAWwVKomXhAtNGlSGkRLkgJtM84ZFwcV8Y3HPxm8bWwHPL9esf2ykgISz2BWPymuzK3RETX1kB9R",
+	"EzfBIRwQPovtu3H0BQ2F4ir/nSsxtFRNAmxuKOHF1Jy3rnEENKfZHf3qlhmkOJaer4Fy36Ou/6MJmvZl",
+	"kyhZZRJK/DiZEWEx5w7Vx01Mm4Jn7mavKnCs9uA17R502b0yNwJmY0QSvx9uPhja0HCem6s31dro7ZiC",
+	"y8cNtuShLos2FGo7+hBZSQhj8esIV+rCrAMOyUrlTuV08FPWO7s1psTgA98a14FXVRkjhapZVPqiK3T0",
+	"ChxBdsBgOlfquUfKtlWJkXkv7CyeSUnoKfpiL4kJqWJOwFEsyZ2EfHbIK/zLP0+n06mymCD/hAMGsURY",
+	"oAUW5NEF+vjqq2fo4tHF5wkSBPqIoYuq6kMx3DVdcIJvxCc6HA9CfYGXN0iw02vqqTGlXH2uFGR4cVgx",
+	"cUvjA2/K1HCyTAnnE1OGpFXtRfd7vg1aifO05GqnzxGsjYA535BCnqK5KVFo/ZQgyZie3ZbwNTQnAmxk",
+	"dXJxgrcfCWSevTSoid5iYP3QNS2wXG4ShOvojPMFEXJGVivGZevLRl7KDdGR4j0r6dqmmgN2lo1Vq0Wm",
+	"5uMcS6IhRleM19fAzL5WheYNIEhNCyDfLpJy8keNAldwOA23z22WxlQ3+cpRDDy9GpftbLrJOiMkkqGU",
+	"IbzQVUpPNKCYra5QC7QlsiOdriOyCedivJiMOhXqJ1AY+X5LKoGeVGQ1sw8JDkWiLyPbKSSTFSGp2rmd",
+	"XHAMrcVrKvBelBbHNT7S5kajKBj1sIF5qXQYJaLTbSaqlCqN5qA9AQ0ACY3o20nFSmWoITOvcNbRSm5B",
+	"dJ9Gi5yttGXgX6qrPLVfUAMyZltyil7ouKA2B58A6Jy+on5OERQ32QRwpZFv8V5D8PlWpxnPklGZ0ZJ0",
+	"T6cIlwJDKmMgKMw4KggrcpOXCJC9iZ0P1X0k1tktocFNCbcPn776tsQMoosPeiBXwzsE6DfTx1FlY7to",
+	"YCeN1IdCWVKmQcqMB0Ws7Z8CJQIbAOvVyEZnNSMpZaUW6ebTtLSZq/b9sb4ZfLueWSEwy02VTgAUkOOl",
+	"JFwkmiOVNWd6N94ShOk+Mgytvga67DZ2fEoOOp1w6Gh4pe6Do0EGHDRfY6cZmWFbizQ2A+vhdOToi8cP",
+	"Rz6hOc82FouKt5Ni1tlvq+LeuLe1Ok+O6S3pD8ZfObMgPnPWJlrfZPUdUueZ+hrU6Rvm5T45II5xuFV7",
+	"/fDGbV/77TdD8oLMSp6H4h8AmbqCUtWCcMHoKfpxw8gt4Vr4b4hS2G9A3OszIyhiYd0OMUztg0ltoJ1z",
+	"NPu4oZ9vyi2mM7vupvheX+TkNiO7uVJtzRGijzGhNDylNdO9BvDza3TRqypyBlrqvODV6xP4c7khyxsx",
+	"R4xf0/kvJc4zuZ8plp2bDskrzra6HQtdZ5RoA8gcxliWtaPZKNx3eFso3WVSn1C7ZNjHIccnf3v9k27u",
+	"OXv9h2BnT0W6v7IQlkgP8jU0o1WGXSYv0dxtKsUNc+CYneOTtOITRdtMoCWG3C3NQXv4E0wOQfJbIu4J",
+	"p70I14foTlIdYN1+g7Ch3ei037eefhvj1BYk92RvN0Zex4vCux5AfRwwsx2aN7LadztzPL7uwez9XnMi",
+	"lFMmUBACZqKuCsHLDTQN0ugNp2iq1lfdXpXX603iAPOUNkaBNeCNaX+zlsfT6Wdnjx+fP7z47GL6+PHZ",
+	"UMeWr0GPDnuKs/UGjDewKmEizhObGCkH1nFPX9DoHNnRDQbBAIh9fYxXCihhvVIdodR20okFRWn4qOsB",
+	"yoEuf/DlZ4rIYzshNXAk+zPRvXsd/aqWSN0s9Sim9ZElWN8QvsHUuQvCTRd7XcvwhH6+WcSsqR1sxFib",
+	"Zyf1my4vYHlQi/S/gmaFevDK3PC7Xbhab8xY+h95/Qa7acYsos63G9Ut3W8aPCAaio3XY7gzR6FncIdC",
+	"IT0Fr8L8h+9fvkKf3p59Wn1rbpSgnYFVrVLOA2k3h8GJj8B0rKNbh/uQCUlw6jVrrLozvq8ejMfr5v0z",
+	"ywbVoT+pe8aCX4/sIFdVM49pODZWfFNC0o5CrhuyF81susrK1zVWFshdoyFwKeIrg4nOzK/gQupNkKoU",
+	"usOz/g/B7YyqBqvqwOpg2malpskQsPYpepbjbUFSRcfRGNvHAL3uQLAec4AdDFDq5X697u96pdM/a0ms",
+	"TRke7VCoC+8Q620zai+0+fCPDiSuvVUKzmxPRp2PCggXgcbeibH9jCq+Vjspk+BmhvhWBUjj7fSHZ+eD",
+	"0uKPBHO5IHi4DWvrVHOPdiJVHQw7Nc4WaB3G7vFB6KYXa8qC6I3f7yhJ0WLvtQx8gvBySQqpDHFllutH",
+	"312Puhd0wYDRgn4Gy8OBYIXp65MyShzfAPpsgblr/llguakJ3cGc5AN0gXfaFivGpgMaujqwIoJq2vhv",
+	"VDoPuThMACaEe8rZtpB9Fc9KhqCl8+h3IE9E4GN3gCCP6Jg1Knkm3keZTGQm87BDPD4Fp92ONAQWZHqY",
+	"gLORpJcewCqWpj2aYFuiMeIygSCgSNeJSYmDgcL21gunnhcEYR7XMdaNMMBkT8FnZ9JAWKGDa1Ec9gUr",
+	"KYC0wquDeCgxEqV5mGrXRJXKpBepim5bIROUm25feTYzbF4DjLGuYDL0qEMGNLzlGE7/SlS+r5j2CyoI",
+	"l35a7xhvQCjnt/8gH3SeDoneCPiBw9NpI1JmX3z5ftJsx2LfBnJq75cb65JWYUTdvHRV0kNYCdOZ7vk4",
+	"DDL8Qh96GqLIE4uslCJLO1CEgVcjMkyewX2ReUTfkZ3NSDkU4/Z4hnwmIwfwQnrfLzBX2ns+070DIvvS",
+	"Ky2s/ygzzoCUrDIKTPAEoAnBUQAZGzlZSbVkTVfB9GIYULhgIgvHMF5IYdCmaz1GjfLIS3qKFHfqfoRi",
+	"A2daR2e+g0MTjV5HjeyB7Fb3BdTJOJlAC8aprfQIGsRuIIOOJM6GYb3N/rxiOWnF/UcZYX0wy34AHwbl",
+	"rVlQdMhaVKrLrwBADDljRT+dzs8uPrv4/MGji8+GCPYnFoJXc7Azhm3m4DWa1xxBO5Lnl2iOc4gEY7qf",
+	"Q2qsYPDkKeRSE9P83mvsrLs6h7SKUeLSNIQOwbI6KpwNe9EbS9hqM20X6HXdNtxlnJwC6XwdLts6cxqk",
+	"w2SdyU25OF2y7afqJMJF5v4L+h3F+aca8paLT9U7YUDfGI9eM/mWFHKjSK2bYM6wNAF+ueGsXG+KUs41",
+	"xqba+XkmpIbTCkDkdge7C1wKYoPHg5oGDKmHeyqPdzUw2ywBm+b9Bq9KcVYCXVF1sFTJz2VexgNzdJZQ",
+	"9mM0OmKOxxpoQxxowa9pGIldNgRM6OXamrWBxgKi3NpOvCPACQ/Ipo0sIVQ8WxUQOoYcJGp1Z0dk0IcF",
+	"tPWFLegqa/j0FperIR7DZIHt+b6sFefJD/olfilJafIJMfXLAKGIKKOn6AeeUamGhZ6+fPbixWkt22aZ",
+	"DYHy+/k26OTfgp3+9SBb6aEYnHlQw6HYOGhWfmP7uTbllfFdx+/SQ8C775n6EGh6y+jSaoNKstUzT7Ek",
+	"JyZpukHzftYJnESv9GuOfhL1OPXeQa37OwVPN7ChYpMVcdX039vbnVirxduD5mY7rD6q71FVd1lPQmmO",
+	"POnGfh+MxzfbMPp7azDdBfbnUWSobcb8foSo+rrXR8SKKMhVMGnrlOx01jq+IXTGbjtqEuBVV+SWLTua",
+	"ejWYup0hIHVz9F1sN/a4Hh3VkGptOrpVF92nfacR0cCZALU/p6O9JFVPDndM+zQIrke2Isv9Mic/bIz8",
+	"dz1ZSkpNzZU7P3R/zrTWoSW8Ntk2C1UOLLBcbmbALLMtvouUNQuW7meLMr+ZLfYyGrEBnkqNq238k7eE",
+	"L0Y95Ud39YMjplh7eMRjOc5GkZKYBm0z3ZqsJyEqAGoIVaG2zeUY0ujywNmi5EIGUz8ZJciIxwRhCad3",
+	"LNSifrchQfjNRREPUWveVwDO9ZKFUO6bAxalkDij0faShmMCjK3ecZsw1bi3OrvviK/OUrItmARo0FEs",
+	"87NgdAam6gge1TJLf+fgx7JYyC1lrc9yJa9GfKvgZEW4LtvQXDJmpAbqscBrMvqpjmV9qX+Etgu6FhdM",
+	"EbXUOhCPVizP2U4kDstF4iwfbeqb8ttRu199aAb4QuMWVGnofLZhPPsbo7E818xcb4jy8LHQPmJafJG0",
+	"zq6a9A2wX4CRuxknMNsuYR3cjoETpPNEam3LmhANy/mQXGzI9TZfh5a+yUJ1vu6QYm2RGdJl/M6cLc1j",
+	"TJLEwRAXlRVhXxEcZyPP6pDUVoyAItAb1ZTBWnADjG7I/kMy64dk1veSzPpnk8j6IYn1QxLr8ZJYw+mr",
+	"IEslDhWcZurQt+79dvAES7ww9m7vOtv7XBPpnK2jsKC/YTo1j2BZcjJQi9dk4NxZz72bUd9lwizBF3fT",
+	"oEFfEy219yc1Cnr08sngxulNM7hEig+9VKyDyoMBUC9bblyNMErJMkuJOEVPhcnktWmbkt10oDBIW5/c",
+	"ir65amNznopsTXGuXTOn6M+EFCCxXMbwYJ7diMQ8cxYMo2e59zeftjMbrmD2e4R1Ax1HZ5NGIS0GE9Jr",
+	"3+oaKUSfumMutmgaIxeqqkdVrHwdEVp5evIvupD5dfXP09lJR1UznEkBnr0he8AvwdQAJpnIUC6YQzjS",
+	"SSGQMJYY5lZXTGh2TSS0/ptntCilmKOSpoTr1xj9rorxj1MQRgX724l1MSpIo8tKM6VqoLew+mZcHgDQ",
+	"/x1EX74jOwczN4JYPiTVkJJNhHyu7wxC0g3qa/eEqAsqoH+h2S+lUz+1YQbZ8Dmjayte4XmlmdyQQl6i",
+	"Lb4hwrjYID9Y6raGaIP5NidCHKDB1lH0mpuriZXwxPg6dL6M0n699v6nMbrvr4q/15iORFsmJHr0MHn4",
+	"4BECozhRhxszThlv8GfWCOoXsPZbQalqkgbH2ZyQ658J3dPuFOk0MnKHlzI3kGQgy1gOfDEHCIpA7kuu",
+	"zGNB8lUFK+ELB314hI9mEJpBABAvzfIgnJ1tVqFciNp4zpKu5BqN4uHMGnPoDuSFDRYVx6N31uG43lmV",
+	"hmGWqlCjZnr11W34TPvowecXyXANRrCDonjiQXwIZOGppYPk7cnljJAz9Z7tbuE/f3RhNloDA4yzLSSS",
+	"soIANDaj/Z6L84ePz1uOi+FUuIqPe7ZwhV824oBy4GaDItEBlo0iaRDOrGMSVyW1hVpj0/7HpFJDO/u7",
+	"6Jz8790Q1RZpH8Yx9YHwJHyr4YQJ7E0jSpa6fXpL4J9fdL3fyrn7rE/1omq6wdVikkQdGw11aNAt8lcm",
+	"TdTNw7hpC48xcwqgQXoT8RPsQjkB6gfIpVU2ze8uaej7BQR7jllR0+veyQkGXNaXnRU0UY/rspYV40sy",
+	"XIDxjTL0df66tJ3kICfB1mQoAa2LXcJawvganfdcOhNNw2aTmho0fGg7+N7PmqzKiVQDiML1ZHJDOLLt",
+	"Jp3jFxLwMNXp6WALmy6GSkXUzptat4jqk64t9BZn0DYilGFyXzRSjfBuVVcb5UDKcNXgYC4PBhJ+TZcK",
+	"N7rwmArCoePFUVpIdTZ3Cq4kfJpx3Tp35MZfc7wkTSVo2qfYVBrSUDWKTXsatw/CzeN6J34AoJAfn63N",
+	"/YGe26j5+xqxr9i1R1zPbvRSrkrKdpS4zEIvxVA3H50ZYCWTlqV/4+SW3XQk9f6A5XIDfdVGngR+//bx",
+	"3p+RTfVDRHIj/3CO/bc8x8IMYUwGMVa+HVgeqZuijMIIV8P7CzzWDlUOgCzWatjsp1/3kOLQrTHKeoK9",
+	"NHINq21kjK9ZhE/DPf1KWWv3KGrdYn5DuBj1TT1iUW2rWYzN2Bpyb/Hlj5ncoLmptZx7GJfQAgGSkS8R",
+	"plqdMrmF/S6ls7ikiLhtbxiq2vlQRkk41+ngo+ggJC+XsuQaDzmiGKl2GPQUdnZqsj/o3B9fQNwT7T+M",
+	"jBANh1wNKNyyDBdFnoWCRy9dSfkOC3MWpOETwB7PEcsaBD3W8UIYRngKpSC2InKEkOlR+tpqXuCr4L3u",
+	"bhuj95FuxwJAyPqBuQF1glebIxUwocCl7mv0P+vU+J6GLj+4nI4RTnLdJyzXJoZfA5agFWd/I9QvKDSe",
+	"zFNkXevWi+kgr432ANGOFEEc+ng5XWlZzHYZTdku1vf5R7bTUaC5n314Q/ZzpHsNvqscrmZ6USGhtPaJ",
+	"B5XnKuy1Szk0IN97M9xnD+c54K/H5fZ8ZW6vcny2+M7q6v5pYOMKTdviIKmuv1EoWoU+caQv6DwInfZZ",
+	"M2L92RxlPvW8qGOseXc6lD6n41b3St1bLS1npdRtUkGWqkNr+DTRz1z5j3hp4FHD0Ane1Th0KQ5YOJEv",
+	"cA9UL7Hxj7g3GIeLffxtP5rg4RhuP3C2yMn2SwIZ6t1SOBQvfIoK/bTuAPb44uFnn5yiL4jIUmJwqayD",
+	"KpNoiTnPiAlr46V03qElFuQSzTkRrORLoo4ZcldA9AwQF5ay1Cj85nyeJ9d0vuJsq65JBvfkOdvp2ytz",
+	"Wukv6orLpuMsh7frRHM4quYJ+vu//xeg8Tf7CYY6g72EmuInGtC24GzN8dY62NBCJwLXofoBpT9cPpwC",
+	"zUPZNgCoLwh0qd4xnoYx10BdDIQhn+PlxkCjSHPg7TjTkCNRCpnhieegjgZS5mylZQdkJJabhsDogIyD",
+	"3zqg0gzgpK6n+EignK1tyhgk53S8UvK9Pm1CIxN4W8kwSDwrl0tCUpRjSXiCSjqgAVrV3onbh48fe6L2",
+	"YjoNl1bIrhEpLhtY5a7EDMjU0x3LpHnT6WDOvAk/OSA128jUsKK3tLX1SfR28Akc1GF9vmn3DTY7qmcf",
+	"tINvtY5kC5buJwaSKJn8UhJoTbchOO2oWnXCrkk+Ja4ePZ6eVU361LsTRHKhu83atBcNRMnxlsggzzVN",
+	"FBAk5qtuZh20WnMiOhCKAQyTA2qpGkVhbn6iuzOYQzkTukc3aG9qYygbRj+kWXhsz84mIsbWnCYxrTCK",
+	"pQzCD3Q82BWNL+Bo27pjrKNA21LvOxaMAByG69oYygAw6w+8HG2suXZgsxTvRT+oz4NHDyPUd76HOE5E",
+	"2p/t/H2sT9uW4sd539suCodWt5p0e5J1yPyYEtSc7SJORDWUr+DWUB2SmNS+XC1MJ+eYl7WlpOsYFzl8",
+	"3c498mbbBv6A4r7YFvLePKFpvwu81KXcl4RntyStuiZBHAPdkqVk3HcgVE3swVbVsAVYEl0uSNKqz/0M",
+	"/Kec0K4qerWwOZFdc7CwEEPN+n4o+ZpclXSsZ3zUZoXmOzO5wTQQK2wopRldmv6vkCQH0432EMS6NMe5",
+	"5p/TRvnQg7Ya2Wod12wem+8RLynYCTb/USrd2D44Ogmt5ZYzEwtzL1+DS1G8awnEGQvB8apPm/5KALZI",
+	"EWU6/h9ZPsxL2oHya/oBuxZlTNg85G3Uu5sRY5iA+eAIQdgofGoNFX5HYC9nrkV1UWioN8eJg4UTXmDo",
+	"0YHIxMnkiizZLeGHRYIaYQ6fZx+dn11cdIR1o+MIZrcdoSlfj9e/ToGxwg+E0piGyPYbcRKnvjpjo4H6",
+	"Yz2TdrGFgDAwAN0dHcpKCmYrZcrY3EAIWoxj36bY5HZINeqMfo054WYOWiY0/j00+9ORcl1Lep+xtxJN",
+	"7EQCo0kcXcPLss6EJFx3bPoVW1vlmJJxEHq2hNc7Cs9DVYi3hBIhorpmxSbEHNg6q6f1lZ5+q5l1c/Th",
+	"JVP/ep+JrRHxsCsCeT6HwgV8T8FpMNfJoga2dEXokkDAzFK1bZuvYnrfvyRUfgU3vk0mG9e0pe8R09ql",
+	"b65XJXVwhL9CmgdUss9Mnt9g3o4VoQAdJm3DEGjnuiXQ1xwieMwghdabgXo6matFvY+6aMs+vamHGZ2S",
+	"3T8cByXvKYHvSiPUdSBmHtrA51AIxns2/mm9pAlrOOBzuiLg1o9KMmz6iyEHFwv09fNX0DpfQHumb33k",
+	"iMrhjtiOCugD4jURargTS8lm2ikwCENvehi99dKNTT3S6EfzOOB77zFGJWd57o7BLqQOKDZpaTAmdyBi",
+	"xf1vNlI6q09mNJPjS6dIuiZV4DlyELEat/fICmd5ycmIJ9YM54dkLGqIIR8WOvKD2RiWOQycxcQsR3yn",
+	"Br0d+wxLx68pIKQ2s23HMbTdenzGeLbO6CFvGL1qagOWxYgHRmY1x9rLOsm5SreNRUixOaIj99POoGP1",
+	"m65OpgOYVispj+F86DCwKFwjE6jU8JKqLgNOiEygjxm3BRyfWAC7UzQ3KFtGJwEo8nnziGhGe5oRQJpm",
+	"MeJbzeeZu9kDxhobwYqv8q1V+EbhxzfWeTZCMjWWuKJL5zrv4xXKjhccUJnQ47AOuGolyXOdGLGDTgdK",
+	"bwdwgrBKvuJsG+j+oP3yusUG9GmFdgqpD3MVbrlhHPrBfhvOWB957o7poxlCzDCUVzM9egFiMzyjPtLB",
+	"PkfufTm+ukoNtdDBm77EDAh3b3CKFkSJJHxDqPE6aaPPIjbvsABTMMRYnYVc3hhi9GzGpR+i/8cw4byA",
+	"/lC2cHdE3881HB/UvdLqhy6dO0Am3aPILTAWUW5HOHvaTv0tmdUBGGPq+aLTc7vHfADhjlAnpr/9qyep",
+	"689Gpok3NI6cCTKr8LsYDbmeQrmNL1ZK3CQaJco1zQR9x4LvwOHmYmhGioGTSCQOc4qSO4mq/FGbU+SV",
+	"nAQ62DEKrLXVZQ02Lzh6zEriNMYtJN4DkoaekXmjNvvBCCEpzO2G6JainHTXwb1bpnffkJivSaPi+KrC",
+	"ybfnvrv0OpwQiDNqCDhblKsV4TrbfQaskQ7rNj9uCBQJ1UiWZnAaadJVhFO6T0VzuNMRvuOw6uD2q3Ks",
+	"OFIKgOdw6IJvc/3oJEMLss4owod05T7U/csJAJEOk/1Lhsgt4Xt94nfqkWEKVknkI6GXHJKV0zXgxJY8",
+	"Cx3YC7y8YavVYDmIuc3VEajXNVyoR8jpd7mZsyWWZM2qj7RVddsz2M7tCcJ5jj5elBIVhG+xmgCIEZcd",
+	"84lfUKNEVz0I3wv516NXP7oIBAkDK9rs8uH3zjA12ckE55zgdO8B0oZkwhXcf0jMw2alz0b144k//Lqa",
+	"64wI3LVJZxpFWmrdZmQHuan6U8qUMkX9ioDpNqNhooEDp1VErwSbTvygOkcL4Me7kq3CL1bvdIClLwH0",
+	"8xiQCoO1VfqkdjJRo5rahHnjwUWU7WCf2Mb6B0BQBTcrJbvZTcTqWrr8OUvtY3qks43u9xX1tKbqH8ld",
+	"F4+oNUgDi9D03+Qa1KynFaIendA5SyvG10xKMOOWuNS51RlHsGBgxrHbdjpTRx3RAeRiAWmh5zpJJpSx",
+	"Ipw1zsltxkoxItrT9Du5V9xkXSavx29Qe6oZ7olO6V4BhAs1/U8PbUx0AwKpNpbw7BJvaYP2cKCmatwW",
+	"zQQziJs5uQ2jog2nmEM7B67kL1vi3JSvjX7NEcC1g5uoDHTFMuJwNqwm+b5sFyQLt7EqBeFVBC1BhK4z",
+	"SmZiU8qU7WiCCgzRJ3d2I2WLaO9mVLfOMZG2q5I+828fFTKrmhjY3tEzQXEhNmwU1EaaiW0mRFAuZWlK",
+	"qM4y1q1iYcflBN8SnZGlM0zLDlOs5gJttg/QhIdqSSSybZljScQTP4yaMgKZC+GXx0bomtLF4QQEO7Nu",
+	"sED6wI1abK9XR1tKQUhAn4kSLYg6NwWSLNShYfBD9+ubPtwUHaCbD0Ie9BtSN9o3qbXMGSscEaDuHTJP",
+	"2Cry4NLaYlSfjOZK9/f0Nfvcw05sr6D6Ues4YIySAu0g3Vepf2o+ikMPWk7z8QqtpP3tkmZQvgTfMj37",
+	"K/ydpW3BnCCMACvzdMR3vVzXwOGq5mknrbFLjznnANxOOG3JY5qMHvRFkzls2vhEVWIZ90kHMIpS1NhK",
+	"qWS1FCrTaRkApVeScC1IbOon46CjrAGKuCyiC7+Hmj4v9gDMAh40sPYtHBNbaehXjTc9rvezxFweJFZH",
+	"pFy7CDKTOJ+lpZYgwTY8zt4wBXoaWn6H94khukA4VUQuC1NXnHk3gQFist+gqXgkFSTP1mvCOypr1Yob",
+	"OjX3X4ud4gPflo5RUe+S6mh3oAykG96qp5IWfqrSmCqNwiU7CZKvxmvTept6zbnrw20NziuqtWtQaRHu",
+	"lAqrPE2h2ilwWlKwdRb4TXarEy7xFVKzUC0ZY/WLph7a0At9tSupQwf5B15DHnlSoaYo1vistok9NSm0",
+	"316HVfFnDRU2CHhNUuem96eGVhkXxo2+2+xP0Rd7NPdac81BNhnlz+SfVoVXZo/2Z0Lohu7hYujoFmD3",
+	"KdetAMEPTGW0LemrUt3aK+sT6VokC5A2Ch1fI5SDZm1beEDbBID4ggyBS2U7k53XGJ5xdR5DUoG6DcQE",
+	"uQN7QK2yUdMNuqpWV1YIq2eMb9wf1xk4dxpXDoQgfQZboBYqH90Yxtgnw59RJqq+P7pKKLRsz3VSnfWo",
+	"DFRVBp1+JbWFAFFdC9qmU6OJwGDjANM1ID1F4ADfQRdoxT63TBII60UqNffYn351QtDQAF1ow0CmeKC9",
+	"w5bVUVoxREz+Xk0TCD1IK/O6LUTV3NSbKHR3TRghIhfRijfLbw+apHs09lNltHTQjSjCDSu6+c74ISHm",
+	"Q+F3tWHAAKjFfVqf6xh6VXYWk4ag1lDHGkZVNZp7O/XIegeKCC0ahEOHDu1LF4GzVAfWQXXQ/2tEDdM9",
+	"oNUejQbgUfP/K9PTb9Wrsm0GuQN7d0Lqa38jnLly1YHa6u+0OaEhcU9H1Ic6BbSitC9/7Pq6jVbt36bE",
+	"SYLCvrHtamtWkz++RKlL5fpGrO8tTwjXdkaHgmJbZoQgj5vHdNskqdQPnTPAtBkC+sVBzoAmPmyP06H2",
+	"MdB7dtY0MorrEue5cA1fzP1x7mF74B8g6A5uEHKAUzkThUmgGT/OWKdjl+vNdZfFW4g1gv/JeDXUW04n",
+	"g61MIrqX9DcrCbxCGEAhk9sgUSb6rf8xB02s+0Ttqgby7SFF65UYqkumUJ8Vj7aegV7bT0loX1cM27BW",
+	"68zV2BM90uSbTMh3hpebTCi5k7NlyYW2Lke6OuDj9Zf0TOWlW29rCZjEuFpCQNA6sOgqEXaCh/H9K6Nv",
+	"NxHkDWRsJtENIYWWrtBz6YD0qXe5pcLbpBvWwav/DUER1Wv1OstzzUJmGmYw0C7uwOjPiOCJsxiqqH9v",
+	"cb56s80n6oXCrvuzqvh6i0Bd9D3Opn+fG/6+HWBcA7mBBjD1vi/WedglHCoRVB+BzdD9+3/8JzKiCP39",
+	"//4fW8wE151gSky0VClJThydorlfqQ6Z+9o5X3f9+SGRPjFYoVhVG2XSqIZPDnSldGCe6wzjIQQgADjk",
+	"RBAqwU7JsYbrjGVK9fGn+lMh/lxiOluy7TaTIR0JQDhNyEc4KHYTKezIjf5vr3zXmjyEWodKKMUSLtVX",
+	"uJBe3BdGa9qH5jGsMFXzmI3HvDPPue0y7rlxmHnmIburxz1lJcC4p6x+NO4pCI70+ENhS5sMEQCdVYaE",
+	"xUBDkq3JCHCxtdXI8twU4g0ICnD4vn3dZMBRttbIRI2MRjp1G11MGpuK8dRVSphCTTjXADXY7LCcsRu0",
+	"0siFhzvHCsxxnpN8tuasLLqRkfU3XXbDQiNuK/FtW5qAWyqj6pTbMjo2w0JuQh8GFDpD2EaQ9UlVBeOW",
+	"KbEHJrSvpmxH0WKvg9jCRlYCiL0iC6+xsqg1qLX5OuOph0xf0lhUvDoWW4RXt6fNDGTY0JTcOaxgc5T2",
+	"tZQJIQAOV/GZsxbyuUcb5u8+I6K7mc0ghfudtsdrb1N3ExgUad+PCcvg+QccM9Zj6D5H1DScSI+C70fo",
+	"CnT7XFo/9OvSKkSf2gKEhIqR3s2To33Wtc+x0OHbOljbB1norE8qFbXD6PB1yy79dgbbLzJ+FVYe760K",
+	"Dj5wqIL02965zYyA2oKMdLN17QNvQD1MEhORrlhRZlu9WWKNqyPZ7xaa8n3Z8O748EiF1wSkmD7UPMnA",
+	"OMEASWUjSTZfqIdOcR5BzxQ+4jq9amOrPjj/7NHn4bstYEoYE8UlfygVJsut1mOhUAaze949WknNIxML",
+	"WOLn5x3kcbcPengsjZicHkeI/16SYIHRCIfuAfU/9y6V8md/09GvXc0sonjqOOVLAj7m1zrqC6FdIfCW",
+	"mGqxoDoPhoJSWm+ytCpEguJv1xitWaYkqholWw+6wzo9FR7U7dwhYcDc3WNydIF2NCuY/ImEV8BiYozL",
+	"JXtBhSQ4tbq7RtMINc4wB1ucuj2smPSXBg5hE8Y8fcjudk82QQm9+YepL7/K2e55uiZfKw1z7LYOmvO2",
+	"f3lET04fVTJcN0gHd54b/J8zDaXNqFdFPAgdVTV2bwsN2km1H7wmbCMI5vduG9R5m+1V7LMdQ3qF1yNH",
+	"AxGwJt7u9PxiiNv0c8FhANBCQOE3JbgjHJNLxjkxdYexqvpqRZaDH9BjfK7vBZcJtMUcBVinMSlMrf4+",
+	"bPvqe2LtfH13tyUN7dVmWUqoNPzTdY9NIWin4jsolchBVQ8YtMKBTCM348a3mm+qT7dNzvpU2pNvMUdS",
+	"Y7BqSR1LdPPqc8czFSaByXk3/kJPmEDuqrZwJKugabquz9KyyLOl1sotdTSO3IwydcpUX2nfoRFkeGWY",
+	"UzZjxSSZaCgUks5WjFtz3xtMSJ3Qc/0GL8Llu/WIt98F71+vr++m05Pr67uz1fX13Werjn545gNHMLaM",
+	"CHlftpb+/BVZkizkuThMxASUQcuwSiF3XPI6GZAjQde5zlsEeG0P5wMj995QzCy2Dt3f1H2bSeI1sarE",
+	"WKhCAnsH2uRGnPdfutvtgZ+yHTU9Qkcn4AM8b4i4TynKQL3csxIwlSOomFQwI22Q3G7oicfT6Wdnjx+f",
+	"P7z47GL6+PHZkJ44FjquwEIHqnMZB9teEfQjHQglHK2J1GZFWbif9DsRFmiui6Pm4cCvfWTs8jS4Mvya",
+	"7vXvZNTU59TGBjdXh5Bo4ekgGPLYDjzwxdaLOsbO5RdlfjNyg+FlTO6OevHTpUNtHdWdLstNq8ahD3yl",
+	"7+xtY2ygKnSB19zeN4+uXA0jL4Bh4peKNVK/uiDtGoVT+qg2E+5cpCiMv/Cj49HDDkvP6k6a6piVJH8l",
+	"tvQtbGRH1QeYoIArEYCqRt0o2i5cLxOZ26/03Urk5tk6A3yPfdwInlcPuFHk2Yos98uczIqNSajrzT+z",
+	"t/8Ad1t0b7HJirgxfG9vdyMooONe3NN+dz6lKJnGO7PI7LlX5v6uBLomMdqzC1G9vZSBkSUNZmnMu4v1",
+	"SvEsx6GGq09NEoTrw2s6jeU5pGqLRjDdT/Uy+Fcd2V2mvXB3v8HK1207DwYVb0mKq5K++LIb7OAjgcid",
+	"BgpGN2SfoJJmv5TERtvjmuUdpLPrsUGz/3aPRw7ZcYu9gxf/SKCqH4Mux1wAVErqU3WLqTpgwdfFOeuj",
+	"S1zIYWAhwi9nRdQxGeA1pUVEBCwbJTllnhu0Y08j78sjGGqtm2j404PKNPSDlTiNS/N5ph6zUjWU6rPi",
+	"uBua4iv1o9+KBAgJrmhIk9vgNDLHAz4Tby7ChyOsxYAyUOA1uYTRzvV9c+tNBuBXMKjAW8500gqkVyJ4",
+	"VOIsN49Cfl7oSZi3ej4qcUfybLsl6UxuOCvXm450FefvhibTacnVOxGQzMHfUSYNoindoy3jxPn8s5yA",
+	"ZDQVs/cLEZt1qvNFex71hfDZusmprzv340HwwUAcfT5tTffyKvfZulA8weUutSRKHRy+ll1EqMYywHc5",
+	"oT3pe7WVEghTKxx0PUJie6TqXCxTqqAbxJ9Nk+l02o9deDaN7QdbjTnQDMqHQOwCXty4SbCVP48KR9fk",
+	"qwpfBuiVju5rW59FRBvyNuNUoDsNtrBu3BHuXhDnM1wUeTbKha026Ww8BgsUJzlXSIvtbgk/1NR0k6/e",
+	"UvtcYKrtWQT3qe7U/I47pz1B86Zzdp4gyZjSmXIihKmIzvcVlDOwn+JTU6XaDhEqpSajpUElIRKnWOKZ",
+	"6yEbzqW06BWEm4oimy8JVQFIMrRmiNEnek+oITV0uGCcJfkV+ghkKdkWTGp3G9kf0FlDy+vZ0kjV3pFq",
+	"vqiMtWZhfiWSHaatax4eALkt9EmQTMReQKmgqTA211/3QWpF9q/xN755tnDnT38zIA/q/q3tXi5G+CLt",
+	"bOJFhX1iQTb4NmM85jlWyi/s7cOF9QPiORi1rXDUO5AJQT3OhMm6zZSkRqYnSJTS55Itvsi0wdDq0drT",
+	"7KXVybbi5trQe+TcldOtG53uISSjXeZeb3t10auS9y8vcZ6bknb/smQstx7b+i92M4CnkOxAfpcC9tPM",
+	"7Y7q0qJM18Ql4y1YSVONE7XFtMT5DO4MG1G2+X5NqB+nD00oOcbr9d/GAh+y+MbvtTqPRnHdt4rFq2Sh",
+	"wR7JXhClNrzaxwf72bx0z3bXDKn3CbRi2ixXfxnvqa0IG0C0OiQdF7pzVEbmcOLtvexZu6tiUwEGD/V3",
+	"eqoFgngjcvze5cHRJO4RDpADdtIXSg7Fb6Tm9mmaonUR3gAh0aRv7DmPYAEaBKxUD0ivyY79m/Yw21Vr",
+	"RbP7nc3TGDfTvRkgZH2ZVKRGshgJ7w2XhdTvf9CJI92pR6/w+mUodzO+UWSzZbS62PGlHgj1NxFafgOe",
+	"AC9ILtBiD6gjp+jPZG+K0vLshqC5JHh7qn6aX6Kc7Qg/WWJBUE6kJFwkKM3WmQHDA+xRsWScCNPcCKMU",
+	"8IJElpIniOSCoIvz82s6z+gtzrN0JvFa2QHz02vahsvzWnyY+fu98MRNVpxojCCcnzjhavyFzSiDd9hT",
+	"Rol17QrR5WG3fvXK1x46+l9pR1NRyh7/iwsLCx/tUREIkJTUJggZhuNKVHcZTdkuFqGq1UeyyqevXhRk",
+	"v6C//uqrZ+jBgwePT9FTKnaEmw7QFP3l1TPNCdsszzNBlCEkniAjJQWUcZeCgLeQrVaCGPRM9fiylMqU",
+	"9Z+s+XBSLMkJxA+SZheZPhca9Fd8pR87cmdFTR5fQIWVpgbEQVVxbjJoBPCEslGgywWaE7HEOZZqD2YS",
+	"rZl6ltqyAt0yDFNktfM+WATN1uoYKyWr8AO8v2ZqvZzwd+aEHUJ4G+i7Dzpu7HlaP246PICez0+xjsQ3",
+	"5AmaQup4meeKYooW5LajGvkYZ1aV5OGww3qHXF9hO2rdWEAtNVT1mYyAdzJg3TpqmeNs6wdQjOvjrNmB",
+	"/4AWUsFTmN2QgNF2AEbAwb1UtO/wML2/Mxd2AFifk1V2F3Y8QNM0QBSpdQ5KlJDjZMnWNBNQMbTYhxG1",
+	"dLuqQ0AiY6qETXkwNDc6KEHKPWmo58pifRBsQ6BGMWuto0xt2WrTft3FZ8dI/dQM+74yP19xEsgH42y4",
+	"n4l68jtlfEAcr6RL3IW4xHXnti3jBFGW6ogphWtiY3IMBwpsYED+d7rm8p2xZAPQWlzLhbhF8SfXWJdD",
+	"a2O7UPey9Ek9rJSAfAY7L7ghwwiZsYh7xyjRbVYl2ciA7nrdCxmoXzJb2syWXpeDlwTjFiJu4Sxo8G6z",
+	"h6xzD9akNXgYeKNGLBMOh4lxHdGncejGTelkcP088eTqjGu0aI+1u8jY8XPfNnhlyOVUMl0Tq2H9oe9m",
+	"Uus2bbgvqGj9RZCvOaYH9LmLL7zQNVyBCO0DrQl0KylV57zKRT8NRoJtu8JRXQqP0OWwlnRoieIPJ/iN",
+	"0Or+lfBstc/oerj53WiVx7R0CwOYH64PjS4kDdSxVoPrPsKD5GId8UyGBN4LlMknpp1CnhOut39ukBOH",
+	"E9BaPKzm8cwPuoVCvtd0/uYaCu2uJ5fX4Izi15PkeoIlXDifnj86OTs7OT9/NX18+WB6OZ3+y/Xk7Txp",
+	"PGgT6GbkllAJb5CsyJbwY0qKnO1PVxnNxIak8Gu9gAhu4yQ/OTu9CL1eB0vgF2UbN37FdA/vZKvryeVP",
+	"f//3/3r9dq5EZf2mPA/ctNLtXBOEJdoyIZHccEIQ9NkTKCWkUPa8aaQLzptMGP/NAqdQ9OPFwisgnz+9",
+	"/P47ZBwyDt4Gc6mdPOQObwutjzar7CwVJrb2skFa6ONRZEtl/NfJGsJI8o3+nwWjp1d4961rOhHrSFKc",
+	"dEDT9OiIb51TvT4B0aCV0bX/XuF/y/9jBxDau0ACxp95ytvx0yvaHrB3n43AbgnnWSM9KziJp5V3BXFS",
+	"MA6KoYGVslXgLE8JT7wkKuFVhsf0n1aEHp+BH98q8gt95/cH8dmhOKyHYlP04ap6U+5iWB3cCdQCy+x2",
+	"5HHsNxTpLS6w90XV8g9HNQ+PYjpF4gBvy9gStmh1pGpZYdqoenW4Xb0SDHiKDign1jyDgDVilFxqxAjt",
+	"/9yfovmsSlFgNN/PZkbezJx70V5W2p0OU0PyFGWmT7+yL0Q/GF+rM4WpILa+tbhec8OFFpVm6TpajA/O",
+	"glNmldE14QXPakpl8y6jH/7qpdsD5dqNersQWpSNvLbZqrE6tS3RKzpscs+4w+4ptI+q8v9AJ5rXZjSv",
+	"N5PaYYG2OCU2g18/UQpii6vnAVyRAwSS98aRa3i8+tQWX8SZImTffVy6OzoxmeCOj0xTBYMA6fSdd1Pb",
+	"UrOi2vUaOgvbuH+feDUbSkm22oRpMq8LijjRPALMkTUNokcXfYN+evIv+ORv05PHs5Oh4R7DjdqTWPEr",
+	"uVIDiEw9jdQTJHcMbcidjWTrDuqLvSRPEEYc05RtTaMj3yZFT5HYMA4mDlUcVeYpWhC0LokQ6rzibIuw",
+	"XsYBLlPr563Yxz9NTx4/PfkKn6xevzl/+8nAoulZioDfQRvqVqwPZi3dWo9G9Fp3+kCGcmr8ofkf7l9O",
+	"e2a2C7a0RuBSZ4KuM/eejsiUafQ2K3nefUYe43zsP/30Z5LacIJk0QnKgd4L9d708WpMynFGM7qeReWL",
+	"tVqLj9YDc0zHDhFCQxuCuVwQPCZVOc9uCSVCeG7NCC2tP9bHyToTErBQRrS49R2fwX61bf/mAP+0n6k7",
+	"NP3wm6Z5UueSNnmakwtRvhG1a3BPN8se5ZDRzP/eTpjKqRw8WUDVAChIvQ6VT2C3ySRBsBpgmJiaVrTc",
+	"YI6XknDd08K6yCaLMstTqEMYpaWIKEVF4xyWPJP7l4qwxp1AMA+5ap/qs8w0gRIIqm/5KfoRKvsoQzjd",
+	"KvUKbtItUhMAPQCHrq1iZKxY4OUN+v/Y+9flNo5sTRi+lQzMFyFSuwACIKkDGI4OWpZt7ZZljcQe79mG",
+	"P1QClQDKLGSiKwuE2BpG9K+5gLmIvjBfyRu51sqsLKAKBwIUSbn7R1ss1CGPK9fxecDJNjTDgDUrkjLw",
+	"YYah59gM1+hxlk1rNzfA1z9UJSXDtsgtUXNMR/PSrtSVSNk04bFkP15cvIef//Pjz+8aXdmV5+zpU/PU",
+	"06eIXDONBTp1gM6V8tjAyvDYxTuYu+FKktlEIVk0HvxUF54p+ldgdLtL+J0SdzT6crF+h8gW+rhE0O6N",
+	"jFohEi2AcrTBziV7+tT1yTb2d9W3DP1cRhq5+cwuZ8A645Ygg/wPDaTdY5VEGhMNupIziPfAkFjP1ljN",
+	"IbFbSNBznj5NZ+6DFtWVNFNpiSmg25aqP0rjK6EDpNPvX8N/A+Impw+emQHsyhEHFlV9SSHTBnvt07nP",
+	"0zjDksWnT8EFbJqBS0lD2WnKpUZgjDOW4JqDrJupShJcBlgIqFkqeJQ/mKgRTP7/+B//g71S8grrErW5",
+	"9JSRhp4KpiW/FL0B16LBjAjHqzbdrTLDLWCWaRof8H8zDyHbMGn3QkbmWtib6LDRlYy9ifCpv/3tzXf6",
+	"DFd0wNKZXFrXE35tdE6yaWmtLppmmFGHaUaUjwRDEEeMj8yW4JSz12424RWmDXYV6kylIkInyhtbvJXV",
+	"P4hpwq87zEhV0+in7OnTb1UUC914+pSd2wQ/1lfRtRN+nIWvlITnL66nAg1hFzUIoe5vAKN29Kk+n8/r",
+	"5oiuz9JEyIGKRBTieIWDWZqwehQyLWCsY21aDPPLNe5r9jeJxAF2pDE/Fa/9fWZW2JSnfCIym6yYiuFM",
+	"i8is9/c/f7xgcyDec4+nWLxswwSQwwXMz6aHgfm+2QqTaXZNbAoRCz/fhIwn8aWgAXqdpirVT5/C2wrd",
+	"naaqn4jJf/yulQyNhBCwCU4+fYI3nX76dMZCMwYhzglIOuCfBhnYNzOUmUaE9lX6qDtrNo8H5iEc44jr",
+	"sdBw1Qw9z7l8mBnUH15fMPdwCIEfcnnbtDVcJuyk2WThhCdmckTUgybDALikXjey4Rk7abZYOJN8lo3N",
+	"FoOkEbh8zMKhSvtxFAkZBiwcpErrnkrjUSzNDa1jFhKSXi9TqpfwdCTgh1P42Ezq2dSIKxH1JiKKOeD1",
+	"mRvabRZCQzCwhNm98MNLFqY8E70knsTYjlPTGZvPCc1QaTqbZr1UDFSKdxyzsD/T19RJPZ5lUA8VqTk0",
+	"fCb5FY9BywjPcIPC5MEqOmm+ZKFf9BjL3jCJR+MMHZPQWP/3SawBei9sMKNJuBmAJQ56hWUEchPSF9dK",
+	"RhjLo5X2Sk2msGSN/BOZ2ZPfV0sR5LlmoYV/wqZxycLXF3xk1gLKYVRpQPijl+rNsP4TNJYdqBRG5y/2",
+	"Hd+Eh2wMuISacYIBtr8h0m/GCCrl4KTVzj+ej8ChX48eWGA5LA42Jys4ctCQhPo97PqbfDDrfxXXT5+a",
+	"7cRhNhAzAXHkoIvmTxpEV0FuzP/2CRurWarBASCmIgNfUQ5CBuKTjnjzHiMDUASsl5Jv3elkZiV8n4qh",
+	"SDugEnzzLmQH7gSxQdnT08O8xMoju8qUbbsZpTP7KiEHon6OoxQaBWUYp3Du2++bQ9LKoM9d1Hm7tQ6D",
+	"sHDAur72a67/8c9/3YQBk2IuLEGxLXjW3Jw02Vik8xjiyOac4Wl6zcK3sbzsMJRBf/zzXyh2zlgqkm/w",
+	"C90aHnah9zmQbpD+40ivImr2O2vE4PmCWuYYyfsb7gL4bjzBJhErQAqjhITfY/523b0LA+V/cQbSN2FA",
+	"ce6MDpWQwoKh0XMhc9toFxoHHwlz3NPIxmUWNmi/7OCkeXJIzf+gEjwaw6tYzEUawnGlAxaiehZa/cxT",
+	"wwIW2mBGCAI4MqcNnPCR1Y9INwhB93Z38SQBfZFUM7Nt4EyHT3VAggA+SEyMY6TjpjMJ0xcLXOZhHnML",
+	"reoLulvgNQF6DAsS/GN2VDymO2LZMS04AHmICUaJ0ll46JSwb5GKyNx8/v6NuYpHkjFN/0FRnCOozPxH",
+	"yA7GgifZ+DBg4dFEZGk80CE7eJ/C5hAzDT+4w4wedifjZ3Mo3oTsABNOMp6o0Qykm/lBHwZdGR6pqZB8",
+	"GjfwSMY32GvXfJLA46CmY8U2fDJS0JBcPVUwz4cN9k5JkS9LMHmsczDvK/l8jj7DDzc5d6DVj6xHKCTr",
+	"0sUZErOaWKY6hCxDXsypSDXyKcWDMSR5aqfZcX1Jip250pXznMO9dH4bLIQjbbmV+JSt+QF3tkoneebH",
+	"SDCVYpXCNFWjlE/oXkxlMY8byY+ZKvjyqFtj/4d1a6n4HRAtIXvF7LRurfPHP/8VdKnszv1pvoh/GKVL",
+	"F9Ur1FFoFEzXQW6KiEqcoFt//PNfR45j3Igmc/wmsbx0kwD4vwkQnhlxyhyv1QSMb2Dls2PBDsICaXlo",
+	"jLsrwVpmrwJ7uS0UTDsMIknhoV/C8UR3JYo0yI7SqoOW3TAWSeSPLOjQpr/ns2ys0vgfuF3xzDZHje0C",
+	"aFyu7Mq8Ogw8SaDpdhthwP7DIoYJtDaC+S7abGoIykRAmrL9jtUlzXiaG4/wWx039aC1szDnUA8LmRRG",
+	"K5zYTKex4JjJRNXMuEQIvJaWiAOahTUCdrpdCJhwlMQDIRFVDzN2a+dTPhiLervRrAU18PeCe0F3jo7m",
+	"83mDw88NlY6O6Fl99PbNq9fvPr6GZ6BwMQP/DJUEeZAmndpVC9IeUFbUOrXjRrNxTLxR4GE5umodgcA+",
+	"mqYzTMDIjZFKqKz8liN3gP1PY8nUboLNn/hR8EikgLE1VboMSwv8J9YwFRGmi0OiuFaEJ2SWJB+pgAlu",
+	"xAoqQv1r6xthcmasJpIHoA2TymK0VjWXdJjG2oVT4Lg1NpVERwKWR6RXIgWgV4INOmMhIYOGCLQCQV2N",
+	"0+xU5TdRrVPDkQ22HFhPeYSo42+uoPdbFV1bvBZKzVyUMBCayJPbHIYpeh5tplrPjF6tc9y8IWcXX4u3",
+	"CF25uUFvpZ4qsyDNQ+1mc6cm5SZArdM6bgawmj0CZ6C6bLn6yE4z70Wt02rfbNeDCL13JUkeePIQpa5K",
+	"2ZxiaY1aUBvDeoVGLSnWVZ+lZ/LZzOh+agAlepU/7Eb46D3qC+gntYhOte+goXgiuHR0Kk4bqVpAJb+/",
+	"1s7NDq/9FtQ+1Y19UAejs9Z5dnp6/MxcTI1KCNhmeKP5jCcZZulI1I2AfVji4cPMD0rHkkmFFsDybkc/",
+	"3SSA4+m7129fX7xmpoOmU0efkdXLaA9K6Ab7xfmISJxYrTL21oZVVszAd6XH+zsVEhErzdPXusHeZKDt",
+	"grMNnKsB64tsLoQkLQDajA40sG23ES1masw4PCTxArmHPSOmIbzlg6lZotbFQl8P1GTznez6flMMnlC2",
+	"7N3Kp1SpzPy7DdUTutY5aW7X8ihv+lcih1K3H/PS8r0JIcxBQZTnElnwznMJIB841eqRgwkK6I31bVRm",
+	"1WCUqQCSAwEqoewMvdBgBr0y9lcHXYxWVyXXQNlOTGKN0fztt+IrjO5tIBvfwpDhXt1lcVNg89diQUhe",
+	"ZNC6aL7sNJudZrPRbDb/uxhf7chZkixWtC48e9zsnLhnSdPN44deLNstvbxetTbkvdPL/9ku1lvSV7F8",
+	"NIdEy0tEa83Wyxeng5NmvclbzfpzfizqL/un7frxsBW9EM/4Sb/5HAFd/bisee3GGzcv8CzZt+dkXg4p",
+	"X2phq76N5eW63Qn37GNHmjZSM8p34NJmCx7QwR6inWaB0WxyGnpdcZ9iBamMmFQQkwRfGZ7KcGRiwrsG",
+	"E/tSTLMGo4rEFMSezd5FpyW52ID7DRIfzaLokATJM+Dy2FVOUY3O3iVpgHddUP7M/Z3MG2694q7aeDu8",
+	"8nq50Rnc2q71txdOO4icMgGT3/HHP/91G6mz3YhG3pAuZ3TgWiTniKbdsX+9IKi9VYOVNRZOatn79iG5",
+	"XtH+Yjb5bJ/qA/kJjbKPUsfoLWUY3mpiBAtTru7XRmQ/GJkAtkC2FLE+AdWioDucsFCqrDdUMxmVqg0o",
+	"Y6ygWNguJ+UpPbgAoFVwPDZquw/7B5R1K4d9/ZlR0dYnmsVRAOGI4oqNzW3EYU5b1kNuKEoTfwutzWr8",
+	"IsdXYYE5/3dd50mwparqBZKVanJWUnI1hEjJm2jWXmcxpmh9xt79Lg87sCFEc8aZl6K9G6dslPKBCAgO",
+	"GNP8u9Kobhr8BE5nxhAvNR1sZS2SK7GkIMPyvoCIL7jizMfMWZokefBJB0wrTMzC1ARz0noJWQuRsSpt",
+	"eimreFett5CEXLtsF9J9t1GGXU20tQ0Xjx/3BbOuSt7arDdXvJWqOfzXLtT/Fp6jj7VwRW52ziyNbcVZ",
+	"Y9bpPsQL6qPeClNDL2L0aBXVc3IMMw1RNCPcIp7xPteCfNAiGTr8OcrfJzbi8LIV5htlGMtIYxlZ21ic",
+	"RWbkEPaMDeV15aURp17oVLsCAkjkaL6kMjSno56xVEHWIOQq8MJ2p+2NMGB9Pri8mz3unYoL+TYQiIX2",
+	"xQBeKYdJPMhCdhB6OxbCs0tyQpcQct+nvp3vxU13Yhml+F34s1zLPNDhRf7tBbZt+u7m/ajoSalY8Wi6",
+	"sdrsbjxbW9scpeNUPj5buQ42Hp83DhAc81vuSr/fg67+E78UTM9S4ehuUszwsJJlYyl/C41+SeE6QhH3",
+	"wEKYnilRprkRV87cTjO7sOIWIeHFVaxmmDZU0BAxozq0N/RyZQHj1UY681R0pRPfmAkIvvm84jPWll0L",
+	"FEU6FvhEMCuPycqBWQ2lUlOI55sN7D/oYCStwopPYUmz6krIjvWVf+eAzQ8fOHusJmsajfoxvp/wJ2EQ",
+	"hiodqSwT8hEdVLg2H9JRBeMKAZocKkmKec/TXTcUbR9K+7aPIPFAJQnk3EDA19Pbc9GMAxuhM2dxL6xW",
+	"nN0D25/a2OVNxPkvNjiLO6SIt6gfrlhflNs2oR9VSm3X766yHFMNH5bM/hGqV9QsY7OpUZjDCf8UFkp4",
+	"LPWYFOwAyAWk0IfuENSC+TVtDNkbrjvGJLAkrgFa6/1rxkeiwRwIlHkVpfjBW4u4NOw1H4wxPdNlR3IH",
+	"ZxPQmaHU0DTRUVVSBg3If8znRFGIke6uDAmRlbIFafUcgosrMcIT5CaIX28QKNUKCnbM+k5nEsYMeBdy",
+	"39RyWrFLIO7KuUovz8BzBqllnhZhXiHRud6Vv0CG9zmcfR2WiU/ZERRQ0UDB9LT8DOpYsySWmBgW/vX1",
+	"//7mCcClPwkD9veZspwQkIn95r+YHosk6bDX//X61d8u3vz8rvfmu4D99c2773A8XJ+fQDrmj+fvvnv7",
+	"OmDnFxevf3p/0Xvz7rvX/xWwt6/PP77uvX7/86sf3R//9f7Nh9cfe+cXAXt//r/f/nz+HTugqpDDgL15",
+	"9/5vFx/zK4WjB3LxbdTRW0ylTkSYvdd5hHrXY2X9ZsI53e0AKlYH/1qDjJUklrNPRo6Y1W+6FtcWUQAJ",
+	"+m/CP0FGkFfF6vn7y6pX7c/1LQT9q4WhvQvTzMrAXz972IsWTAnKO0TG46TWqZVQy3YshjwS3PTiyLzp",
+	"N5dSQR589Eu5lAvPV7XC6dV+2Tl9ueCe6i2gCTXzX2CaENiI4E/KI8PlgZvl+47dfbgAxFQNsMQU/4Y5",
+	"fdlvRc+Hz07qzUGb10/Eab/+Imq9rD/nx4NT8XLY7jdPardfJQ5XOx+wSCT8ugcKuL005HEyS4X7M1Fz",
+	"eBf+6cWJjkX9eb/drD+PTlr1F/zZcf1UtAcvh8/7rUHTKDYARmKdiAA7B9KpVrYhFoC0m5VRLixdAhDf",
+	"mVkxI8Wgk6xx1Gg0kGkPq5ugug3coQBTlxONmWdFll57FGCI5Z2lsH0hAy9nMm81ASdmlApNwOq2VxNC",
+	"vaM/p4PckC4SP+dACkZkc/pwvr4xkOt13oHulAgWuN8037/dMtW3IIXHmzAfDnfV8oWW9q4cGfgC/bfl",
+	"7rVbZtXuLeHurklFBIQDKBsv4ebOx2iJdRvXSFSrHtZlsmxsTAHbyQ6JJQ9xFBy1Tm2a8Gyo0gkiUmQ8",
+	"cbKBRrnl8/g5uWEW9fGwOWhFp+36s/4LUT8ZtIb1l/z583o7OhEv+s+GLd48XsJXMrO2qyTwkPlq5/89",
+	"HryXejT82w9//d+tEy2P9eD89xc//fi//jP9/XI+nMhBdqFm7Rf8p28hWDWdQVjnxu3NYSr0OJdPG0kz",
+	"c2b6dGG//rbdYYT8LLkSVDhMar4S882TTYTOk640us43T0DQPLEKzjdPthmeJ11Z0Ie+edJ80pWeTvTN",
+	"k1Z+welF3zypGqYnXUkq0zdPPnfNToJ8+6Lk6tZunnQl6lHfPPls/qj5Y7kYFiz1RYIMFX4RIhQsYKW6",
+	"dZJYRAmsu5PKL5ECndlOKAvhVlLT9h2RXy6rW/eW/An7ALlFT6pg2eM83zVTLFKNh9qPoPbBiPT6+ZDg",
+	"fFc9D7finXvJUgATzCwSzwZGKA69iRVM6SW5GYyKGeaXPiRb+G9gAbeCZrPJYomOwxznACr74kxMqAjX",
+	"6EGhg27gjPSiADl1bDCKWTVUk0FrmWnReMPqvq4EuAACWFBplOP3ksVxxjjW9MMm7aeCX2p09AEUBh/4",
+	"mRuMA2DEWCXCt7O4ZqFtjYWDNX1wH4ZMyVKbi57ao9m1izGVZ3QWUTM31TtveygSNWfnc01dkjm0RRj6",
+	"1fIg3oWBtevgULUmfjTCI4UnggweI0zIPntt9BLWxlJTqCACrwmUEYHOwlqY9oL2Rq2ztPndEsAGnkat",
+	"YXPQ7r/kx4grmaXXiCFESQKWf+Gk+TKvBINyQXDMeDXCWk0EbBeoKpaA+08HZF6OCv2qY79uM5HR4kwu",
+	"4y+DuJgKi128cos/SPeo7StTKQi4RWK1TU6E1rPnz5+3W6sPBQCZqc4jeuOPW2yLSeDk1oR3IKKAGe1n",
+	"kCXXxEcfwn/CAr++K3NTSSQ0uAoh5yiAWlmqjl1w4wX4FIa2jMYEyc8EAoPgI4QiSsXzHSQCx8eKlfZz",
+	"gG0KJypFUBGz6Rvgl9Qi62XKZQIX2gc13tQdjCan8cRociolJcbhQyVqdJYXAKPnVYxiSRHoqgyk1zgB",
+	"28p1UjM2Tudff+OFmsaD7+Nkw/deXE/F5nd/n6j55nd/mMnNb3bSYPNH3pBsvOCjzR8quCP3c1JwNOox",
+	"H7GTu4zWFTtEPOMlVMLNQjoB0T0uYVxveiCZe09OKrO5nWejnZMU5IcMcCZx6+066Q9ftofHp8+f949P",
+	"Iv6MHw/Ey/bLqCma4uT58bP8lHBNbeSVW2ZubjtSA2Dchn7YQVu07p2XpEAKWeLK220kT6tG0g6ePehp",
+	"JODPBkU4YNUZ0eXO5EJ9ycnpxocoiJsNqkvGCBl22/KSPZqROycdEwwaCvREjbyzk4RvMQkQEUvuKQuw",
+	"cCwfIZZb5en8ERID69p0DJ/osDCO3FEG1ygxOoQ/QkeSFbDQ7IjQGxtEl4GollkDCCwWvuU6q8NA1d98",
+	"R8hHdCIeMqTQ1IsKgA0GyuyMTs9vmq5Vjhcwh4kUMdhtmAe/cOYP1GRiWge5H12JIcbWKbMUqdSzDoOT",
+	"PCxG+RhuEf/otmW1gtSGRI3ooD5zr0r4aOTw17Kx6MoUJgjfoxTTiZrji+wj/WuR3+9SNjM11R1EsQGo",
+	"XvwRZtXlUzN6tx1Ly5TZldj4dZWCASJ9ZUr1jJbYIwDA0ige/nbnOgcnvebNd//WPNZpHhX6xGpZB6P7",
+	"EaXD7jLye5UgwuVjk5JewfQGNbuYeTaEcccUuYGa9GNpkSSfchk9PWPaiBiesDDjo9CHTZzMNCK4AV7b",
+	"bQt4VzlzFi3Z5HopJcRYGhyxY6GyBcAd89IWiOBtqgy85VJYqrh1HwcLGsEYs8qvF8JAm1eqm4eI82P7",
+	"Hb3ZmF3GMqpqNQRa/NZuRb62icQq2BmrG0xHSKxteOAgdMpoeEhYtlLNqzrjigo3LNIo8AVu1Li5OTkt",
+	"BCuHZBx76sfasbuXtc2lAcBBsnFBdHzbxjnnwIbtwvtv0bAHW3y/UyW6k1Tr7QUvsHXfFemlTjJP6JYe",
+	"Y0HuGHtItT9vMjbgEiCPKYJo9pscEAwaOtu8XBFQz+2ViQ6dLn3oZV0bCwGez7wrOSLrpbgOu9IciJR8",
+	"PY9lhNpuETa5DDN5GUPP5muA+j9I+GSKaKZN9sc//8VeNpvNFdWs7CCkPJcwYJxh+pFpOqRrMEzXOKSk",
+	"aVtogljsYZBfsVkIlHxoXnkYdGV1AlzgQcfxEbEYhUCY2QNSrWEvNR0Nq+vyX3sMt/dZK1SZ37NJxk5l",
+	"Xk6fDy7VcEgFzrDYap1Tj/t2GH/C+OlCBk9Qs8Rk+cusG8v+Yt6F3P/LCT9rEnBWp5BsWSKfT+HmAaM1",
+	"art9489/reWFQxs+Q3X7tf3Vv0vm8zBXycpCTKF58uL0eTGkYDEcvaCCe8NR36jKjyzcfKuI71kODIww",
+	"gRCDKkSduzLnU1gdkmKYjfwXnqlJPPgG8JQtIHSSIJ60JCgSjo3hCfpXuGPUwtIu04yudNRr1HAPu9Qj",
+	"rjVtA2DKxfA1AqEWZnaT8HVxF621d+yyzHtYpbDhuBQUtUU+02X+0S8qeH3T9NfPVYJXj3ka1TotaN3q",
+	"e9pbhUoXR/4ukFPyOMZy7Hrh9PTj11CbKa5Zt3Yh+KRbs3G0uUgShiD7JfHrJZFy6yB2u10MYmd89ERD",
+	"i5YbUha+pq7VMz6qXwJV37bzsk0A2/X7EcawcTtXR65XHjRlwevVJ80suXxYBw2GMdCp7tiU8ZQxJxB6",
+	"sl0PcucxeqgYIgbb/D/6jR4fGCMglbrDQszBD7HqHl3MFh0PsNklAFyHmMqc30Zngrkv8LX04mvmPM6o",
+	"jgUskAY7B/BtDXAhRBeSHzjQ7kIx0UXuDEeAymycqtlojMDgtKSNNjlKjcYfoLedYvCEtAfHKQfEXTBZ",
+	"YjlKPKqIsyUnAPd8AAnPqKQTsHd5AgD6eL46BEygKfJBMN3pJwnHnI7tcp86T7Nvzeq7T00fF4Y5P2A9",
+	"1IIaTgeEPL2TJeMjs5Wcgtxx6vFvN14wVM+mItVQkb55+bkbiLtIsPpd9b30eXDBIi5vc3NQTNO4j5h4",
+	"XyZ5f1RzFFdYH8ZTQXqSWyl3BSDQvt1Y5MhgLUAG6x+L+ov+abt+kiODPavd0WiZrf276gMk59cDDQa7",
+	"J3AQfpBChsLRaPZmdWx4gi0n5K49vo4+48TeVIYzQmL3IaaPXM1vNZvlvlCn8GPU83pL7LCRsKJte2vX",
+	"PIiG7o6T8lEI4GgbcqCqnSWXsPDibTx82zv2/lP1N4tf3klEq7ggjnSmpttrN1+0C1Vq0C8+wR/gVcM/",
+	"jaHt2PxyZHG8gWs0d7dcrWaU7vsk3uK4pMZWoxh8qf2Vqam3se5GwKFuVSnZls9eiCsY1Q+jihh5BMd1",
+	"LPEHCIQit0KW15WQwpaTLZSn1s/kFqFY/IZCBZH1r6scE0aLnfb61+WuicX4qCV2pqBt4dclSmcz0iNV",
+	"X4w+/rY7/oWdlzwBrnN8coo8z1Cn2WrfBHnXlroBdXm1zvHp8+1DS6/w61V1U6iP78PlCRP3GGNDyztJ",
+	"DTJLgP5gbF0zW+A2pSQvcmAFQCwPFiQyzDuuHLohZKOYiGQBFo69kZB45qJN6PXscy2enRBLTrhYSRxa",
+	"1qDicbEcE9rAS/l9qiY/4wBvAD0K8BzOOM9tecdOuyZPoxp+9LZ5GyCpLmMZOUZfPEhvm/tQku2w4OVY",
+	"5F+t+lRc/NAG+KoLJ0Q8GqN7QfA0iUXaYK9K44lVySk2kFTailhmx+0SVvS79BvDRq7nSZ55ia05CM2G",
+	"0eWN7ceSQ9dKqk+/6jCVhbnEAbBS5s58ip/9hO9qq2wrc2qHwPDwnZICGEhvmzZYnNhjrNBd/cw7lf2k",
+	"ongY72VOIR17w8DjHg9i9+r7tOiKqyln39v+JL+H7lQ6uXMSP6bjkeSJLjA15iVgmvgf0ScMtz7RyPFL",
+	"SoNlRgyQbJ5nYqTSa8sECYTFAO+nZukAU6ntpxtd+Z0YxFGB8NtDFXSkeWfFZBc9Gw7jTyE76F9bTCqf",
+	"1vCQZSJJtGuYZnzK08yhHwKbKGdSzLsyx7Ow5P/QCDcSja60lvAwThIB4IaQUjqMybdP3XyiiRXwDNqC",
+	"nJAaWDTBpW8eB3pEicxTS3iCWiTDnjdoC4KJ8mUyno5E1jPXcTaA0jlgoWtyD3LWzQMh3oFM0j3xaYCQ",
+	"wTaJZpl+mh3YoIBKJ6VohTjE59TK++WWoukFrHwk4Kx5vvB3KkNS5e/TOOJg++VD5BcCDevtfquFBA0L",
+	"btjWFliH3xVHZl+n+keYwr04DLBtAt2jZsA8Kf4xx3VZOoHbz9qtk5Pbnr9HlChU7UT41ggLvyiO8OrQ",
+	"R6ok/WuDior1R3kS6+zcNugx0TEtVw26BCyr+8ZZDFsSXHJrkbMWkKkWC+wcBObCh4lsiQCm7G67BToS",
+	"qetAZC8iC1lVWce3ASTX0iC1lgaJvlIYpFKgrsJwtKuHo7k8FgXMH9cxAmpaPUTHS0NE999uUNo7klrR",
+	"RlmfSGy3+L2nEfs66hPt2vUnVldpBI4+079u1pUnQrVNyl1NW2j+HzIMwkyFAZbFxXKQzCBFoSS/JU5Z",
+	"HGlX+Q8Az5T1DCdKSO/HdOg+EGp25USMOLid1NBaiBqYvUYKsjEopuuEvUottAy0j5w5CdcZi6MCCZKS",
+	"EZH9smkyIzL+C1fSBwl+XNrFwlzWHQJQz9M4ywTkfsQa8QucJhlrZgGeQx/UAE8uzL2ogCmFki3yIkAq",
+	"wxDKuXSHHs7yaXDZEeAuJ3xYm15B+YXTKQi0vK4Sng270nLbw9/mgYhnnIogi4fumatCDbuzZvN4QD/D",
+	"H+IIr8UR/hkCeylBJfCMZqEKUwJmy/7UlfRbsUY1yOfPMtBbjK1RfCXkGX7jGyGxkYWCU9trUn0Xykmp",
+	"I090V+KAE3CtVMgbjeMMa8JSwaGsgbV7lq+8lIpxi2sSgdo/ZfY7gcVgp0aZFndlsUm5b8QF0RrsW7O1",
+	"IAcojnS+mYiLWnlEHK52Z2HEfNr4dvOEmIFMt9UUclqxBBFMsRU1uNEsNeeVXYD5x2xhLpThllfm0gjT",
+	"CHXlQYh5QeFhg4W2RBeWHxTfAna9tmIECxnxFQ0SOFZowDMWGITQ3kHCaEgD2lo93KYCNxU8osLNtTEn",
+	"GAiFe6PDQjjBTTeExHoIGFSo77YbbaJxU9XxTy3+TpsM9s3CTWGVp9RsiIoIFrQBMkqcm/jZyQYVchVd",
+	"A8wWrmnTV7UnUxWtEeC83q0t35rRXS5gB7nAJyLYamjLBF3lgw1vEZoVuVBpP48J2inOKvOglwrpdhsL",
+	"F4S12zVjE6UrP49WXenUtAg+OZ7MJvBXExpDf97Kze7ZTAsc3VA4v8EUbjk736ZqrkVqTn4ZQYTq2mMt",
+	"A41ibg4tmCQ6n9xQoVaaj1VhcldN2d4DvCVgynC2reXUpducNeKgZwlaJqjB8DokVvrbWpmlltupg2XO",
+	"UYBn2fCFe5nrfqRmGYGn1FrPnx0/bz0/aZ42m816s5YDF9vbJph3TseNn0EPYe04ieWoK8utmKBGB1CP",
+	"klO3pd2hOnwLmeorZMWwThx1WPNooTeAaeEUra40alWHfe4WJ65rZq5biyPAKF18RS3oeuMHt+DQwC9m",
+	"sBav0fjA5XyEuhJ+tJMDv5rpgas8g7+rJhXuMfMAd9FMdGs35jTdDjK1iENj4TIgC5l0AuSakTvaiaUI",
+	"pe8ImHQeJwlyxlQomcrb9PsKjPidRTWexQXnGmoW921wkjn/3lx5+AbqEVaerLdSy00OozHHifASkyDH",
+	"yKK30IqMNVNTAVyujnyChYDFDZW4B2b5IiEm43oB6w415kOPYtOmP9jwCZfXjQVEOwqaWHQ62i1gPizU",
+	"kfn2Rmy+fYvjsOPKfTGtakjGJJm6ZFDkhiu0wxWpzceKCGrA/k2oogFNTjxnfM6O4gtgL6QW4892NIcK",
+	"u0t13SydzdT1c08dX6803lZn3EqPX1YPc9UZj9Hd1UVY0JmC2atqh90F5U3xFUXLu2E1xWa5pnhXWuvp",
+	"9krrkmEDSFZ9obO6GA5VmrlWGeExURignFQ17irWBNFfMW88SbzMQfrrE/jQeuarPfzqxvmDXxD4cKUi",
+	"SkQhRZWTHOoFLdNXMxe1uRJFcU+qXTnnls06XdBCHgr23S+2egtEN4poEKuxdKrGv5WLWysXdpwrFAuM",
+	"9mea0Y1OEEQRkn51qFBcM84mIh0JNuXZYMwOPnz/ij0/fvns0J51kRrMJkIikLHF4BXg/mVht9brDYc9",
+	"s657vW4tpOTDrsS6PXPd+T8vxTQDfysUpqOcZO1n7aB1coIJZ+SRhiz8ufViUstHq5jnvZLyVFCKRkhd",
+	"t/C7hSztSu8Yjeuu4sYOGuJBaJsxqzUWQpmtAg5y5D+pDjY6kzXhOuvNphHfJOwGU9kjM9W0rg5TXJ9S",
+	"9fKVSDHl4HhzYUQDU5EsTWO9N2Mky98Jkbl/C4xtBAaVYT7m1K7XMtILIQauGXF+Ccjthp99HhPEJ4uz",
+	"jk+VBzXFBQITKlr2UImQHABztrpyCWuI6pdF1AHk7rDBfqbEEc1mWrDQ5pHU7aurrAJHZFieFeWh7kPE",
+	"wI/A5xcIlxec8W7agUsJOlieaA4N+1Ek0cPABro9HcMONcKvSgZhXwlOHwDsfy8JTthM1JuMsQ/Lej80",
+	"LCtEBiSUPGaJQYT/SkZszJMhHhtIJRpLls0V05mYYnyUjVIuQSkBJJ3ZFK+SMIHEyD4leTomaYymQxCX",
+	"ZeoMtCubsNKVRAxg+WMts2eVugLbvbh7YXNDGiQ7ACgQrIDCorMMkTdNi6fctPnQiQOPptlRYFhJeOiB",
+	"iWF6D3Q8DLoy9P72ZQyl4lhCqGo+zh/Mk0jAdp8cz8U0yLXV6HfLpvk3LWBY9iZWkBFtP2IFtgKHMHl6",
+	"5ROC3blsodq+x6+QxJhTzigK1YD08NKSmpCSMzJbm0YJLMgnlONvk+qBOUrfJ2rOp3H9R1QTQCh15ZKK",
+	"wtZrKA9PAVlkQtqkwg1bG+S2oK3yqx72yhhocWw3xlml2780hNfudFU8zeIhHxhLcUhdbzVOGs1GxtPG",
+	"6B/bABIuTZ159jHUku1TKbOkSBX1Q9VMSCWohduITpmJT9meq79e0Vt39XIsIHzuxMO7J/TMpT6WOCze",
+	"2/pgKFUFScxHem++C1DcuVUmpRAR8JNdEiXZnzODF5BaH719QXOKZeNF7wTmM8rIQ8fJ4gmd7Og2zTMu",
+	"XcIx1oqhD6lThFPGaJuDU+5KmyraYD9L4edKWkl5xjh+08GaoMeRJSLT+HWoJUIY5wr/x5JyATxlW2sX",
+	"x1BG1o+jSMiQHYTqSqRpHInw8MvrHjCGD8PvkQMWP8No4+0O+i3KuQpdf4AH6/tZsd6BqeHwrg0S8ckx",
+	"S5eeqkDaOlAyiqlF1pPQMaqoRxc0EVnAdCwHAnTUAGW/Hqs57DfMPkD0lkg1WOhqaChN2b7NOiqAfbko",
+	"V6SaBywedqV5n77E3A7rDwgYT7QiUwNSAROlESTRRlMs1zGhQlCWRJx13EcpzuN7UsNlgxizBhzy9XXI",
+	"cMz6IkDGTTVkSubQjpowJvMn1jtE6KvmeipGsc4E7v1qsPSy7U6zu7GlcU4Yy/kn7VhoAeggq+kuCl6D",
+	"/VBfnOtcf7CBLS2Y33PbtjNLSZmKKWAfNCAmP00gJxGBPUppJ9y0FNpMlXqFxNCT5stlLA7IVXiDd/tY",
+	"HTxNEUFPZ9cg11B/2x0pyFWfWVDd2/HhjXhGSaLiKo4sd38SD8XgepCI3nTMNZTYzaSEz93gM0YbHSNJ",
+	"3jg2La7VgtrECA8CT4nhVRjgL74cMlBiOcqTWcm11xuqtIfo9hbTPqh5KsBykK/VaTYbp8Cy75plTvy8",
+	"VRB2x8KNbCwADwVa6VP3lYUP8zcX+/LbAjQUnabg98uF+BubeIZfrnp3o7aFHj9NuCxgKy4DNJGA1kEu",
+	"aan+aB/K/Ed+zebj6+LpRDjNZnlgYsufVJ8fUlrjo1Xnv73G/AjkD0FCiIWjF5h6YxGRYgxovuSOp3JA",
+	"zRBy4IyFxH4aImpDg4VTkU64hNRHRI5ywUus+8G6PKSniBosREEAaXOQtAlK94BMCWzfEyybUsPh3Srv",
+	"X1Y9N0P4MLRzi/phpGrKpY7NY8HuwcqBklIgeDYUqW0uBr8vjM1dQBtveN4ENRdBp+S33Avmn3EOar8W",
+	"bHnwIcFOL47o/bRdCIaXUvQsSqCftmeJvZZPtfbLzulLV1GCicglpe/2F2TBpddGgkdJLIX3pY2HylXh",
+	"Vy6plUuDaIfsZ7dRby7FtX1sBf2O3asYAqTkxmYVSfBObr07oPFZ4uWZpmqUCq0xz7MsNartUqMmQms+",
+	"En5pjmnlIDN67s0KZQdYn6j5+SJF4eoN4RqOIByEvGipQGWdzqQ37VvBUPSuBLJU55mutgtTISPchHC+",
+	"4K9b706RxCNKDnZvNnIdrycCt0WPlNEV+nRQU3MpUj2Op+5FM2muRbUVw29ptHo5y7hUEtTzHPzIlVSh",
+	"L/mG4EHdlrfjfuOTlWNPjcCNZgmB7+CJSVrzVsJ6lgp0jlTm7fbFwBzbS5UED5FGA7vCOLMS7c4DHja9",
+	"+jE7ipVfm0PzXIBl8AK/5JYZqrSD5EPk1rUkROxNpNkoVXN0JCP+QabwHw1GhR9sjrQaIaarX4rr0G8D",
+	"JNwiGmmhtt4lzca2skViNbCDLCOlEQ0sy1FDUBKgcTbYeVeS+C8k9j47DU6Pn2Hwjx2ctI6pwggvODAI",
+	"88K/XXxff4EJxbbk6G//0Ww2m3CHJnpwhGFlByft9qHpuMvv7UocA8hlBvxW1f9dDDKEdMHWtJ6xRFyJ",
+	"ROPzZ4UEU/SgQLldIR0Z60ug7ehzt5NoHkCsiq48BS4vm15NGUjY1VYTfiN/u/nyy8Pbq99mJi0oGjsg",
+	"MAe/ZCEk+AJ0TV4amXoYLCjuXblecz9pHTMHc5sp1Ut4OhLWDbcMt0YlTak5hkAGiPIIJI7Y97jB71PN",
+	"9yqFKyp1A/O6NBWofaKDSWdiWm8Xyn9Fmhaqfec8lbEcddhMQl7ZFU9jKETFV7rNCYCwqLPUW+3F8mOn",
+	"zrhPQblpXmisXZJ6/unPXcwz79Y6n7uUad7FVHP4tl+e0/lcy7LE6ltG6/H0Ntxm+bf7CYCy06f91/if",
+	"j//Xtz9/mDf/+sNIfQOTc8dxjXN/Ld2JWbRg7VTXAX0uLxM3g17yAyJ8OfnqXLSFO0/Mnc+rXoF4WLQI",
+	"erfI5T8nmB1/+CrrUo0IhsqNh6ifYE+oqVXFAftTThbyvL+KfLZiVj1Fq3kGzilQ3uk8ieVZHpQopNsD",
+	"jJGQA2GUiKGt+x2lfCDAkVXwn9pioLFIqNKnK9E3hPiqoW/2Q52xFhhIw3BSntUP9MDYnAFPjXFYkegf",
+	"5P5w+4CgzlNlL7S1K2OMoZ3lA+A9AnCr/RmUsmEmECKnSvcyfyQbDLO4zYFCrrkFemIEkxqrNBNS561Y",
+	"HyQrIRaOfRITRwV6aI7yNgutjdmbxBrImEpPZ7u2sd27AEUTSPT6xfrBGr9fOLnOLk0ss23uWFXwc2Hg",
+	"9hZix9eKaJ8lBbcg3d2SaKVSYD768oIfKOcn1myRO1EV4KCDXHwUArZxZhN1tJVnksXDktz+QjFCrPP6",
+	"onDbmgLrnQk3rhaw9QCVlBVOTpgZfRhue+yZVWmJvXvr7Qsr9LZ0SHvP01eykFx2Df6CL7JnPXdvJWYJ",
+	"Rc2ueDITOUglzRgzdswZWuKhnCVJmCdwe2QK5rgknkxr9a+umlmX1freETLspvpXObk3zLiylb9fJEm6",
+	"HBdgxTAvqPGvL/honeYO9+zHm0iVvdZfFGdaJMM/bxA9D2M8joNxViIO3mTElIW2g0PPodwyWUGUc5an",
+	"v9pRKNeTb33kgVpsXZYY2fDZhLfTjrUvZ3Iuny+gGu9yMPphss1PxI8ic118mNosrBDGmceq9AXORS/K",
+	"+Gi12F8KOFqzjF0KMdVwesNh/vCyQ1IIQb3PfaKPr2h9Xcx5s235oTgQd+/03Lhltk3vVAVbM/zwkAOc",
+	"nsv9ThPPLXHDV1Znn/FLc7qqK5F2kJLIBxGPIMHdXAQpsP5Ax/zvPFc+WFUqX14aj2Zs/mZ2IAkP0NXn",
+	"20y+MTcvmNKDZdXy7MBW/bvnccoPN6yXp878aSrm219HxfwFvxRYVcGxruKLVczTgqnDbOlHLy6QC6JE",
+	"WizwK46VFigkYFemMwk6ikrBjCXtocH+5tz5BRgPwAQK3//8EUleaQzDoCtVijtcB0wqcHlBxcqASyid",
+	"gUjAlUi/iGTKCy9yi8OG8yex1kaGmPtcdh6f5pxn9saSBL5wyXsXdOWSdNq2lgZe+MHRDd1nam5ZOh32",
+	"1w9m37W8+sEfkLvQwW5X1oKqtl4LI7e9+Kc0gJxyKk8k3W7QquLMiEfCH3AOHOCl3MMZQPnIj1j4fw/+",
+	"Fj9orMezTLNIzWVnwVNppHFfMOJPs/UMmDuF+VSWrqakdvoh2q3w7GOGW9vCNF3o6wOsM/4hvlqgc+7z",
+	"weXdb2Ip5o9ef0OVLJ1JbXcEHrmho68iiiZbjIp5DbDlJZUcP8QdKsX8ccMhFiOfx1sFPj8Uu/8lkugW",
+	"2Tn9yazSXU6p0GG7fonoLRyeFToHLmjHOyfV/IGqHuBKwebevaiaPnaIlvOi68nDhIbioaCAwAbY0ljW",
+	"4NDY/OQzY6paTgl+KfC8aLBzZivDlmBWYs2iVE2nxCbXlZ4scuVkRmpSTQAVnVL4jEsxN6+fCOB4BNAJ",
+	"zLAGEopYxnosIjZM1JxN1JVNooe/AXwmU7YseduYmUslC1iIxVZmKeie+DTmM515hqdf7wQWZ2k2msZW",
+	"zf2MuO3ibfidrzkLbRu//yKGy/2H4D7MJChTkHHoQTQbpf2LRONyoLsdklQCqmfhZs+yWIKD93pd2Jkd",
+	"hBZkHnlGXcsIswnblme95LDzh+tyWD5gt3Zmu1gH/vdosllCm24b0nw+iAQWnOE/ff5KCuSHj1pleCvg",
+	"6PVkGIKk2Tx1LC6N8BDOybVAkozjJEqF7KABpFJL3YXD0nPQbcF6j0WVs9l9Ptzy+DQt+KqTuBcGGXO5",
+	"tzhUiwP0MA5V5BL94lnaaDzXH7+78aLgUEQeGXQAgIZPHkbU5jH85NyLuhi3PlsmlxBJVFnsUg6XBgbA",
+	"VAwyEaEDA6/L5BpfieHwXIfWPIv1MHbM3/PxNakPwONOQG6AJdfJn/JcH/aSdY8ggmQ8BHqnrFfSym0t",
+	"BXKnLJSVsgMbFy/p8LaKv+nNWzJ4v0KpRZUmUAKuNBLDKyn2CEL/wRvCarm2bXo9eW3aRegEWHoenslW",
+	"BGfQRNPaQSXOVwliAu6a22qBwQNx7UBuAbeOqDn/MjmMOh5JnujVZhPe45wUqYAK/BxlA1QdOxlA22/h",
+	"aGOdO18yF/eH/++wDKL7GbLBzWQmIngR+hV4knwDSANASJxe57wbA8I5KMhirvM4EUNNwDdDjRTUDCWn",
+	"x90xV+DG2Z5jv0xQJbHOPtJwrgOYBIzOvPtRDLCcOAyV/JmA2lPCwkhIfmQ+9ZVKBJfbkpivufMtLLbd",
+	"URsJTvLXzzU+GIhpFZxNyyf+Xqi7R0QXMRwKMGdJ7XPYf/mhWUQq4hMq1W6bbQfz1POwmAYznalJzf0E",
+	"svZlvxU9Hz47qTcHbV4/Eaf9+ouo9bL+nB8PTsXLYbvffJk/QvOkRZYhbAy6BHpxJGQGSde1qZ7m12nC",
+	"xKdMpJKbyTXmxFTFxYD88bDe7rda5qNLAXnACsifIiQBfo0Wehm9+OZJ39Cpt7HOVpNik3TYifp6R9H5",
+	"cx8D8rC1zZ6u0pg/5sBAX4E1vrowkdPMAB3uWEH5IZqrVBLklg1IXZv2TfqlpTjOhbx5jznlsRYxA8kZ",
+	"axxzWN+J0B0AJY41S5RRAxgc1eAwt140yLPKyU7y4m3O5qmSIxDz5tRI5kbhtTayh24Yug2KzjVnRodx",
+	"rpYh4A3PkLwZfva6C7gwHqINttmB4HCdtzrCMm+/9CRE0eNUcjxOojjqOEO/RBiF7KCY3UC5C+AyJ/iF",
+	"XqZ6rpkhO7gU5tycKHIXQsbXYdCV5Q/0XI/oW0kMINBDzGm9EvaUBQwYGsSRVKmIeqB+i9QCuFCwYuEm",
+	"c/zFMu+c0fKh+F3pOPPQV92QMa4vyTlivilVT00h8dYuzQF6jFFRMB2B3vVnYJ9EADtmwcrycYFJOJeM",
+	"T6epuuJJDnIzMbpGqoHfOxKDOBKakLClglFO1RX1zkzV72CXUMga3nGwAFOfc6AzlNlmOLvSvFsjzGxe",
+	"iYtvtY3qJbG8DANCNHIZhk8QbqgMNGcBCOg4V0JgrxkLK29YsOyCLqyuQ7LVMp6OBKY945DbJMV81RCA",
+	"UL4mQK/MMwwr8PPjK5HiEXGvcfKFPY9HbP3keau1/vRfOq9hoGud2mWrczo85s3By75oRc9P2s8GL4ZN",
+	"3uq3B8fRiTgdPms+b71ovzzmJ/3TwbPouXgxfFn8/ZaH+TYw/t4M7Cu7Bl+3F9cVvsqIdTsMK85h355p",
+	"P2u3Tk7WnM7r7RrEC9wrSc5HeOeuGvACoCEVIm4B20g0wRvCNtKQleM1OqxGZKLZF0hj3qdKkMbt6Xtw",
+	"9KvYhs2PubDGQaRzPRJpfCUiEPP3HivCs6oQXkDAvz9vzIgiGl89FRBiDjlnikS8IisdNZsIkTGeq1Fm",
+	"OTsMEfJpGA3d8X9m8USoWdaVkG2igUl9RUZsZ6kU24MaGSEhEKXIAA0WKbPkEgYGFNdaBHZkIaomHWdg",
+	"jDGDasKvnfVhFnyAeIeeB93cOOYQRouh7rThFLTeLE0gjG47YLnjpyLVSnbMv/hINNi3KhsjIORYzSWj",
+	"nQVWR/jHP/91lI/t0Wf/ML45shoV0qHgnjTqGer3i0o8xvQ/d2sfYzlKBALqFYzubq3zxz//FXRrpEd3",
+	"a51u7Zc4iQY8jbo19n/Y527t22uznvDWm5sbo3F1axZs5GeZXHdreO0C59Ve6krz7VdWz8bPmxmCr5wn",
+	"yc/Dbs18G9KEdLfW+fWPf/7rt5sb9PavePaV0YngWel6ADZCz93yXayzWA6yX9xYmu50Zf4Lubygl95V",
+	"VJexYW5Q8BNz712urWe5JaFRJJo1bKxBG0mwyJ0nLBJi2mDnLAF6mXxRwtrlMtfCQyJbM2dOhwmpZqOx",
+	"sxs0ui2lYGgKwJZLROZ4sRrMtzIQoNTy7RijDJhtsI24NNlBOIllz30gPLSpXP1r6+e0NhJPoOJQK0cC",
+	"Bq2XCuG6YCW+kTozhwZkfkkxL5js1h0655pNeCSszUoxLaPcEp5rONPC2lFhg70ZkqOEa8DxyxNS7ABh",
+	"0Ag8tpb8HDk2l8JSHX9P55Xj5MTOM/ShO7/Y6Vky1A+sszg3YDzx5RqARZeQUuTl8mkEwL0Uxh4rALVh",
+	"Em2jKxedxRHrC/MmfYkoFJiTlpMtkbbCPIaG+81W9kJ5fgKAZ8aZm+0cG5GxZDf7H83DglgX5r9owfxb",
+	"rA9zQjFgoTmAUqPa9dSwl3I5Kk+rphbff2K1pt9hd5p/e7iR+hIYwadCTUHdhSSx3YnpewOESfVVctcC",
+	"z0Ykn7jXNp4kat6jforUufkLEgbCb9NUGUugY84CNhiLwSWCdI5SgXw/9iVRrw+u7tiVEgU1cNzVOrXv",
+	"xDRR16zVODEbYpqqaDbAGNyygzmCe41udxPUBjxJoHCiMJ7AOkTgKnQD/inZWM3Sux1g16RgKTpgPojH",
+	"OHJawclk/omns+cOuFnhWL8JaqR89fpizK9iY7EByUMt/wUS8BF7bGmiq132N5ubRh8X99WXyNjPDTkn",
+	"iGo+4v6ys6O8lBAcNKXLHxTAWqc2zrJp5+io1X7eaDaajVbnRfNF84juOdrEndK4bDX24Mi5f7fQqhjP",
+	"tstFLC6YJfQmP8kNdCSjRIE/ty8eZFWEEzZaTQSGGdQs03EkNvQ5eSDAUtUhrdTiMN+qcsJSF+/ofEpi",
+	"nXufLsw7d93Ne+JUvuCjj6I8LpgkyJ0MAZvXF3xkLTk3Qk/0vXthfP/LEw0N/vP6X0y3jz5fiuubLZfs",
+	"QszBReMyPjpcUBszPgJNf52L1czybRzXF3y0p4RLY25J6AOYXZtlXt7fCrngI1CJ7xXx7/WVkJlnuTTM",
+	"dGuRhR6mHxZdYA33PAUr3wZVWT6c1kC7ElRJ4jI0RyNzGGVKoWTB16mhMdHiVDYKiZZEoaIkQoRDBpHM",
+	"lgh2HD6htBZqZd5jebriFotcLy3yB44USOq5dzpsgRbohPUeYlL72tofwbu63b7eX56d0d/qtj7gT+Lq",
+	"LvxAWzvOWCSmgrZnvtGxWqLU333m0eR3ZVnhxIbUl+yx09abRfS9Sl/ZZfQVA0j8stDVB4gf4awO2Nbe",
+	"Sr/rumzfaq5Q2N6j9w/DIVjvoKTQATqiRZyyONKBg9nGS+hD7VBUpzeM5Uik0xRykYDDlu5gfMpTpOBQ",
+	"xqTKD/JzT6z6vO9wlI+5Jgaz0HEiepkYGsIsZj9fY50kly6INI+ThEVqb2m6eTRj6z10vymzWXzFq3Nm",
+	"cwrIEkrTalLUwpP7RZtqNYtvL514s/qt1+23PDfXMWjatAJcyLf3Ni0t61qntujQcbddwpsvWw8sK9et",
+	"3PWJubmYuM/cXNNOy4Yh/XB3tRb258jS9fUoKDmlnFqrJhnLZwwyduayaGNbdYHqUyGLlx0U4nyHDUaR",
+	"WRt5nIhcL5Nd6Wi82Ln3EriXEhb9Txm1K0ZKRUwYZAchFGb0BmoyibNsOYPxHmNkG8S1yo4GlJG/eAlr",
+	"96dfWYkay2Ig4bbRkkpxtKnkebUwOBtpZK0tUQr+HQDY+jjZdP5+imUmooX5KxFJeYqBQ8iA/j9Iz/9P",
+	"WDSXyy8UlAvUOF/S9V+ddARy885NfzfB93/CvbFLp2gmOIg4TLEpYRAsehQ00elpsu7PfHYgcyRijo/n",
+	"PGgwYjXoSjqsqPKb4L3MV/3CljFUfUMRduyl5LGBmhnDzgOaxAPUS75bdFtQW2/hWbCd4tTNe/AvwGA9",
+	"jOMvz2WGqiAeRchxsPFpVezKPqqeS2wq85FeRVPp53KLq+3ZRHdrmVVZXKsMLWz4/R1Vaw8p2tXuQw/y",
+	"bIIleIsCiP24hkpTXiv9Rd+r1OXwAqhxDHbB4jjnPpytSdncnF5AQ3bejP/WFHesIFqYkIqdRqrfHpGy",
+	"SCMYbrgzVihlXvwl+OqUKrfVsTi8DiHMWxA/3KWC94FiNAjQAAiPlJJsUbFAocrUNB4g3k5eys/iiPKv",
+	"k2sWmmcBfYb9bPOayQnhIWxRuvJQpV3ZPoE8Qs0OOCD4DePRLBXRIX1GIgAEersJdcK8CV+NaX+gpzGo",
+	"awhhdCF2nAoOvwlb70B4QGM1N93sSjXMhKTSIi1kVlBHAxoL0nuwrJi58LPpiprL1VCCdiwOV1RevqZl",
+	"AZH3+6VhWEBnqKUiqbcaJ0ZhoUF1GaP1Fy9OFuoy1aVzHcAycfc2LL7p1jWRxbHZyE3R3q7PtkDZ5eRW",
+	"9hRXWgSTQvNaUN2AaMH866UR5Mc50YL1Oy9I/lXMDFukAhaG6IMYiHhaqWvh4p1zLKV+mG4Amvl8r4GJ",
+	"uZwD+H2i5nqlD2D5cFmuOh3CW6pUqXdiLizGDUamh3ECZek8FWygJv1Y2sqMp1xGT8+YNkKDJyzM+Chk",
+	"+UZlk5nOGE8SlFjrwl9V0S7s9RpImp+NHIaeYdPEJz7IrEkMtZ9VuDTwY08LDQEZo/L7y3DCP70VcpSN",
+	"a53TVnsZ5DNY0RCI9cdQDpTNdNX38dfapmvfjMZHfGT115eHwUiIVCVJ9Vjkd5iNu69xsNUxl7GMqr4M",
+	"rCwVH2yfPiv94Prcsu9h6dYeOpTQLFM9PC+cSMbKHVc/ES38gCeWBRMqTttChcQq+7zp2/GzFED1dCam",
+	"tU4tlrE5mUU0Ep6JjbAd5lX4ZcIbt3+OFE9AscIKKjxHRymfjns2/Qxes80x4vh6bIekVfDguELBG9Sk",
+	"ivyGLu/qTo2PhMw6g7hDlzsTBHd2RSo9lcYjWJ1w1Ta4FdTM6M6mtpuuOv9KpHhLDdCI4azHvYm151RF",
+	"vjJrOajNptFGM2QOVIq37hSENSJkffwV9u69h16HJPxLjsDFuOr2ZtRdGhcg/0KzISAxxKpwdKQaW2OM",
+	"FHCwyFgTNH9cPCykPRueUeJX1yyrNOvWKPPL6u/mIgB9e8XGWcql5lD8xA7c+1uBezktzDCAijE0zA59",
+	"hCJjR1SkoGW28Y5qgkCs8wJJIG2bjsP8XirO1sQEoC3OQZxSMp2Qg1hoC17aWeiduRv80v1rAqhmM5kI",
+	"rcGXnGaETOpJUcA2wkLUeayFI8nTAoClIP0HzBksoUabZxJr5M4zszJV+GlsETsIRZqqVP/6G1Vdh1Oe",
+	"jUNbIXY9SAAJ/cJBQj3RbhjMNJuhiKEQFuyyPNMYupCJEErOIZ2wxX6Kv11pYXHWn0UjAb77v89Uxol3",
+	"wYLmLEWRS7N8sR9YcsygqdTiHt0JZZilvHqbl07iOjZ79p6NvBXnY+mZtXTobHOewKq0Dp9VZ8Weylle",
+	"5aO8rzxD8zLMMqQg+PrbsRXRPujQ4U2Mg/TYwPx59vz583ZrXXIznCRHn8mMvUGJnQicnAW7EUC3QCwQ",
+	"RPGYQOdAnqm51Da6HDDxaSCmAJ1PstRSR41Unq6o5pKlwizXeF2uvkVK9zhMtoAbxi7dbsfdOke/sLpO",
+	"KihTzcgRNvA+HLLfQUdpkbBiruYafaHgeC01ghEE+y8QLv0mZ4IByf8+FUORdsC59s270McBRGdfnj3u",
+	"jnnKEX9HPNPagkGc5bfF2mIVIIQfnoHZWMiAObx+qbLtQxfli6GMmgK7FuZOyyprDbpYMNeEnE3M2NrB",
+	"MkO+vcmGDdgIw3r4TklBC/a33UTcMa7Z1be/U9lPKooBmHVfZXwrBNzuyq152RdNooC5qNhKiwc0Aa5n",
+	"SDgzEelIREyPATQgue4UtEWoegD4HaUdaDZx4aj+72KQBczYP7k2yrjuSjDVMIPcgnf2ZxnovPiUezPq",
+	"Z/OxSoTFv/fbC62rQ/f+A9oOt4NCGWsGd4Kvvis/fP+KPT9++QxwUTAKYNqVCqS34tQljBJYeR6Qzw8c",
+	"5w1EUSOLcAM0+yW6qsCifuRwGtucH9DNL3x83FarKzosAMRNj2ueyrWWNWhjFeu9G5ZF3qDF1bHQyJK2",
+	"gK1+qy/vW7fbVU8bG8WfxNgT9HMKsmPFdEe/NQi8smpNVM64M0N/eH1BlVzWnsOEqvDNsP4TsZGrlIV/",
+	"sRvgm/CwwUKj4cNm8W0DcwFMdmP7LKn8YYClH76vCF7hLURPsIG2YIYgBNc5CZvojDB3NUvEELDDnIHc",
+	"lTQjZBfONL3FHMghutP7gs3kAEYeVALOEjHiCQOz3wGvRfDJ/EaoSLHfa7CfSLRavbYrAYE6RdXWPGrh",
+	"zeFdhKC7Sm7Z3m0gsuIEWtzLWxwGuwmyoCvBxu3zCACD1sL8BGX28En7BQunqcjRj+1mq2b0G4hHIitX",
+	"eoiLghQYOkoN40artqPvds9u2QrjunVLR6znYN2KzHAgHqaApsZtbknnAjke1ieo0OU92s7APsLdu33K",
+	"xxdXXMupV+W19Zha6jSABEfE7z/+7//LmUDPKBcIq0sEd25eMgsHPE1joVlIGm3YYbMpyxRrnzYxqmrf",
+	"VHSyBiyWXQlwDrlPF4lIwLepWRqPxhmxtMWZVV5HKR8gL6vVOImqXk0EqK2YpoxJxS5LHsPEAaCPG73W",
+	"gssJGXWlOVrz6pvGshW8aPpa5d3DQsiUOmOhOa7/+Oe/jvw4lq3PTHhmtONX+BMUgHZlPjh44lc7pkn5",
+	"JxZac3BhbuuttOgtdGZs4Zc7CLZneNrc8t7lkMGBdwPSQ8YXl1+sZ1ORahFhYlMupzfzceZjfFtqu/3p",
+	"vQi3uKlU3QR5oVx22ihvRapGqGYZYIUY5chCdfqbDzE/U7Mz4iShzVwgLprbInAqoZ6l0sJQm3vm+P9Y",
+	"Bc7mIhUWxJKBkGl0pRNqANmpvYS18UxGYKODxT5psNDSM+CdhVZirQKCdOXyMACqrBm01rTPKGcpoKrQ",
+	"nWbbmkasEke2biPWzBuwbfhwi7IKgz5+uiAeDTkz9ApH3Ct/YreVFoVNulP6MYK0Y75vR011DUP5kOr1",
+	"W2CxeM1a3ShPH4H17NCCanYLYeAjPa6rJshUZrTT462C3v7gv0/VCGsyKnL0vXsXouA4DUIORP0cvT/r",
+	"YuL5E/aBfQTIPwrBxmrOhjwtJXvnuQMaMA9zSfVDyqfjx+lo3EBgLlYVELrnXfXqARVlnxf0PfCHGsFP",
+	"aBoxYraD5MaIulTzBvseasAoXg55zeA/oFgFVIoFToiiQ0FvGYXgg8udhd99UNWfl7R7L7VYG8vfRcna",
+	"/Lokax7pMkvxIebmfuSEfe5sKZCsC1aJkbE6U9NpIfjoidldFUIRjUR9lKrZdLFo6usTbWVe328tgoQm",
+	"7dIMCGUJjcCpSlUMMWYck9KJ9icqvmwuksTLc7J2IhiUPoEaGJTGsjSzLq9BAt4uElMsXY1lz8yn+QG/",
+	"3RvGnyq8ixrVxdfRSPxgZr22g112CTDb5Iv7+0yls4n5nk812ckTTic8BnfZNoB5xabeCY6zmkudpYJP",
+	"etsXkh478epliA6hrDRPZb3dKAXWvejXodoH/GuXsREOJdWq5N22krcXiamudZpbid+FsV+WuSA59pF2",
+	"YcQhBBOMwlnI3gOxSCISbE6Px/SOBGJ1FcO3Hk5YxxcIgW/9JgCXOoNkwHCYqomlZCzekSkWZircG3yX",
+	"nbHNihqgo9bJFWs2m+I+qMrNMP0opGYMVTqBQ382g6T+zVL3Fz+bb8CqD2dq288+4Jz8TbPm3Ra47pHo",
+	"0LPBQGjdUzIxg7Oz4IIM/KUHWuUPnBpJt22h1pRr3UuFBrGAWYup0Cq52kBbtFLM3+12hfZuU/K/e2q7",
+	"2Vrr09thfT8IZDHcac5e/zrM9FWwYfmWsOeFI/ZVciAAh9GuoYXMPkYLU7uRs0BieqpcAER8mgI3aq9Y",
+	"ehKyOOvKMbDPEo0wz/IUfMoswlxoTLYDDbCgNMInUWU86F+zkHYnHhyYoA6m9WGpRpkT/HSl+y7wBmGD",
+	"b41AJpJhz/qYjDJimlWOKLaspnYlYbIsjtaBG0h4cJDNeBIerlJrAUq056h+MIEffgBaxkhkxFl7gAn0",
+	"UO8c0MibqTG9DO4SIwbMBSsl7jUpffeDoXyVI6fOskjfTSpvbAwUxnefEXHzQnh7tFVaevGxfeB1KWkj",
+	"LKQAGxFELG876boVpbqLSu/RZxI6N/shiPV2w27a0791pu10pngyVVrHyE/7ZbZncWeWVMtHI9HYJxGF",
+	"wIV1zxqN6fK9hygWNu+R2U3Xd+q9+6K9rtL4jPBFLG9UnoB6lZKmY2B1jbUNK9gwg83bxiQPB5hPICbM",
+	"xzAZ8CRZVJzWxyPM0D8ELWDzSEShxfuIQcDO/LfULkjtQnm355nbVTjP5JJPsL3V1Mci2kR0474Zqzmb",
+	"QERvaH1ZKt9EnouOOvgg4y7n+jLvSLFM2HYBg5uuWOmO/IwOuGotXAqyyeID1prE2i6sWj4AiCCNGdOU",
+	"2Q0544e2zvsveqCm4hueJCHjCRSRUM0L2JUON2+/rkjs4RpfZKjm0tFaYyaejKBZpgsaLEssdV+sm7Tp",
+	"j+beuBIABHpecCC6BVRTc9N6W2KGf/HkljVmF9dT8UhwQQpR4kEMxAhrhDTPYOxKippvbiEvzb0n7SrI",
+	"jQKkh4W/si4snBeoDRjYyuDdXXtmqW7g24MVfZ/OPa++74lmWUrUql9FnV81WPL1VLC+GMW2PDoczHSm",
+	"Jo0wR7144mFeQAIyHlkIFLTIngZ4DCRPM6W2V/KEjNyyuV9nD+1LrHh4PjzmUP+Pm4RGyVaIAdTtNsBx",
+	"5wsdvRNo+81kUatEFhX7fDsZdFwlg8rFzq4j6o1jBaLcw9SZYCEUIBuVFE8AAG3ncryV+tER6seVatJH",
+	"KC+ra9Mq2tC8T9RNttbBqhJOsfD0HfZRCKwdAFRR/5uhzV9mQ7N1t9eNAnbSfsnCTKmeUTZ7+Fpd4T42",
+	"v63SmtYIlfPhhorHW64z+MaGRJpmH2yu1vhK0K2q56FpH3HSd1+436sENMqvqCC+YrsAyfojLYmiTBem",
+	"MGBn/vnH//1/DDNrAjRY5uM4WUjxI/QryD5ERQBzFR0ibiyxNGCWijAoqaXaX0XpFkU9pkEPuaRnL+wE",
+	"GUzGKNYZgP4OZ1ogyvVsCgi3myvndrQeXA2kadmdlupY4MbHvadhIxNk8dkqbA5Chr3LKu9QTYXsubqi",
+	"A7Il1Exm4WHQldvsYujS17qPXfkzYV+4Hbf5vs3H597L6rAttylW3mK3Qqy8Uk19jUiA6F4kVEWVRvgH",
+	"onrFWPDFI0B0QujA3PWa2VxLckPkbwPb1uMOxgre26E5oXtzHwGAP3myG2HqfoEYwG/LOLjH5pKaTcnb",
+	"+iUSnOkfOHc8SXpquJzjnIisl87kcmpzaz+pzS3wA5o1Dx3vJ2pwab7itBKpJMBSKLNSs0IfNl2ptyMb",
+	"WkAzRseFhcOwK34soN4m4RI8DbFZU0b8DnrLRK+YAFXV2lah5KZnCZrsaJvDZHlwSPPuDVXaG+RM2l92",
+	"sI6rBisTOttqrGx3vK74o4bvLh2fJhydhMts5N6M4jQ0/Ga5Lr3djKpbnh4wCNY8tW+28kajGK7MuOfT",
+	"8V6ZZwCgzKYn/jmyRc+ThDIxx7EcdZhUUPEt0juG8mUhYEhhpXpX2kr1/jW7FNcdH4kuN269svkiXOiY",
+	"6wYL/xKl10asfoMAzoOxGFyiq2uexpkospA7Pj6EspKqK0NKAQWwEaQcRGZBpP8bLmB9xERGeNuM0k0S",
+	"R6sSQf2kTmIDzJNMd6fJBainBahiVoFU7EEY50BPm6IXg+T39a2VAdJXZkaBD6gqxEkroDzISaoIObD7",
+	"SiWCy40Cmvul7bUuV+jh5idgToljetipTcz+wwehD5seD7DgjeTCZ3+rejW8Cd78u4KxxipYYuxzUIAb",
+	"fGmxl0s5IjcBtruyLfZzN1tQ2HxbXFt3UTLnz+Vn6t7mKSuL2mprq65llWfjL1hLC81hc0D9wDyvM1dj",
+	"buwrIxQzom7bOli1Q88Dt3g2euCkRotjQ7WpZGCf7WlgndIB42c6/UCDVFGEST32VLX4TRV0AOvTelYD",
+	"gK/PqnbV9o8VqcxjG4bDHw9tqN/INXsstmB9kSg50ixTRpvC0JstSqGUykjFcnSG4JJSzCGP13tXeJhz",
+	"a3elP2Ue/V3s5WmR5lBaEZMzKAeW7g41Bl+lCRiPjBqEbdF4yO6o2OCbQ3ZgvoPJ+zAanZzN73DzAprN",
+	"FaF9FbdYzMsNFSG2gx7EIzipEDT0XtMo3EjkeQVIWFelRVhhXnl20+M3m1t+54XR2Ge8A1+5Je2C/9Ae",
+	"JHNe3LKB3L0F75wndlN3Bj1Gqft9qiawrx2qmRFNnRKnr42P0hbH8Kn2EETQcPRNxihGLDSLWsFiyfQ0",
+	"zoxU9Axda5nmOGTki3OwaQ577ecUSQU9A5WnAuzbKCDD1rTMwv/M174RFDnI0+pKbCOGc/PDgaEWbUQ8",
+	"joH5gA0yYUfTmdRYTnnGQrKPwsVqABwgQIi0Wcy3gONgB254C8O/sqCx+ENB5E/4px4uYd0Tn8Z8prHW",
+	"cYvoFD7+tUanrLlLifaAS9CxMEfbAexeP1B83Zl0WmyOtwbLeUfpuUJowmzUHze47keROVjFnOMwtMw5",
+	"kBjasQJLSFvjDcM74BJZl32gSJAssLKMtCkglwFJM81NVxbLyQMI5xX8b4XKI6OgrpQ02+x16OWrB48V",
+	"u5fEkp2wXj8sDdW9x6bP9aXD/FS07Kis426ySlLgJn+s+9tPD6MoS9HKdEU7K3NN7oNLoHzvmsn46rNI",
+	"+HSaqisR9foAyx/xLQhSPuRDdO+bFdtCiYRmGd5lQgmR/T3OfUoRYn+fPpQ9B+P6lW65bdA0aBDufVNB",
+	"U+40kRKS/ytTs96UZmNlY3GNuOSQkLXXusiP0J5NINqwbOFO6N5NI3y694cMmQbgPwVul13yUIhg/Dbl",
+	"Qt69g+Nm/bk4Oam/6D8/qT8bHke8+WLQjiB5zEb5PteIl7HWOW7dQN4TftPGBNOZNMYEOA0lYMl4/DKQ",
+	"Aycs7aS+rHVqI0UBrsZRo9GoraP4PnaZQHOVXkKXbRP2w/ZtVtH6sklYxvcOiebRieH+s6IG9+NXld/y",
+	"C4HWOrYvDMCE+YlpYW1DWoLuFlqI4Uoeg7y6ikqk8kCRSs2Jn3Pb8Am4wuCEj2a45YWjNFs63csEZyy1",
+	"SJ3ovNdAwdIOdrvVy0ks3asb76s3xd5uXnS5/sA2L9wfnfJ5BGjuRUo+bzPtQwcWU330GQd9j6hUtIxu",
+	"p/WYh/eVl24H0CL80fK6d9n0YSYfAsXrIp/hpQB9KNPsiiczQfSsUM5lLq83McxYFyyJjeSP4y5162YH",
+	"i7hAHbc9W+fmMuFLL2fH2rkXiVAB147Si+I1ZuMc0PnFwkmcpgpD3e1m69AcRKgdARPAQbvZPKTg0jZL",
+	"ip3DdxYdvCxSgth5sNtYZQy0buCnD9hMJkJrFg6V5fsx83RXa1T1gWlzH6u0SnvdQjHdeF3/vNDsu1nZ",
+	"93RAfkBWKRfypDmKMKZzlwenJaTc8bi0FuuFed2uBt1qksyNV8wFH30U5QZHkjDzEawFfn3BRz6s0JNF",
+	"C8TcsM4CgXvuALcFx/PrrUY3PTv6fCmut1XaSkyLjI9WEZ+ZGbqNhLjgoz05hQmRMuOj0vKJe5rdCz7a",
+	"kKLxDtlVqnmdMz7qaZGFZzmAHBzAhIG9WLtgJJAZ3XI8nwGXrC+YFtkaOJ9qpmfM/l/MZVvBoILr7oHT",
+	"M8OQLpARb0y+4mTfHs7jfe22jyJjfJOttqvTGCmbH3/tPYWqPJZd5njIsZInyPl7MR6p2ZIMjgSPklgK",
+	"NuVaCywvCpXsGc1bzbKQaaD8HfOsK/tioCZIPAD6s2TiUyZSyRMSAJQklsZXkP4F/EuQGmb5LpU0zYhc",
+	"c+LMQfg/LBJ4ghAwI/SfH39+x6YqlhkyeZlrU55mh5unw5qXf62xYDdmkGBLdcLy2ozBEJ38Kk0FArug",
+	"gy0VSb3VOMlrbewq6glCXbMQXZhq27AJgNC1oj+87UIC/52/D2YFVRi7vP1njgvP5GudUs02l6S/2Gl9",
+	"cGlm73nqsk8glSmfpb3I1JExvisVwIs8YxSO8r4QUKAoRYRc5NKDQM0d1ljQcaUyQYr+EOCmNBKeq0k/",
+	"lrYM4CmX0dN1obsqu+cHaPwmUboReSR4xoBPkWm1KkgnNo7RmSZ8hCc2CdGZu7fDIP0wk5vf/AtFkB4J",
+	"xGliDnKgL8HsE564Uki725eCZq1mEWhwKETUB5JXjBmaie5RIeV4NuEyf3dQm8T5nxq4MpZlBqwzuQGS",
+	"v5rmtZIJ74vE7BeFydlmF9YCp9rpjPcTAaNs7+yLjHt3wJ+gLaRqMjVffo/VC6zVOPlLgcMTEnQQilHI",
+	"USyJu2ERxMJd6rtYrAuMYIj0pFk/HrSa9ef8WNRf9E/b9RMXTm03zQ4QiRhQJ6uQMcATtvTSVvlL2/YB",
+	"u9XikayrIaTR4Sz0zNo4ftY0//MionR/ipC2O4LJmk24PiAKEuPeA6IjknAunxj+LjVUvaKLbZWTPXoZ",
+	"oMFHZp2sOlWEL5AhhQM3ncXdSbjOWBjxa41Q2cjkCaeKmmVGdw2MujlRRKMF97eaQbPZzMn+ABUCk1Dt",
+	"QgrQIQ01BddT0WA/qjlLlBx1ZQx26SVgz9GDOYS6a6ZNk4MQqvjdEjeVOT7sybD2gPrR0ngrlpgWGHFW",
+	"WUbOr3V5DflxM6hN+Kd4MpuYHXQK0g7/arnScqP6jqBy6S7OqsXjZ59nBUntXgoCqNl4fhrUPFH+LKjx",
+	"q1HPnga9RMhRNkYAa/MDGAXmXacnKFpWnhPj2KzeF0FtetrMHz0mqTR9eZpfbL2gq7gaUFi2Voq5qAfH",
+	"TWuVfLvZVv/QVRINWJcBHyXwsSsEbh7chgjrVtsfKz2+dk42wGORXbHsq09r8MGMnEKQSiKGnopUKwnu",
+	"LawcCApK8W1V2zfQlk1UW0yntoAkxnCqEh5gVG2e4tBXn/5qnthEWHy/lda5lVJ7zyj8pONRHjhhH9UC",
+	"YgM2y7lCV0WD9tTXVbfNZyMrGJ4DZ9eSHjiIj6zQCGo6lgOxrLT6TcjizPSxQA6AUEmFhg3rLWhYf1mJ",
+	"az5D4z0fGToTa1YG+lr5b9uo8rccnhHaa19aH6dql6XDY42mvq0OXj6nRUqxLVXwkkXQYd4htbgc8IXH",
+	"5S98tqM2DnJmvTru5O796+QUK6YiFncEeCcdCu89hZP2eMAlXK5w9uABZ+6hs83HlphzJHdhtmwgluR5",
+	"psD5lM80lROb46aTE/jkiCw2CDRIuNGDmFRzdhBGYpqNw8OAwVrPGcZVEpljVA27kuj8NaJbiGiB68gL",
+	"M/kGxCSWswyrAGPJuGaT2WCMPm/zl7uvjYYDYdMPlOnmQZiNUzUbjaezLDy87Sn+FgZ82xl/ALwzaO7D",
+	"zNQ6rfYCwkIpGwNOV5nbpP3Sk1ZWcFovhUcjQ7Ku6GpwgIr5fGDfCPMQdfx5LCM1B40cnAc3uwklM2/r",
+	"ZRJsp3sXRwmtMSt8fgFN+kEr2tDko8/mPzdHIDi2D+OZKXpv/nwQYBAS3fO2jphMLJClRZl3hsdHrNlY",
+	"JBFiICjZYOee4I2tNHXoOVAUbWQWJIAXpNHmVVXwTjNsfx5YewA0msttcjjtGN226Mo8vKfIz0wLxmFd",
+	"VG3vbaM9hY132zLjB7Pz3opMu332xOeM8ZUMSvXE6PUlOB2VBkRVtOOJQWaytAelyuw+3Mv+w/H+Sjfg",
+	"lsXCD2OLuWLhve4xY1NVa9m/jBXmdMBBsAC4kyjCkjVr71pkwIImmdFIz4xmHSKOkO7xLMQALDwBwGjo",
+	"bmK/AGEC4Q31uO6pYYiYGdgwL5qbziRTs6wrEXxN3lrLxR5v4qzy28BTbH5g65HULEMcuFgDfkeVH6vQ",
+	"uY0dWhfxhIK01e1S0hci1qdmVkdVW2jlbK5WGvG2thn0YdTVqj6Nv2ItyoZpDvDENi2Ipc64HIh1baDb",
+	"dmnMgzaKMCFkbRWrhSmPZSQ+gU1zOzD6fJuXlowuu8wK4P5liLeENDhVgzGEHvBvaNPLfit6Pnx2Um8O",
+	"2rx+Ik779RdR62X9OT8enIqXw3YfoE7VXIpUj+Opw2+Hd0TOpvCK7jxLo7A23M/11o5uI5A5G5hosJzv",
+	"30azEvIRGWkTQXSyZafY/xIp5gtHPON9rgWeRn01A4qTYc6GzBI1Chicn5iTOBQ8m6U4KUtB05/QDbvb",
+	"xuXTuHeFDax1alct4qM0zTS74+9JDA5jaF4vUSPspaSmmF3ab0at4amon0bNQf1k8ELUX/LT4/rxsDVs",
+	"D5/zZ4NWC5Am5wD/e3JqvR8IlWx7aKYUclb9+nYI3yLLoG0DXNLCLAYcJ0AuNgpfD2RQb8I/1TotCDMa",
+	"baTXnyWXvf41ZG7lALjwU6QGs4npl/3Z1qbAr1ci7dtfSJfxoULxJ/zcSfPl4q9wvX1qLhvdOm9XsJD4",
+	"18uyBHwxL56dUHgU+Bl7hMO50ATkbuz1ZymMoPdAoet0ZSrSHhY91TqnGMsFGFSgtMH7T5v+dTfy+cua",
+	"QS3Odd+S5ppV1QP3l9dJlJl4M17OHyj+Zo5KfCTWWQ8m1bUsqE1TMRQpxpCpfIt+PbVro2cEmN95WjKF",
+	"LpCQsaPZftZunZwYGRMnPSAPce08xgcwyXWs0vgfxlgxz5y+bEMPmjfuTDdLlk/NoZFvomaj1WhubkbD",
+	"Ni4NRseaQYFVujd6jDmiZ7oXs9gXtOeRmYwHLGbTmdyMYf5OMyk/zORmCjw4rNDJrgVVUwp9xlIxhbgA",
+	"KPNamBdR7s1ATSYcpL34NE1UJCwo5IYIKaSGfa5N+Ke3lNYBQmhqtK3UvOT//yuv/6P3238cBPSPw6f/",
+	"v9oSPzzkx7zBtxl5ST/zNOXXsLSzawiLURFGdfed9UJpcAFbZsdssDdSZ1B3NHQQD1VadE4atBU3RFX7",
+	"1JCJT3yQJde5GQEFPSuU+DwNxW/F4pCXMO5XNQLWZKEZWRqPRtXmDP1c9f1nJ1t9Pk/ZGqALxxqWMxkD",
+	"ZYrptLE4dRxVWjdTnprTzFX872Vg3OqxmEFKrmvAIjKM3xKzWsFMmM0QlWC5JdvlbmzSbqmQw66q3alS",
+	"2d6Wcz6VUawnsdYkZcCpAYFCpNOrSpmzDxUadAuulfu0QOE4F1Evj5w5AFU/nOZz726LwBSJYSyhsqCn",
+	"JZ/qscL6ckTm+jVHU8kTBTyE9bLEEnPAu8F3md0WGZj+hrCtl7cMDE23RoDy1fhWARBqbaZFLKczVL1z",
+	"tafVOEG1J87ca52yB9Vaq1MzyiOltKvN7HrGe1HYFC+6FI/C1VLAKIts1XNqUn51Ijyivjz02t6crW4J",
+	"HcPR+81wfECrNKomSfNObazU5VoUrPwLWNSHba7Kj/R+KV13O3kWPszker+CEUz37lVIUWmzqi7ocA9R",
+	"062K34CIDwuTHFrG8Dh1hOEzWcDFoipJLhkmVYGPHOFBcAlAeY9ZzwgO8ibTDFaJRRoI4a+QvBRdmQs+",
+	"i0FtycltwAdd8pD+kih1KSI2m2Jcyah5jkLEtPQgLN+c4aF5lUfA4jCtoRk860olhQUkiTOs1oT3zmMt",
+	"cCigBDuMo5AqsD2oasekA61wDdeZWs2iXlLMDwMOT8fycHNKOGBTsS87xMAGXfHf2JWhGRG/ytP87dC8",
+	"gQUllpc9oOMrNVjwRPsAbGr3BzN2J+fl9pCHq06tJSFcmXC+qXB85YZ+X5WSH2ZyCwCYDzO5P+wXfBPj",
+	"DIn5luXo9iAvRiQXwNAikYhMlNTAOKGFAKJmt4C6F9gdA2a25bYs4PdZldhYMDZ67fE7efRODQYsmkMy",
+	"1ycz7WMyNLryNea8jRQRMMUpU3PJUmE2Qazk+mLuIjfGGv72bcLlOHK32uW3hnAoLN6T8solOo9GYLbt",
+	"vgi/g27iImRFAKvVZ3sBiKvUe/RBSDEHWgM6GSGpgdCwOnhihG+G9XdKijoMWQix8EyklokKztrQZkNk",
+	"Kom2Zy2/3RSaRtE0/raTXDnGiVx99zuV/aSiGFiw94YkVCVW9qie2ZKrLwoGWCbrjm5LSnIvPaik08t3",
+	"Ya5fYraGhcwgTIrEqKIdlMt0G8DRYXYx5DDHGUvNDvR004D1xSiWOeGIFHPidEI6XxAvXelYlMLcoA2h",
+	"5BHTnTKhIVUidMUVE40wPVbRytlRbFE+An1cs1xXLdxm0Tss/F5XQsp9XP5CeJtFsOWFZpr7kbqY52TG",
+	"DXauL0EUgeK6QPKUn3Hg6Wbo1OhKSLsqCpxjAOvrx1EkLLYHNiFvwWEV/R+KtETpDDjxylBItjifcEC+",
+	"2Pn0hfmb8nXlwk37IXh55YbttulfTrLvqv4hk8tm6t9y5tcixd2COKT89EcuEH2YIpdyH6B8Q7Y7V1CN",
+	"f4JcAZnh1Bi0XZ0GMoqvhMQi57XK5QY7dqXCWbpvqRv3bT8uuCoXvXa+ZWiGTc2yLTA7X3md3Lultuu+",
+	"o7ZtuPNsWHvjrUc+50e+85AmzfnPHT/aIj+iSLQ4I12+m/vbu7UOAw97mHtgNNNjY92h52pP3Gb0xa/z",
+	"HNx4v32Xj8J9H2s/xpE1J4FEL4l1pm9xvq1xbhxBHfQjV/fltQWE9pP+QfWPAtafZSzX9uEMtDyDFqO6",
+	"QkcOQHkHUpQUbhgkszs+Ccv2pmntfR9zFM8r1uWkYghBeXNxNgVq5oXY3eYUJ9THh3bKmXbd1QmHTtvH",
+	"vfd+GSsIqGhn+WJ0A+rlQ2s5Z26/GBUzB4L3Dc4G88x2qQAlk1AzVcrmUO2D7zAqKRUaBGxkDljelVLM",
+	"PePRK8gw3yHbXg0tCKbO4iShRkOoChfygb9BDxsl/KYY0HFUz3QgZ6orhYw66BcougWEa4hm5O7F1hEF",
+	"pX2Ni/zkvdhUnoxFEjmd2ff4HVJYxvPsAsDmer54TJX/MJNvKVR7f6IHllKtU8NJrLeOTofHvDl42Ret",
+	"6PlJ+9nA7ExK/TymHMgNeeAXerm58NkCjnNhBbmMiQXDYWUygl8sQMhZtU5tlHKZbUXEXOjosk8c2rAQ",
+	"D3czmdU/OLb3VcHx/AG6fx+B8gt+KRCsy+zzXJwANPFdGP7wegfK8uj1I5CmAy4hyu6j/FKhGXj6ephc",
+	"kpsaOTqGwy3OFGEFE2OHT0DlKVkgWEmi8eyO9CKanQchpBZ283qZtUWlZbGXD01D+iFGUL+FHQkK8d63",
+	"5W2LnR/UfiylVsbArUuGgQgiRCxiQuTFpJeCwmQ990oKm+FCKDZPdEDZLgse/I4XouxKo0mhLWSE64IU",
+	"gOA1lV3PbUTTeQ9zc+lSTL3wNsYlKBqeChaZxlGei2bDWQq/U4WdPuvK0Ji3yFKHVD8E72sBHkHx48MM",
+	"WaepPWEqIDcoZNxFxide3s9YzQFk2TbWdHmkoDQ0AOICNP3mXHdlHhLB+nCt7ipWYX6G0eX9RNyGv/or",
+	"DVO4FVDruOSaLSvRH4LLxtWh34VCckuS6gcl+Cj3bzuu6lupBjBaDyo0sB1h9EN0hVj66LtZ3auIo7+1",
+	"SU1ThXOuAyb4YIznojkB7HnCwODfG4f0h5l8EBTS1A6fRbqyAbbm34x8dWFHIrb9+AfzzNpPF0qFzNeq",
+	"R8Ai61YU5Jy22rcpg7lXgAFahf4fHogAsmvfDkoAny1WCOQ1FyX+ghMv139VTcDxUk1AjslGoJReLYcZ",
+	"rQGXvYGawD7HEsB9dwzG/lOGAMuQgZsxzIZdWwfTdkzkGw3OkEtgi3E6IEyUu5qj03lXUWEuXLJA+v41",
+	"W1rhX9OX8XS68CwUXsAVQEClIdgUCBSShwtVLRMOmAQ4eL/WeJrFQz7Iar+hDEsSkfRGqZoVK1HMjnO5",
+	"zlbMUoEJRLTNhORFKFl67degKEiC5iNEit4aHHWfK7SI2Z1zR6ezQTZLEbWbwAfd0Lhi6TqsskbG08bo",
+	"H7WbnStQHhNpu+V51audao8967E6ZxBMTmPPSjWXliY6NFsjZAfm32ZNUdKMJbU9RH4utwMplxBiICuK",
+	"O9C6XajuYG8wYc+VyOT5AN6G69Y6rGkp5PsqleDhN5IGIighyNMQjWgypwXmmMeaTXiEQKoASBVYmFVo",
+	"LmjUiAedW/NIyBtrW54vMBrKoAI3ixMmYrDnvSyhc4CNh5CqthmU2g0uEgeykHwg67nv05l0JS3w7cNS",
+	"u2BtMcpS6QuscuwNT7TqSncLZiFVkZl5VS04TgU6Qx9pA+yVBZrDzTnKkIqfhMi92TEgjFCwdz77jPQ4",
+	"oxiWs8vLhxrOUbg/V2kM+Bl7f+dzAemIMEYAFHJmNuiEXwpkPkaZt+BxLZ5ZxQNp+USAF3DM6/M7RSDk",
+	"ruX2nlUkR3vhKroN6PnGKOclrDyrBrDlBpCGo5QF4+ZmC3Bwfynv0a7dkneanthf6dF5FBG9tBFqt69A",
+	"2sA4PkoFQFr/f+xd627bSJZ+lYKwwCRYWpYcOxflxyI70+nuRaM7mBgIMGHGLIkliTBVJbBKkYUgwD7N",
+	"Ptg+yaDOOVUsSaQsWrQtT+ePYUm81PXUuX7fU49F5bmV5lJJQTH6Cneqo4IvC2mkMoQMDpElraIgIR6y",
+	"KucLo9+Wfmq8eAPwk/3h2MCJZJ5s1JSZZTYSQeq6kKZYEeHKbheVFf4VEp09S5wFkmDFJD59YZXQ59Ue",
+	"XpjfepfDA3quXPXjt3XtH4LEFKFwOJfdUDEn06ghmUG/CVPO3zeG6T5i9rNMazDdPsMgwgvtwz/v15sv",
+	"UYcMPa842Ec17aJI1zu5mXjDDRuKkVXdKP5xlJH7n6CM25oVqCtsLJ/7KNgkgfmNFuH3Fuj5sf6NNLED",
+	"j6p2qtJAPh6tpUYdftDzBqJcFQlqKOedxRZkn4H+FDFr1LNRDnVfmemW9hS5l1kSmF8JBFun2cRaPWjj",
+	"ONwAcvi9LY0bdwGold1Y+uJ/IdPqEir2LAHZJFI4NUDDhCJ8fAUEen26Wpd9mma58GbMmrkXheHkGV8h",
+	"zo5Auy6WdvmUZh7e7yvCyITDAjp9rdlcqDkiL5QhVQxYz/Yz4JwtuY8pB9s2tLiaF4xEe8ATbNh/u8AR",
+	"mhmERGLdvkUIKzwUQ3dniK51r24YBTuciTXeuDv52fbH9Q9G4D5Oftp8zkzFmPSdHPvkyT5Otz1Zrs3a",
+	"/cMr/yS98ngY/lu55ZvJC69H16W9rntjpVq2A2o6V4VBsvfbdbU2HARe3z11Xqsa5gLKRdfXIo0gUyoj",
+	"OnUdpM3TkQ8wI5pnKTMKUtFKG7mCGLMOWYRf2SYlOyh2D0KLxiJBt9ur58tdevoBr/uZyN73D+bQHZVL",
+	"CBS89pR78rvdL+Xq8Sv1ey/2U0deef/OscewbGoqbwSy4XG5WtutntyayPFAlwc1fqyKyCWK+osAsYgC",
+	"NF6CUxjLM8c7CDBrgCDlTkm8F0sE1cB4WaAlJAHcGaW3wv/EtVtnABXgfBDpJl/fC5asOeCT6HaJE7EE",
+	"3PNOb3d0+jVmBXuW+fJBqAlcCVNlTKwp+H6UqitpcKBJxj2eSw9YTHnKQ1rXQednxfhUcOAaLmfbyheK",
+	"M+zvtXoXdPSumZj25r+JUZa2453HFu2Up7cU8DX0NKEwKsf3zyONcNb8NqZgNuEvzgDObCrYV2UEKRkz",
+	"vmJDUi2oKM8LK6rIbaRb7Nrpa7u3apNKZY51h/7CNeNUwGN7Rt4TKzRzNfmv/fOkf3d9bCv+1u5m/chX",
+	"UGWEpwBE0x521xLr9Z9oz/4hBcNeZwrKWIVUi8l0sLYR8YJNRaEsHAmKU9yqRVtKMzD/9tABYvkElYDq",
+	"EJ4dqyMVJL8rskbfF1nKV90mFRa+W8dxsGODHlxCUFFfjV39HqvUBXKXgASD1K9yN/lQt2R8BH6adVd7",
+	"uOYw6C1FW/b1JbS9Bfeo1aiuFkXeGXSmxswHp6f9s1fdXrfX7Q9e9173nCl2ug+Lffe6392sjHw97vH+",
+	"8Gz0Ij0XF+OXvVf912dvXvDz4cXoZfpKvB6/Wf+9OXX+3gu/HLi6gulMXrdm9ht6IHqK6pe2VCeQMeic",
+	"1HVgon9Kb4Cnmanco78SJX2RCiCTx3pBMxUrZKbgaboJs31Y9Qjy1OxTPQINv7fqEduOsHrkiIsomgYl",
+	"yGMRcE+QCwKOwoLL0RSyBzPgj74lUOFDEGmm5+g8Dh68JWLOqkXMObr/kRbCObFPUzXS7gccVCtCwm8p",
+	"ibAQc3U3fz364Z0n9A5pOAfmu9tldnu+O8z1UeS746ZTLivsRxpFbRpFkLcXaPSEulXpyXNEZ2U6HSg5",
+	"Iy6tkjOkynAic0BViWrWbavAgLDTc4f8ApjVAUsojevzl+R5AyDKffIGrMXSfuJAw0zyWDZNHHCnUVso",
+	"F0gGE4ptL7Mg9frk9etzCIU2kJtb1DQNcgM/rPXzPvIDmh9T6yPxQMdVxaUX7tIncoiVzET3l0tahoeD",
+	"FbOt5ROhQxYqj44SBXdSuwHjfU6lvQPGdc4f2zGQ0wGaGbh2UoTJAHcNZmmXot9nmrJ32MyyXioL6nyG",
+	"KyiJwrWQ+BIpu5SSATzbOHRyMwW9G6Uj1pDYkwCjV2F5VOSLoWhPlNCoYd3TeskTB40ah/EOBwlvlKbW",
+	"MOEsKDg62oODp2m9EfN46EqBFN4hOw8VXg0Eybs0fahjh2pXHPmqETN41A+j6dGMpmbrpJ3j5ggT/d+l",
+	"RH2EwZvDT65Kfw/yCv7bgPFTpnhE1bQBVikCPmmfc4UHB5ybSUkjmpC15EuefIK1o35gc661QGaqpKw9",
+	"TGIJSKZLKiMBUpSS5805pv9CJzoiAWJNtMjHkUuNt09jMJlo2GumlnIQQqPOeXEtUjYUOksF9EYr7EaB",
+	"qzGWWggH1QpFzdg7tj/+6W4ukJoKrarzznbzsVGDQo5YLEDdKr2sr/Rs6An3ACsbdasgDXD9hBL/zLPN",
+	"/mM7VXy7rnVvsfiJhv3YEI8+cKtDtgX+rBdDLwa0YxbBdJsad/VHYMI/0UIaJoDiLfIAO1aLHqsCcZBg",
+	"G3q+I6cFQK1klyUpNxzLSXJuBizxfuwkVBjsZ+ItBBXRk96CFgr7i6BnE/ZML0YjoXXkg8ABZrq4mWeg",
+	"sFNe9XO4P8iZT7oMHcx6AzVwbDeUjiWHZBCFaJLJzz9dMjt+OAKn2hSCz5I9vPRnb1hilLqacbm6wtt0",
+	"NVoYzsxQ/DWYlKYy4N3YUW/f5jLn2gBh335H0Qav9y1X/+RmdP9bfpXa2Nm75BN30+3ufKsr4oyc4Miu",
+	"SbFOlg7Y+Xks4YpBuSS7XvWMpV2WA/Yt7uCMxZ3B+XkUd8I1GXcG8V5AQnEnih3rZkyaZ1zyNsNzSBjA",
+	"pdzAV1u67DnCLMM1tNrhQlrvdG+wluPOoPfdLsUqWnIPW1XhDMdRsws8kAS4hxE8F7h5EF0Djs5RrjTo",
+	"A204G96rPFdLPHXt6wL5hlyS1b7vxyEerpSfGa3aE2x3AwmKOawCiYCt8DF8wpIRzwrZdU+1QhAM9lCc",
+	"ItQ8lg3eTayyKqnq32n4xH6eF+JrphYgqnbJSfZoYjKQGD/k5OFy8lWFnDR8cqWFqZSSr45JSoarF64e",
+	"5gsBv7h1TG86REo+sFh0fWIGF/gTE41gFLWgVWJAzwoXtZSi0NNs3qY2ibYbXor/i7kaTe1HVJ3pN/ch",
+	"EM0AAM01gGAfqSr5G07CD+l4qHS88NIR6SkK8VVd1+iPF8ckGd36hivfDPvpq/HL85Pe6IyfnIuL4cnr",
+	"tP/GGuajC/FmfDbsnQd3wU6IrV0dd/xmQPG6yPJUFHDt9s4ILznpw0XEwmp/KJXvzoE6K2L94zZ6eKVV",
+	"ETS+VV+fnnj2SXoHC2j3JIawfZDeGyisLeqofGTgNqAmtlKWgBdiST5DaCd7lqqRJunanaXPd0vnx1Ng",
+	"/3BT8EM8HyqeX3rx7Emi50WmisysrlCBqBbVL49JVMPyhssgx3ug5mjqqzy9cr2xlr59kViGX/V7vSek",
+	"2IK97+ZJs1Q9Pemps4kEKMVDhSc+CGcAyln5tWhDZMaSZCa+wCmxPDNzlUmz9ZkwYOhq+6Dg44gbMVEF",
+	"XqEWxQiRJoOPWSqkyQyG9UeqKETOXRsx6KMXei6kdt89W0LKBSZeZJDq8dx2bjwWI5N02QcE3kTpLJVh",
+	"RuVYD7yCr7gJRLUbEX36LRyd726aSv08lsd1BHykdfTjBGjPfYGT3k1FngF+3TF6L/prgt/v0X2V9Deo",
+	"eAe7OWz/+ORsWBNt659t3HktVnDrnK9mQpqwObZP6HYWxuRWXS9/cxIBFfqFNmqGP5fSAX4SN0YUkufh",
+	"j05WwAX4QygbtnrSO3k1rOgJ2hUoMOAejFVfjZRMIep6pbnJ9DhrwdAgOfLQByWkgXkJcfRHpCmEOP22",
+	"C+rwfaFmjDO7fSIMaUYemKZYd3OnaimXvEj1gC4vFlJHCOIYldfpyLOudFmynK6ugN7KYedBdkEm2VIV",
+	"ZKnBsesMhllJLthl7wybKW3YWdTr9Zi0kv4tS0yxkHa1b5Ku2jOoEGymil3VcTW1cJeFEAeXwRVKGZ91",
+	"VQhZJgTjhy8h0FUz5KizoMqnDPfvgmLqD3q9LSgmyivxX12Ncq7Xf/DbEPJ0NubPynajsTbx2XpywPOA",
+	"FpI7fHvKXwma1u9h0/4Bx8ytw7EjRYuGg3gQWb97fjs4VX9rRMJ84rURUXMojHRpZBDr3xoNKoTxS5Ig",
+	"1PbOcIBlV5PvZTdva0WESyTP40BsLEHjJfDI+y5usV188GJAbG29NXCJ+PTwdyp4YYYiQJTO+VyLFLgX",
+	"q7zMt+mddXV/n6hRe5X90ftK3iZsSF3pn3cG7l39h62xI1jL3kSj6JuQc1nL2wQY/fu++zcuRfnmoy06",
+	"PKjsDcf39qo3GuRHr3tD9n5IsV/6heokg1u6bQuH9rf86Te/Fb6fjnKezU6AD1vfLTtUFI+fGFrWy015",
+	"PqZ6AdszyAVeKlTBBqwQWhRfqc6h1Nsw/4vuWKpFnrKJMBEc1AmMzRXSpCdd9jvy64tcC6CFhptimRk6",
+	"yAGzwN4CTC9eSH744+Ml+////T8c8ASSTUGI6i77zWpwGHr0roMpBxh+tTDM6m0DpoVgiX1AIcI5S7rs",
+	"rHcOah4h83v3hIMEMYqlG8Ssb7zUTguegdoZ7SiFqNQI7ev/alvyqDmfYTvthpsouwPDOesMLnq9XrRG",
+	"kbJ9ZDloTVGc9BvAHJSDcB/FC3fjhcMsQn1rORsO0ro+2ec1pmvvZSfqXGfSXj2iWS9HtNmA1alzuDuR",
+	"x+Je8vTPeueVsqNqv7TDamulDYgEe0oGEgckFCkElSdIM0rQLcleLuzv2ONcILDpNvIKp8OsdBREZNj6",
+	"INlyqqBWjSxJTDZPBQfmLe1EV7GAOJoXgyvKZ4WnFXZ6IfxcJ4mQ4tmdsDUoQTP1VeA43aYjfpqu3gY0",
+	"264oBPxtteSeEPCto9U8u3gJrETucx9Kvo0o7JP++fmfcXzT653E8U1/HMc3r8Zf/vM/Ots8nNuqV8Wa",
+	"RAg4NXa1KzgqbazJS34tyinffMOt+sxBBfyicJ7UB9QXFlWRjsApAgwzlLSUZ1+FBp66AmjhbW91Ceyb",
+	"QQ0+S5UrOknsDVJo7dQDz7auAd+zNJy67B3Sr2cmloDQZQ2XpYugAJaffQ/y5jCuGQ9vpskAUnpQD9yE",
+	"gaUKdU5GoSryloICRGMHLR7armkHRQZHvtVLAHE/ETfznGcyoR3u6lRrdqndIjqbSOFqP/3gDUWuoCZW",
+	"edKFIBvpeVP9wvXQ7/Y2VYSok2dycWMXtxXC8PUog4/rM9oZvOiB9lBaj15RaAIDttaXtoo18HENWLzw",
+	"hr97IdvKGUcL0cmU+z/QTmEB39lYeXgRVGmygFtZqiVTeDD5fQS50pJ2M0ofqdCkIABQwEjLU5bAQCRW",
+	"BgDfHXkU33pphbk+mQHIUCGRKBOYvWKpla+cgwfyayG3zgMCBdH0BW5Pb7d4kbYFYHL3Ix66VHfCP6Bd",
+	"QarAoHMtCilyhoAd+2/5vwX9uCv0X7i/D9ym0JwD9+g28t/OXeqPr6e+U3esYGZEnutSn0J36dpmmXJN",
+	"3lJ7MvpzG4B/DtgnfnQff6/svSd+8Suifkfsv0PTrBAjYzU2ihvtNHtfUKSneWMRXaTKZv1FLVnuAJrX",
+	"Jj3TbKJUiowYR1hx/pGvnNOLVi6ovoee3fYdYrQoMrOCNTgUvBAFMvh9s0sM7OFKc+0SsPvg507UQZTM",
+	"U1iW1KLNGz5kgnz/gFdCVdXacCMi+mdhdXme2WPTPgTOTs5MwbPc3kfJlqX59z5XS93Z9vRfhs5CgpcZ",
+	"52pZWgZg7aZiLiQUX7P/BoofiiLRvrJH6dw2mg1X+E9Q+wmPcsi9qP4vpyoXQet+Lvh8WtG6Tw6DxsUi",
+	"5guga/NBZvs++jeyj6b8IZz/QhDSuEzZGCL4Ig1e+hETgupei+PwF83sti1UnouCzAg+VAs0oDxCK6CW",
+	"iVwLsK/WXgJMjVuv+B81pGZCWA4Baay+TpqLX7ykKjkmR3qsz/SpejY47TI5cQOvCgPIaz+BIoVfMIBj",
+	"dcX74JLNRYn547ibtcny3FXwB+93W6hi7DCUDP5lrWYCPMpqYXSWii775BJdNGQNZ9a2uxaQSEApHbCQ",
+	"HTVyOJA+J6V2wqRDSRhb/ZPeydICLV+HQYQ4PguZgmKP1QNBPHlROaQf1yjwPQceMWyAKulQfsF7nhLw",
+	"/XIqwFrMDJsgglK46gEmrSr6JliuJrSPixW57pDEdj4XaOBqsHt1hGJ6rnIaPMpzCxcLJqjUDFsQtyf8",
+	"7eDWX+VQ3VSJDZq1Qljp7cnhl97vgOKOZWE73qWzTHa+f/n+rwAAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

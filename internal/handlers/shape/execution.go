@@ -15,7 +15,7 @@ import (
 // Execution returns e as clients see it.
 func Execution(e *execution.Execution) oapi.Execution {
 	out := oapi.Execution{
-		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: wire.IDOrNull(e.FlowID), Key: wire.TextOrNull(e.Key),
+		ID: e.ID, Namespace: e.Namespace, Lane: e.Lane, Kind: e.Kind, FlowID: wire.IDOrNull(e.FlowID), RunID: wire.IDOrNull(e.RunID), Key: wire.TextOrNull(e.Key),
 		Priority: int32(e.Priority), PublicState: oapi.PublicState(e.Public()), StateVector: Vector(e),
 		BlockingReason: oapi.BlockingReason(e.Blocking), BlockingDetail: e.BlockingDetail,
 		Payload: Document(e.Payload, e.PayloadEncoding), PayloadEncoding: oapi.PayloadEncoding(e.PayloadEncoding), Policy: e.Policy,

@@ -9,9 +9,11 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
@@ -22,44 +24,82 @@ func (h *Handlers) ListInbox(ctx context.Context, req oapi.ListInboxRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	filter := wait.Filter{Kind: wait.InboxKind(ask.Or(p.Kind, "")), FlowID: ask.Or(p.FlowID, uuid.Nil)}
+	filter := wait.Filter{Kind: wait.InboxKind(ask.Or(p.Kind, "")), FlowID: ask.Or(p.FlowID, uuid.Nil), RunID: ask.Or(p.RunID, uuid.Nil)}
 	found, err := h.Waits.Inbox(ctx, filter, after, ask.Limit(p.Limit))
 	if err != nil {
 		return nil, err
 	}
-	var executions []uuid.UUID
-	for _, w := range found.Items {
-		if w.ExecutionID != uuid.Nil {
-			executions = append(executions, w.ExecutionID)
-		}
-	}
-	asking, err := h.Executions.Asking(ctx, executions)
+	asking, err := h.asking(ctx, found.Items)
 	if err != nil {
 		return nil, err
 	}
-	body := oapi.InboxList{Items: []oapi.InboxItem{}}
+	body := oapi.InboxList{Items: make([]oapi.InboxItem, len(found.Items))}
 	for i := range found.Items {
-		body.Items = append(body.Items, inboxItem(&found.Items[i], asking))
+		body.Items[i] = asking.item(&found.Items[i])
 	}
 	next, link := ask.Next(ctx, found.Next)
 	body.NextCursor = next
 	return oapi.ListInbox200JSONResponse{Body: body, Headers: oapi.ListInbox200ResponseHeaders{Link: link}}, nil
 }
 
-func inboxItem(w *wait.Wait, asking map[uuid.UUID]execution.Asking) oapi.InboxItem {
-	item := oapi.InboxItem{WaitID: w.ID, Title: w.Title, Since: wire.Time(w.Since), DeadlineAt: wire.TimeOrNull(w.Deadline), RequestedBy: wire.TextOrNull(strings.TrimSpace(w.RequestedBy))}
-	if w.FlowID != uuid.Nil {
-		item.Kind, item.FlowID, item.Actions = oapi.InboxKindFlowWait, &w.FlowID, []string{"resume", "fail", "cancel"}
-		return item
+// asking is what some waits ask people, by the executions and the gates' steps that wait.
+type asking struct {
+	executions map[uuid.UUID]execution.Asking
+	gates      map[uuid.UUID]run.GateAt
+}
+
+func (h *Handlers) asking(ctx context.Context, waits []wait.Wait) (out asking, err error) {
+	var executions, steps []uuid.UUID
+	for _, w := range waits {
+		switch {
+		case w.ExecutionID != uuid.Nil:
+			executions = append(executions, w.ExecutionID)
+		case w.StepID != uuid.Nil:
+			steps = append(steps, w.StepID)
+		}
 	}
-	a := asking[w.ExecutionID]
-	item.Kind, item.ExecutionID, item.FlowID, item.Actions = oapi.InboxKindWaitpoint, &w.ExecutionID, wire.IDOrNull(a.FlowID), []string{"approvals", "resume"}
-	item.Reason = wire.TextOrNull(string(a.Reason))
+	if out.executions, err = h.Executions.Asking(ctx, executions); err != nil {
+		return out, err
+	}
+	out.gates, err = h.Gates.Asked(ctx, steps)
+	return out, err
+}
+
+func (a asking) item(w *wait.Wait) oapi.InboxItem {
+	item := oapi.InboxItem{WaitID: w.ID, Title: w.Title, Since: wire.Time(w.Since), DeadlineAt: wire.TimeOrNull(w.Deadline), RequestedBy: wire.TextOrNull(strings.TrimSpace(w.RequestedBy))}
+	switch {
+	case w.FlowID != uuid.Nil:
+		item.Kind, item.FlowID, item.Actions = oapi.InboxKindFlowWait, &w.FlowID, []string{"resume", "fail", "cancel"}
+	case w.StepID != uuid.Nil:
+		item.Kind, item.RunID, item.StepID, item.Actions = oapi.InboxKindGate, &w.RunID, &w.StepID, []string{"approve", "reject", "feedback"}
+		showGate(&item, a.gates[w.StepID])
+	default:
+		item.Kind, item.ExecutionID, item.Actions = oapi.InboxKindWaitpoint, &w.ExecutionID, []string{"approvals", "resume"}
+		showWaitpoints(&item, a.executions[w.ExecutionID], w)
+	}
+	return item
+}
+
+// mostPrompt is how many characters of a prompt a list shows.
+const mostPrompt = 1000
+
+// showGate shows what a gate asks, unless its step has been deleted meanwhile.
+func showGate(item *oapi.InboxItem, at run.GateAt) {
+	item.FlowID = wire.IDOrNull(at.Run.FlowID)
+	g := at.Step.Gate
+	if g == nil {
+		return
+	}
+	prompt := []rune(g.Prompt)
+	item.Prompt, item.Reason, item.Options = wire.TextOrNull(string(prompt[:min(len(prompt), mostPrompt)])), &g.Type, shape.Options(g.Options)
+}
+
+func showWaitpoints(item *oapi.InboxItem, a execution.Asking, w *wait.Wait) {
+	item.FlowID, item.Reason = wire.IDOrNull(a.FlowID), wire.TextOrNull(string(a.Reason))
 	for _, at := range a.Waitpoints {
 		item.Waitpoints = append(item.Waitpoints, oapi.BoundWaitpoint{WaitpointID: at.ID, WaitpointKey: at.Key})
 	}
 	if first := a.First(w.Lacks()); first != nil {
 		item.WaitpointID, item.Title, item.Prompt = &first.ID, cmp.Or(first.Title, item.Title), wire.TextOrNull(first.Prompt)
 	}
-	return item
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 )
 
@@ -30,9 +31,15 @@ type Waits interface {
 	Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limit int) (page.Page[wait.Wait], error)
 }
 
+// Gates is the store of gates.
+type Gates interface {
+	Asked(ctx context.Context, stepIDs []uuid.UUID) (map[uuid.UUID]run.GateAt, error)
+}
+
 // Handlers are the operations on suspensions.
 type Handlers struct {
 	Executions Executions
 	Waits      Waits
+	Gates      Gates
 	PublicURL  func(ctx context.Context) string // where people reach this server, without a slash at the end
 }

@@ -17,10 +17,10 @@ func StreamKey(id uuid.UUID) string { return "stream " + id.String() }
 // StreamLoop is the name of the sweep over streams of which something is to go.
 const StreamLoop = "streams"
 
-// dropStreams leaves the frames of a flow's members to the sweep.
-func dropStreams(tx *store.Tx, flowID uuid.UUID) error {
+// dropStreams leaves the frames of executions that are deleted to the sweep. owner is the column by which they are.
+func dropStreams(tx *store.Tx, owner string, id uuid.UUID) error {
 	n, err := tx.Exec(`INSERT INTO dropped_streams (execution_id, attempt_index, dropped_at) SELECT a.execution_id, a.attempt_index, CAST(? AS BIGINT) FROM attempts a
-		JOIN executions e ON e.id = a.execution_id WHERE e.flow_id = ? AND (a.kept_frames > 0 OR a.live_frames > 0)`, store.Millis(tx.Now()), store.ID(flowID))
+		JOIN executions e ON e.id = a.execution_id WHERE e.`+owner+` = ? AND (a.kept_frames > 0 OR a.live_frames > 0)`, store.Millis(tx.Now()), store.ID(id))
 	if n > 0 {
 		tx.Alarm(StreamLoop, tx.Now())
 	}
@@ -78,7 +78,7 @@ func tellClosed(tx *store.Tx, c execution.Change, closed []closing, cause store.
 	e := &c.Execution
 	before := tx.Because(cause)
 	for _, it := range closed {
-		tx.Emit(event.Event{Namespace: e.Namespace, Type: event.StreamClosed, FlowID: e.FlowID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &e.Revision, Data: it})
+		tx.Emit(event.Event{Namespace: e.Namespace, Type: event.StreamClosed, FlowID: e.FlowID, RunID: e.RunID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &e.Revision, Data: it})
 	}
 	tx.Because(before)
 	if e.Lifecycle == execution.Terminal || slices.ContainsFunc(c.Attempts, func(a execution.AttemptChange) bool { return a.Close != "" }) {

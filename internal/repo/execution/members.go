@@ -59,27 +59,7 @@ func (r *Repo) CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.Membe
 	if err != nil {
 		return execution.MembersEnded{}, err
 	}
-	by := execution.Cancellation{Reason: end.Reason, Actor: tx.Call.Actor, RequestedAt: tx.Now()}
-	ended := execution.MembersEnded{Looked: len(rows)}
-	for i := range rows {
-		e, err := rows[i].execution()
-		if err != nil {
-			tx.Report(err)
-			ended.Failed = append(ended.Failed, uuid.UUID(rows[i].ID))
-			if err := shelve(tx, rows[i].ID); err != nil {
-				return ended, err
-			}
-			continue
-		}
-		c, err := e.CancelWithin(by, end.GraceUntil.Sub(tx.Now()), tx.Now())
-		if err != nil {
-			return ended, err
-		}
-		if err := r.save(tx, &e, c, nil); err != nil {
-			return ended, err
-		}
-	}
-	return ended, nil
+	return r.cancelRows(tx, rows, end)
 }
 
 // EndGrace cancels a member of a flow now that is held and was asked to end. Any other execution stays as it is.
@@ -118,7 +98,7 @@ func (r *Repo) UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, e
 // DeleteMembers deletes the members of a flow with all that they own, and returns how many there were. Their frames, which may be
 // any number, go later.
 func (r *Repo) DeleteMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {
-	if err := dropStreams(tx, flowID); err != nil {
+	if err := dropStreams(tx, "flow_id", flowID); err != nil {
 		return 0, fmt.Errorf("drop their streams: %w", err)
 	}
 	if _, err := tx.Exec(`DELETE FROM edge_groups WHERE execution_id IN (SELECT id FROM executions WHERE flow_id = ?)`, store.ID(flowID)); err != nil {

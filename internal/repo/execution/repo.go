@@ -139,6 +139,8 @@ func result(q *store.Queries, namespace string, id uuid.UUID) (execution.Value, 
 	return execution.Value{Bytes: found.Result, Encoding: execution.Encoding(found.Encoding)}, found.Revision, nil
 }
 
+const attemptColumns = `attempt_index, attempt_type, state, worker_id, worker_instance_id, lease_epoch, started_at, ended_at, failure, reclaim_reason, previous_attempt_index`
+
 type attemptRow struct {
 	Index      int          `db:"attempt_index"`
 	Type       string       `db:"attempt_type"`
@@ -167,8 +169,7 @@ func (r *Repo) Attempts(ctx context.Context, id uuid.UUID, after page.Cursor, li
 			return err
 		}
 		var rows []attemptRow
-		err := q.Select(&rows, `SELECT attempt_index, attempt_type, state, worker_id, worker_instance_id, lease_epoch, started_at, ended_at,
-			failure, reclaim_reason, previous_attempt_index FROM attempts WHERE execution_id = ? AND attempt_index >= ?
+		err := q.Select(&rows, `SELECT `+attemptColumns+` FROM attempts WHERE execution_id = ? AND attempt_index >= ?
 			ORDER BY attempt_index LIMIT ?`, store.ID(id), after.At, limit+1)
 		if err != nil {
 			return fmt.Errorf("read attempts of %s: %w", id, err)

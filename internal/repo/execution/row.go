@@ -65,6 +65,7 @@ type row struct {
 	Released         store.JSON   `db:"released"`
 	Grant            store.JSON   `db:"claim_grant"`
 	Suspension       store.JSON   `db:"suspension"`
+	RunID            store.ID     `db:"run_id"`
 	ClaimBucket      *int64       `db:"claim_bucket"`
 	Draining         bool         `db:"draining"` // only in what selectHeld reads
 }
@@ -76,7 +77,7 @@ var (
 		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
 		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
 		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
-		"cancellation", "released", "claim_grant", "suspension", "claim_bucket"}
+		"cancellation", "released", "claim_grant", "suspension", "run_id", "claim_bucket"}
 
 	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
 	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
@@ -97,7 +98,7 @@ func (r *row) movingValues() []any {
 	return []any{r.Priority, r.Revision, r.Lifecycle, r.Ownership, r.Eligibility, r.Blocking, r.Outcome, r.Attempt, r.Public, r.BlockingDetail,
 		r.Tags, r.InstanceTag, r.StartedAt, r.CompletedAt, r.DelayUntil, r.DeadlineAt, r.AttemptTimeoutAt, r.DueAt, r.AttemptIndex, r.Attempts,
 		r.Retries, r.Replays, r.Reclaims, r.LeaseID, r.LeaseEpoch, r.AttemptID, r.WorkerID, r.InstanceID, r.LeaseAcquiredAt, r.LeaseExpiresAt,
-		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.Suspension, r.ClaimBucket}
+		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.Suspension, r.RunID, r.ClaimBucket}
 }
 
 // rowOf returns the stored form of e.
@@ -114,7 +115,7 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 		Attempts: e.Attempts, Retries: e.Retries, Replays: e.Replays, Reclaims: e.Reclaims,
 		LeaseID: store.ID(e.Lease.ID), LeaseEpoch: e.Lease.Epoch, AttemptID: store.ID(e.Lease.AttemptID), WorkerID: store.Text(e.Lease.WorkerID),
 		InstanceID: store.Text(e.Lease.InstanceID), LeaseAcquiredAt: store.Millis(e.Lease.AcquiredAt), LeaseExpiresAt: store.Millis(e.Lease.ExpiresAt),
-		ClaimBucket: bucket,
+		RunID: store.ID(e.RunID), ClaimBucket: bucket,
 	}
 	if e.AttemptIndex != execution.NoAttempt {
 		r.AttemptIndex = &e.AttemptIndex
@@ -138,7 +139,7 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 // execution returns the execution that r stores. It returns CodeCorruptRecord for a row that cannot be one.
 func (r *row) execution() (execution.Execution, error) {
 	e := execution.Execution{
-		ID: uuid.UUID(r.ID), Namespace: r.Namespace, Lane: r.Lane, Kind: r.Kind, FlowID: uuid.UUID(r.FlowID), Key: string(r.Key),
+		ID: uuid.UUID(r.ID), Namespace: r.Namespace, Lane: r.Lane, Kind: r.Kind, FlowID: uuid.UUID(r.FlowID), RunID: uuid.UUID(r.RunID), Key: string(r.Key),
 		Priority: r.Priority, Revision: r.Revision,
 		Vector: execution.Vector{Lifecycle: execution.Lifecycle(r.Lifecycle), Ownership: execution.Ownership(r.Ownership),
 			Eligibility: execution.Eligibility(r.Eligibility), Blocking: execution.Blocking(r.Blocking), Outcome: execution.Outcome(r.Outcome),

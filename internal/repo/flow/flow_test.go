@@ -18,6 +18,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/patch"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/storetest"
@@ -712,7 +713,7 @@ func TestRepo_Steps(t *testing.T) {
 		h.no(err)
 		_, err = h.flows.InsertStep(h.ctx(), f.ID, flow.NewStep{RunID: "build", Task: "again"})
 		h.is(err, fault.CodeDuplicateStep)
-		seen, err := h.flows.ObserveStep(h.ctx(), f.ID, "test", flow.StepChange{Task: new("go test"), Status: new(flow.StepRunning), ChildSessionKey: flow.Field[string]{Present: true, Value: new("agent:1")}})
+		seen, err := h.flows.ObserveStep(h.ctx(), f.ID, "test", flow.StepChange{Task: new("go test"), Status: new(flow.StepRunning), ChildSessionKey: patch.Field[string]{Present: true, Value: new("agent:1")}})
 		h.no(err)
 		if !seen.New || seen.Step.Runtime != flow.Mirrored || build.Runtime != flow.Managed {
 			t.Errorf("observed %+v", seen)
@@ -866,7 +867,7 @@ func TestRepo_Mirror(t *testing.T) {
 		h.executions.states[done] = execution.Execution{Attempts: 1, Vector: execution.Vector{Lifecycle: execution.Terminal, Outcome: execution.OutcomeExpired}}
 		_, err = h.flows.InsertStep(h.ctx(), f.ID, flow.NewStep{RunID: "late", Task: "t"})
 		h.no(err)
-		late, err := h.flows.PatchStep(h.ctx(), f.ID, "late", flow.StepChange{ExecutionID: flow.Field[uuid.UUID]{Present: true, Value: &done}})
+		late, err := h.flows.PatchStep(h.ctx(), f.ID, "late", flow.StepChange{ExecutionID: patch.Field[uuid.UUID]{Present: true, Value: &done}})
 		if h.no(err); late.Status != flow.StepFailed || late.ExecutionID != done {
 			t.Errorf("linked late it is %+v", late)
 		}

@@ -47,7 +47,7 @@ func open(tb testing.TB, url string) *house {
 	h.store = storetest.Open(tb, store.Config{URL: url, Clock: h.clock, Alarm: h.alarms.set})
 	h.waits = waitrepo.New(h.store, waitrepo.Config{})
 	h.flows = flowrepo.New(h.store, h.waits, h.executions, flowrepo.Config{})
-	h.waits.Attach(h.flows, nil)
+	h.waits.Attach(waitrepo.Owners{Flows: h.flows}, waitrepo.Kinds{})
 	h.store.React(h.flows.Mirror())
 	return h
 }

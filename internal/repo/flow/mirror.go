@@ -3,6 +3,8 @@ package flow
 import (
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
@@ -33,21 +35,50 @@ func (r *Repo) Mirror() store.Reactor {
 }
 
 func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
-	var rows []stepRow
-	err := tx.Select(&rows, selectSteps+" WHERE execution_id = ? ORDER BY id"+tx.ForUpdate(), store.ID(e.ExecutionID))
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	state := mirrored[e.Type]
-	result, err := r.result(tx, e.ExecutionID, state)
+	return r.mirrorInto(tx, "execution_id", e.ExecutionID, func() (flow.Child, error) {
+		state := mirrored[e.Type]
+		result, err := r.result(tx, e.ExecutionID, state)
+		return flow.ChildOf(state, true, result), err
+	})
+}
+
+// MirrorRun makes the steps that are linked to a run equal to it, in the transaction that moves it.
+func (r *Repo) MirrorRun(tx *store.Tx, runID uuid.UUID, child flow.Child) error {
+	return r.mirrorInto(tx, "workflow_run_id", runID, func() (flow.Child, error) { return child, nil })
+}
+
+// AddRun gives a flow of the caller's namespace a step that mirrors a run. It returns CodeNotFound and CodeAlreadyTerminal.
+// reference: runs-and-taskflows.md F5 7.
+func (r *Repo) AddRun(tx *store.Tx, flowID, runID uuid.UUID, task string, child flow.Child) error {
+	f, err := r.find(&tx.Queries, tx.Call.Namespace, flowID, tx.ForUpdate())
 	if err != nil {
 		return err
 	}
-	child := flow.ChildOf(state, true, result)
+	if _, ok, err := findStep(&tx.Queries, flowID, runID.String(), ""); ok || err != nil {
+		return err
+	}
+	_, err = r.insertStep(tx, &f, flow.NewStep{RunID: runID.String(), Task: task, WorkflowRunID: runID}, &child, event.StepInserted)
+	return err
+}
+
+// mirrorInto makes the steps whose column names a child equal to it.
+func (*Repo) mirrorInto(tx *store.Tx, column string, id uuid.UUID, seen func() (flow.Child, error)) error {
+	var rows []stepRow
+	err := tx.Select(&rows, selectSteps+" WHERE "+column+" = ? ORDER BY id"+tx.ForUpdate(), store.ID(id))
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	child, err := seen()
+	if err != nil {
+		return err
+	}
 	for i := range rows {
 		before, err := rows[i].step()
 		if err != nil {
 			return err
+		}
+		if before.ExecutionID != uuid.Nil && before.ExecutionID != id { // of both it mirrors the execution
+			continue
 		}
 		s, changed := before.Mirror(child, tx.Now())
 		if !changed {

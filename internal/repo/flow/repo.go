@@ -41,6 +41,7 @@ type Repo struct {
 	store      *store.Store
 	waits      *waitrepo.Repo
 	executions Executions
+	runs       Runs
 	cfg        Config
 }
 
@@ -78,6 +79,12 @@ type Children interface {
 	ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error)
 }
 
+// Runs are workflow runs that steps mirror, in the namespace of the transaction's caller.
+type Runs interface {
+	// Seen returns what a step sees of a run, and locks the run. It returns CodeNotFound.
+	Seen(tx *store.Tx, id uuid.UUID) (flow.Child, error)
+}
+
 var _ waitrepo.Owner = (*Repo)(nil)
 
 // New returns a repository on s. Its waits are kept by waits, which calls it back once it is attached there.
@@ -91,6 +98,9 @@ func New(s *store.Store, waits *waitrepo.Repo, executions Executions, cfg Config
 	cfg.Batch = cmp.Or(cfg.Batch, backlog.Batch)
 	return &Repo{store: s, waits: waits, executions: executions, cfg: cfg}
 }
+
+// Attach sets whom to ask about runs, before the first call.
+func (r *Repo) Attach(runs Runs) { r.runs = runs }
 
 // Flow returns one flow of the caller's namespace. It returns CodeNotFound.
 func (r *Repo) Flow(ctx context.Context, id uuid.UUID) (flow.Flow, error) {

@@ -122,8 +122,8 @@ func findStep(q *store.Queries, flowID uuid.UUID, runID, lock string) (flow.Step
 	return s, err == nil, err
 }
 
-// InsertStep adds a step to a flow. One that names an execution takes its state at once. It returns CodeNotFound for the flow
-// and for the execution, CodeDuplicateStep, and the refusals of [flow.Flow.Insert].
+// InsertStep adds a step to a flow. One that names an execution or a run takes its state at once. It returns CodeNotFound for the
+// flow and for the child, CodeDuplicateStep, and the refusals of [flow.Flow.Insert].
 func (r *Repo) InsertStep(ctx context.Context, id uuid.UUID, in flow.NewStep) (flow.Step, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Step) error {
 		f, err := r.find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
@@ -158,10 +158,15 @@ func (r *Repo) reloadStep(ctx context.Context, ref []byte) (flow.Step, error) {
 
 // addStep makes a new step of a flow that the transaction holds.
 func (r *Repo) addStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, t event.Type) (flow.Step, error) {
-	child, err := r.child(tx, in.ExecutionID)
+	child, err := r.child(tx, in.ExecutionID, in.WorkflowRunID)
 	if err != nil {
 		return flow.Step{}, err
 	}
+	return r.insertStep(tx, f, in, child, t)
+}
+
+// insertStep makes a step of a flow that the transaction holds. child is what it mirrors, nil for nothing.
+func (*Repo) insertStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, child *flow.Child, t event.Type) (flow.Step, error) {
 	in.ID = store.NewID()
 	if err := tx.Get(&in.Position, `SELECT coalesce(max(position), 0) + 1 FROM flow_steps WHERE flow_id = ?`, store.ID(f.ID)); err != nil {
 		return flow.Step{}, fmt.Errorf("count the steps of flow %s: %w", f.ID, err)
@@ -224,7 +229,8 @@ func (r *Repo) PatchStep(ctx context.Context, id uuid.UUID, runID string, c flow
 
 // changeStep changes a step of a flow that the transaction holds.
 func (r *Repo) changeStep(tx *store.Tx, f *flow.Flow, s flow.Step, c flow.StepChange, t event.Type) (flow.Step, error) {
-	child, err := r.child(tx, c.Links(&s))
+	executionID, runID := c.Links(&s)
+	child, err := r.child(tx, executionID, runID)
 	if err != nil {
 		return flow.Step{}, err
 	}
@@ -249,16 +255,20 @@ func saveStep(tx *store.Tx, s *flow.Step) error {
 	return nil
 }
 
-// child returns what a step mirrors of an execution that it is linked to now, nil for none.
-func (r *Repo) child(tx *store.Tx, id uuid.UUID) (*flow.Child, error) {
-	if id == uuid.Nil {
+// child returns what a step mirrors of an execution or a run that it is linked to now, nil for none. Of both it mirrors the execution.
+func (r *Repo) child(tx *store.Tx, executionID, runID uuid.UUID) (*flow.Child, error) {
+	if executionID == uuid.Nil && runID == uuid.Nil {
 		return nil, nil
 	}
-	e, err := r.executions.State(tx, id)
+	if executionID == uuid.Nil {
+		child, err := r.runs.Seen(tx, runID)
+		return &child, err
+	}
+	e, err := r.executions.State(tx, executionID)
 	if err != nil {
 		return nil, err
 	}
-	result, err := r.result(tx, id, e.Public())
+	result, err := r.result(tx, executionID, e.Public())
 	if err != nil {
 		return nil, err
 	}

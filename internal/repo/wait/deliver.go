@@ -44,7 +44,7 @@ func (r *Repo) deliver(tx *store.Tx, e wait.Signal) (wait.Receipt, error) {
 		return known, err
 	}
 	if e.FlowID != uuid.Nil {
-		if _, err := r.flows.Hold(tx, tx.Call.Namespace, e.FlowID, false); err != nil {
+		if _, err := r.owners.Flows.Hold(tx, tx.Call.Namespace, e.FlowID, false); err != nil {
 			return wait.Receipt{}, err
 		}
 	}
@@ -109,21 +109,12 @@ func (r *eventRow) receipt(id string) (wait.Receipt, error) {
 
 // reach gives e to the waits that listen to it, in the order of their flows' ids.
 func (r *Repo) reach(tx *store.Tx, e wait.Signal) ([]wait.Match, error) {
-	query := `SELECT w.id, w.flow_id FROM wait_keys k JOIN waits w ON w.id = k.wait_id WHERE k.namespace = ? AND k.topic = ? AND k.correlation_id = ?`
-	args := []any{tx.Call.Namespace, e.Topic, e.CorrelationID}
-	if e.FlowID != uuid.Nil {
-		query += ` AND w.flow_id = ?`
-		args = append(args, store.ID(e.FlowID))
-	}
-	var listening []struct {
-		ID     store.ID `db:"id"`
-		FlowID store.ID `db:"flow_id"`
-	}
-	if err := tx.Select(&listening, query+` ORDER BY w.flow_id, w.id`, args...); err != nil {
-		return nil, fmt.Errorf("find who waits for the event: %w", err)
+	listening, err := r.listening(tx, e)
+	if err != nil || len(listening) == 0 {
+		return []wait.Match{}, err
 	}
 	for _, l := range listening { // all, before the time is asked for: locking may take a while
-		if _, err := r.flows.Hold(tx, tx.Call.Namespace, uuid.UUID(l.FlowID), false); err != nil && fault.CodeOf(err) != fault.CodeNotFound {
+		if _, err := r.owners.Flows.Hold(tx, tx.Call.Namespace, uuid.UUID(l.FlowID), false); err != nil && fault.CodeOf(err) != fault.CodeNotFound {
 			return nil, err
 		}
 	}
@@ -140,11 +131,32 @@ func (r *Repo) reach(tx *store.Tx, e wait.Signal) ([]wait.Match, error) {
 	return matched, nil
 }
 
+// listener is an open wait that listens to an event.
+type listener struct {
+	ID     store.ID `db:"id"`
+	FlowID store.ID `db:"flow_id"`
+}
+
+// listening returns the waits that listen to e, in the order of their flows' ids.
+func (*Repo) listening(tx *store.Tx, e wait.Signal) ([]listener, error) {
+	query := `SELECT w.id, w.flow_id FROM wait_keys k JOIN waits w ON w.id = k.wait_id WHERE k.namespace = ? AND k.topic = ? AND k.correlation_id = ?`
+	args := []any{tx.Call.Namespace, e.Topic, e.CorrelationID}
+	if e.FlowID != uuid.Nil {
+		query += ` AND w.flow_id = ?`
+		args = append(args, store.ID(e.FlowID))
+	}
+	var found []listener
+	if err := tx.Select(&found, query+` ORDER BY w.flow_id, w.id`, args...); err != nil {
+		return nil, fmt.Errorf("find who waits for the event: %w", err)
+	}
+	return found, nil
+}
+
 // give gives e to one wait whose flow is held, and says whether it was still there to take it.
 func (r *Repo) give(tx *store.Tx, id uuid.UUID, e wait.Signal) (bool, error) {
 	t, err := r.Take(tx, id, e)
 	if err == nil && t.Decided {
-		err = r.flows.Decided(tx, t.Wait, t.Outcome)
+		err = r.owners.Flows.Decided(tx, t.Wait, t.Outcome)
 	}
 	return t.Counts, err
 }

@@ -23,11 +23,15 @@ func (r *Repo) Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limi
 		case wait.WaitpointsWait:
 			where += " AND execution_id IS NOT NULL"
 		case wait.GateWait:
-			where += " AND 1 = 0"
+			where += " AND run_id IS NOT NULL"
 		}
 		if f.FlowID != uuid.Nil {
-			where += " AND (flow_id = ? OR execution_id IN (SELECT id FROM executions WHERE flow_id = ?))"
-			args = append(args, store.ID(f.FlowID), store.ID(f.FlowID))
+			where += " AND (flow_id = ? OR execution_id IN (SELECT id FROM executions WHERE flow_id = ?) OR run_id IN (SELECT id FROM runs WHERE flow_id = ?))"
+			args = append(args, store.ID(f.FlowID), store.ID(f.FlowID), store.ID(f.FlowID))
+		}
+		if f.RunID != uuid.Nil {
+			where += " AND (run_id = ? OR execution_id IN (SELECT id FROM executions WHERE run_id = ?))"
+			args = append(args, store.ID(f.RunID), store.ID(f.RunID))
 		}
 		if !after.IsZero() {
 			where += " AND (since, id) < (?, ?)"

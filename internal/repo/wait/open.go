@@ -22,8 +22,11 @@ func (r *Repo) Open(tx *store.Tx, w wait.Wait) error {
 	if err != nil {
 		return err
 	}
+	if w, err = r.given(tx, w); err != nil {
+		return err
+	}
 	if o, ok := w.DecideBy(tx.Now()); ok {
-		return r.flows.Decided(tx, w, o)
+		return r.owners.Flows.Decided(tx, w, o)
 	}
 	return r.Insert(tx, &w)
 }
@@ -100,6 +103,20 @@ func (r *Repo) consume(tx *store.Tx, w wait.Wait) (wait.Wait, error) {
 			return w, fmt.Errorf("consume event %s: %w", e.EventID, err)
 		case n == 1:
 			w, _ = w.Deliver(wait.Signal{ID: e.EventID, Topic: e.key.Topic, CorrelationID: e.key.CorrelationID, Payload: json.RawMessage(e.Payload)})
+		}
+	}
+	return w, nil
+}
+
+// given gives w the ends that have been of what it waits for.
+func (r *Repo) given(tx *store.Tx, w wait.Wait) (wait.Wait, error) {
+	for _, k := range w.Condition.Keys(w.Progress()) {
+		end, err := r.over(tx, k)
+		if err != nil {
+			return w, err
+		}
+		if end != nil {
+			w, _ = w.Deliver(*end)
 		}
 	}
 	return w, nil

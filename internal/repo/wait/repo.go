@@ -31,13 +31,19 @@ type Config struct {
 
 // Repo is the store of waits and of the signals that reach them.
 type Repo struct {
-	store      *store.Store
-	cfg        Config
-	flows      Owner
-	executions Owner
+	store    *store.Store
+	cfg      Config
+	owners   Owners
+	subjects Kinds
 }
 
-// Owner is what has waits: flows, and executions.
+// Owners are all kinds of owners.
+type Owners struct{ Flows, Executions, Runs Owner }
+
+// Kinds are all kinds of subjects whose end flows can wait for.
+type Kinds struct{ Executions, Runs Subjects }
+
+// Owner is what has waits: flows, executions, and runs.
 type Owner interface {
 	// Hold locks an owner until the end of the transaction. With skip it does not wait for another transaction that holds it,
 	// and says false. It returns CodeNotFound for one that the namespace does not have, and CodeCorruptRecord.
@@ -54,15 +60,18 @@ func New(s *store.Store, cfg Config) *Repo {
 	return &Repo{store: s, cfg: cfg}
 }
 
-// Attach sets whom to tell how waits were decided, before the first call.
-func (r *Repo) Attach(flows, executions Owner) { r.flows, r.executions = flows, executions }
+// Attach sets whom to tell how waits were decided, and whom to ask how what they wait for has ended, before the first call.
+func (r *Repo) Attach(owners Owners, subjects Kinds) { r.owners, r.subjects = owners, subjects }
 
-// owner returns whose wait it is: a flow's, or else an execution's.
-func (r *Repo) owner(flowID, executionID uuid.UUID) (Owner, uuid.UUID) {
-	if flowID != uuid.Nil {
-		return r.flows, flowID
+// owner returns whose wait it is.
+func (r *Repo) owner(runID, flowID, executionID uuid.UUID) (Owner, uuid.UUID) {
+	switch {
+	case runID != uuid.Nil:
+		return r.owners.Runs, runID
+	case flowID != uuid.Nil:
+		return r.owners.Flows, flowID
 	}
-	return r.executions, executionID
+	return r.owners.Executions, executionID
 }
 
 // stripes is the number of rows of wait_stripes.

@@ -18,6 +18,8 @@ type row struct {
 	Namespace   string       `db:"namespace"`
 	FlowID      store.ID     `db:"flow_id"`
 	ExecutionID store.ID     `db:"execution_id"`
+	RunID       store.ID     `db:"run_id"`
+	StepID      store.ID     `db:"step_id"`
 	Condition   store.JSON   `db:"condition"`
 	Received    store.JSON   `db:"received"`
 	DeadlineAt  store.Millis `db:"deadline_at"`
@@ -29,18 +31,18 @@ type row struct {
 	DueAt       store.Millis `db:"due_at"`
 }
 
-const columns = "id, namespace, flow_id, execution_id, condition, received, deadline_at, on_timeout, manual, title, requested_by, since, due_at"
+const columns = "id, namespace, flow_id, execution_id, run_id, step_id, condition, received, deadline_at, on_timeout, manual, title, requested_by, since, due_at"
 
-const insertRow = "INSERT INTO waits (" + columns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+const insertRow = "INSERT INTO waits (" + columns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 func (r *row) values() []any {
-	return []any{r.ID, r.Namespace, r.FlowID, r.ExecutionID, r.Condition, r.Received, r.DeadlineAt, r.OnTimeout, r.Manual, r.Title, r.RequestedBy, r.Since, r.DueAt}
+	return []any{r.ID, r.Namespace, r.FlowID, r.ExecutionID, r.RunID, r.StepID, r.Condition, r.Received, r.DeadlineAt, r.OnTimeout, r.Manual, r.Title, r.RequestedBy, r.Since, r.DueAt}
 }
 
 // rowOf returns the stored form of w.
 func rowOf(w *wait.Wait) (row, error) {
 	r := row{
-		ID: store.ID(w.ID), Namespace: w.Namespace, FlowID: store.ID(w.FlowID), ExecutionID: store.ID(w.ExecutionID), DeadlineAt: store.Millis(w.Deadline), OnTimeout: string(w.OnTimeout),
+		ID: store.ID(w.ID), Namespace: w.Namespace, FlowID: store.ID(w.FlowID), ExecutionID: store.ID(w.ExecutionID), RunID: store.ID(w.RunID), StepID: store.ID(w.StepID), DeadlineAt: store.Millis(w.Deadline), OnTimeout: string(w.OnTimeout),
 		Title: w.Title, RequestedBy: w.RequestedBy, Since: store.Millis(w.Since), DueAt: store.Millis(w.DueAt()),
 	}
 	if w.Asks {
@@ -65,7 +67,7 @@ var errOnTimeout = errors.New("on_timeout is unknown")
 // wait returns the wait that r stores. It returns CodeCorruptRecord for a row that cannot be one.
 func (r *row) wait() (wait.Wait, error) {
 	w := wait.Wait{
-		ID: uuid.UUID(r.ID), Namespace: r.Namespace, FlowID: uuid.UUID(r.FlowID), ExecutionID: uuid.UUID(r.ExecutionID), Asks: r.Manual == 1, Title: r.Title, RequestedBy: r.RequestedBy, Since: time.Time(r.Since),
+		ID: uuid.UUID(r.ID), Namespace: r.Namespace, FlowID: uuid.UUID(r.FlowID), ExecutionID: uuid.UUID(r.ExecutionID), RunID: uuid.UUID(r.RunID), StepID: uuid.UUID(r.StepID), Asks: r.Manual == 1, Title: r.Title, RequestedBy: r.RequestedBy, Since: time.Time(r.Since),
 		Spec: wait.Spec{Deadline: time.Time(r.DeadlineAt), OnTimeout: wait.OnTimeout(r.OnTimeout)},
 	}
 	var err error

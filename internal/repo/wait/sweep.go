@@ -21,16 +21,20 @@ import (
 type due struct {
 	ID        store.ID `db:"id"`
 	Namespace string   `db:"namespace"`
+	RunID     store.ID `db:"run_id"`
 	FlowID    store.ID `db:"flow_id"`
 	Execution store.ID `db:"execution_id"`
 }
 
 // owners says which kind of owner is locked first.
 func (d *due) owners() int {
-	if d.FlowID == (store.ID{}) {
+	switch {
+	case d.RunID != (store.ID{}):
+		return 0
+	case d.FlowID != (store.ID{}):
 		return 1
 	}
-	return 0
+	return 2
 }
 
 // swept is what a sweep has done.
@@ -66,21 +70,21 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 	return done.acted, errors.Join(done.corrupt...)
 }
 
-// holdDue locks the owners of due waits that nobody else holds, all of them before the time is asked for: flows and then executions,
-// each by their ids. What is due is found by this machine's clock, and judged by the database's.
+// holdDue locks the owners of due waits that nobody else holds, all of them before the time is asked for: runs, flows and then
+// executions, each by their ids. What is due is found by this machine's clock, and judged by the database's.
 func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
 	var list []due
-	err := tx.Select(&list, `SELECT id, namespace, flow_id, execution_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
+	err := tx.Select(&list, `SELECT id, namespace, run_id, flow_id, execution_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
 	if err != nil {
 		return nil, fmt.Errorf("read due waits: %w", err)
 	}
 	order := slices.Clone(list)
 	slices.SortFunc(order, func(a, b due) int {
-		return cmp.Or(cmp.Compare(a.owners(), b.owners()), bytes.Compare(a.FlowID[:], b.FlowID[:]), bytes.Compare(a.Execution[:], b.Execution[:]))
+		return cmp.Or(cmp.Compare(a.owners(), b.owners()), bytes.Compare(a.RunID[:], b.RunID[:]), bytes.Compare(a.FlowID[:], b.FlowID[:]), bytes.Compare(a.Execution[:], b.Execution[:]))
 	})
 	mine := map[store.ID]bool{}
 	for _, d := range order {
-		owner, id := r.owner(uuid.UUID(d.FlowID), uuid.UUID(d.Execution))
+		owner, id := r.owner(uuid.UUID(d.RunID), uuid.UUID(d.FlowID), uuid.UUID(d.Execution))
 		held, err := owner.Hold(tx, d.Namespace, id, true)
 		if err = out.shelve(tx, d.ID, err); err != nil {
 			return nil, err
@@ -106,7 +110,7 @@ func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
 		return false, err
 	}
 	tx.Call = call.Engine(d.Namespace)
-	owner, id := r.owner(w.FlowID, w.ExecutionID)
+	owner, id := r.owner(w.RunID, w.FlowID, w.ExecutionID)
 	if err := owner.Decided(tx, w, o); err != nil {
 		return false, fmt.Errorf("wait %s of %s: %w", w.ID, id, err)
 	}

@@ -53,7 +53,7 @@ func TestRepo(t *testing.T) {
 		s := storetest.Open(t, store.Config{URL: url, Clock: clock})
 		o := &owner{busy: map[uuid.UUID]bool{}, gone: map[uuid.UUID]bool{}}
 		r := waitrepo.New(s, waitrepo.Config{EventTTL: time.Minute})
-		r.Attach(o, o)
+		r.Attach(waitrepo.Owners{Flows: o, Executions: o}, waitrepo.Kinds{})
 		ctx := call.With(t.Context(), call.Call{Namespace: "n", Actor: "token:ci"})
 		do := func(fn func(tx *store.Tx) error) {
 			t.Helper()
@@ -170,7 +170,7 @@ func TestRepo_Large(t *testing.T) {
 	t.Parallel()
 	storetest.Stores(t, func(t *testing.T, s *store.Store) {
 		r := waitrepo.New(s, waitrepo.Config{})
-		r.Attach(&owner{}, nil)
+		r.Attach(waitrepo.Owners{Flows: &owner{}}, waitrepo.Kinds{})
 		payload := json.RawMessage(`{"n":12345678901234567890.10,"s":"<&>ü"}`)
 		first, err := r.Deliver(t.Context(), wait.Signal{ID: "e", Topic: "a", CorrelationID: "b", Payload: payload})
 		if err != nil {

@@ -1,0 +1,883 @@
+package run_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+)
+
+var (
+	id     = uuid.MustParse("01985c3e-7a10-7c3e-9b52-3f1d8e6a4b01")
+	flowID = uuid.MustParse("01985c3e-7a10-7c3e-9b52-3f1d8e6a4b02")
+	waitID = uuid.MustParse("01985c3f-1a10-7b3e-8b52-4f1d8e6a4b06")
+	start  = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+)
+
+const (
+	token   = "engine-1"
+	horizon = 24 * time.Hour
+)
+
+// at returns the time that many seconds after the start.
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+func by(seconds int) run.By { return run.By{Actor: "token:ci", At: at(seconds)} }
+
+// must returns the run that a verb makes.
+func must(tb testing.TB) func(run.Change, error) run.Run {
+	tb.Helper()
+	return func(c run.Change, err error) run.Run {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return c.Run
+	}
+}
+
+func fresh(tb testing.TB) run.Run {
+	tb.Helper()
+	return must(tb)(run.New(run.Create{ID: id, Namespace: "default", WorkflowName: "deploy", FlowID: flowID, Creator: "token:dev"}, by(0)))
+}
+
+// leased returns r with the lease of the engine, until an hour later.
+func leased(tb testing.TB, r run.Run, seconds int) run.Run {
+	tb.Helper()
+	c, _, err := r.Acquire(token, time.Hour, by(seconds))
+	return must(tb)(c, err)
+}
+
+func park(generation int64) run.Park {
+	return run.Park{Generation: generation, BlockedOn: json.RawMessage(`{"type":"human_approval","gate_name":"deploy"}`)}
+}
+
+// in returns a run in a status, that an engine has at its generation 1. It holds the lease unless the run has ended or needs_resume.
+func in(tb testing.TB, s run.Status) run.Run {
+	tb.Helper()
+	ok := must(tb)
+	r := leased(tb, fresh(tb), 1)
+	if s == run.Pending {
+		return r
+	}
+	r = ok(r.Start(1, by(2)))
+	switch s {
+	case run.Waiting:
+		return ok(r.Park(waitID, park(1), horizon, by(3)))
+	case run.Cancelling:
+		return ok(r.Cancel(run.Cancel{Message: "enough", Deadline: 5 * time.Second}, by(3)))
+	case run.NeedsResume:
+		return ok(r.Release(run.Release{Token: token, Generation: 1, NeedsResume: true}, by(3)))
+	case run.Completed:
+		return ok(r.Complete(1, "done", 0, by(3)))
+	case run.Failed:
+		return ok(r.Fail(1, "boom", "half of it", by(3)))
+	case run.Cancelled:
+		return ok(r.Cancel(run.Cancel{Generation: new(int64(1)), Message: "enough"}, by(3)))
+	default:
+		return r
+	}
+}
+
+// frozen returns a copy of r that shares nothing with it.
+func frozen(r run.Run) run.Run {
+	if r.Wait != nil {
+		r.Wait = new(*r.Wait)
+	}
+	if r.Cancellation != nil {
+		r.Cancellation = new(*r.Cancellation)
+	}
+	r.Inputs, r.Definition, r.Lease.Owner = slices.Clone(r.Inputs), slices.Clone(r.Definition), slices.Clone(r.Lease.Owner)
+	return r
+}
+
+// refused fails unless err has a code and these facts.
+func refused(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, err error, code fault.Code, facts map[string]any) {
+	t.Helper()
+	if fault.CodeOf(err) != code {
+		t.Errorf("%v, want %q", err, code)
+		return
+	}
+	f, _ := errors.AsType[*fault.Error](err)
+	if facts == nil || f == nil {
+		return
+	}
+	if diff := cmp.Diff(facts, f.Facts, cmp.Transformer("time", event.Stamp.Time)); diff != "" {
+		t.Errorf("the facts of %s (-want +got):\n%s", code, diff)
+	}
+}
+
+// pointer returns what a refusal points at.
+func pointer(err error) string {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || len(f.Fields) != 1 {
+		return ""
+	}
+	return f.Fields[0].Pointer
+}
+
+// lines returns type and data of each event, one on a line.
+func lines(tb testing.TB, events []event.Event) []string {
+	tb.Helper()
+	var out []string
+	for _, e := range events {
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if e.RunID != id || e.Namespace != "default" || e.FlowID != flowID || e.Type.Topic() == "" {
+			tb.Errorf("event %s of %q tells of run %s and flow %s", e.Type, e.Namespace, e.RunID, e.FlowID)
+		}
+		out = append(out, string(e.Type)+" "+string(data))
+	}
+	return out
+}
+
+// verbCase is what changes a status: it is called by the engine with a generation, or by somebody who has none.
+type verbCase struct {
+	name   string
+	call   func(r run.Run, generation int64) (run.Change, error)
+	fenced bool
+	asks   run.Status                // what it asks for, as a refusal names it
+	code   fault.Code                // of a refusal, "" for CodeIllegalTransition
+	to     map[run.Status]run.Status // the same status for what is told without a transition
+	other  map[run.Status]fault.Code // refusals with another code
+	quiet  []run.Status              // where it changes nothing
+}
+
+func verbCases() []verbCase {
+	gen := func(g int64) *int64 { return &g }
+	unleased := map[run.Status]fault.Code{
+		run.NeedsResume: fault.CodeLeaseLost, run.Completed: fault.CodeLeaseLost, run.Failed: fault.CodeLeaseLost, run.Cancelled: fault.CodeLeaseLost,
+	}
+	all := func(to run.Status, from ...run.Status) map[run.Status]run.Status {
+		m := map[run.Status]run.Status{}
+		for _, s := range from {
+			m[s] = to
+		}
+		return m
+	}
+	late := func(how run.OnTimeout) func(run.Run, int64) (run.Change, error) {
+		return func(r run.Run, _ int64) (run.Change, error) {
+			if r = frozen(r); r.Wait != nil {
+				r.Wait.OnTimeout = how
+			}
+			return r.Late(by(9))
+		}
+	}
+	return []verbCase{
+		{name: "start", fenced: true, asks: run.Running, to: all(run.Running, run.Pending),
+			call: func(r run.Run, g int64) (run.Change, error) { return r.Start(g, by(9)) }},
+		{name: "wait", fenced: true, asks: run.Waiting, to: all(run.Waiting, run.Running),
+			call: func(r run.Run, g int64) (run.Change, error) { return r.Park(waitID, park(g), horizon, by(9)) }},
+		{name: "resume by the engine", fenced: true, asks: run.Running, code: fault.CodeNotResumable, to: all(run.Running, run.Waiting, run.NeedsResume, run.Failed),
+			call: func(r run.Run, g int64) (run.Change, error) { return r.Resume(run.Resume{Generation: gen(g)}, by(9)) }},
+		{name: "resume", asks: run.Running, code: fault.CodeNotResumable, to: all(run.Running, run.NeedsResume, run.Failed),
+			other: map[run.Status]fault.Code{run.Waiting: fault.CodeValidationFailed},
+			call:  func(r run.Run, _ int64) (run.Change, error) { return r.Resume(run.Resume{}, by(9)) }},
+		{name: "restart", asks: run.Running, code: fault.CodeNotResumable, to: all(run.Running, run.NeedsResume, run.Failed, run.Completed),
+			other: map[run.Status]fault.Code{run.Waiting: fault.CodeValidationFailed},
+			call:  func(r run.Run, _ int64) (run.Change, error) { return r.Resume(run.Resume{Restart: true}, by(9)) }},
+		{name: "restart by the engine", fenced: true, asks: run.Running, code: fault.CodeNotResumable, to: all(run.Running, run.NeedsResume, run.Failed, run.Completed),
+			other: map[run.Status]fault.Code{run.Waiting: fault.CodeValidationFailed},
+			call: func(r run.Run, g int64) (run.Change, error) {
+				return r.Resume(run.Resume{Restart: true, Generation: gen(g)}, by(9))
+			}},
+		{name: "resume from a step", asks: run.Running, code: fault.CodeNotResumable, to: all(run.Running, run.NeedsResume, run.Failed),
+			other: map[run.Status]fault.Code{run.Waiting: fault.CodeValidationFailed},
+			call:  func(r run.Run, _ int64) (run.Change, error) { return r.Resume(run.Resume{FromStep: "build"}, by(9)) }},
+		{name: "resume from a step by the engine", fenced: true, asks: run.Running, code: fault.CodeNotResumable, to: all(run.Running, run.NeedsResume, run.Failed),
+			other: map[run.Status]fault.Code{run.Waiting: fault.CodeValidationFailed},
+			call: func(r run.Run, g int64) (run.Change, error) {
+				return r.Resume(run.Resume{FromStep: "build", Generation: gen(g)}, by(9))
+			}},
+		{name: "late, fail", asks: run.Running, to: all(run.Failed, run.Waiting), call: late(run.TimeoutFails)},
+		{name: "late, cancel", asks: run.Running, to: all(run.Cancelled, run.Waiting), call: late(run.TimeoutCancels)},
+		{name: "late, resume", asks: run.Running, to: all(run.Running, run.Waiting), call: late(run.TimeoutResumes)},
+		{name: "complete", fenced: true, asks: run.Completed, to: all(run.Completed, run.Running),
+			call: func(r run.Run, g int64) (run.Change, error) { return r.Complete(g, "done", 0, by(9)) }},
+		{name: "fail", fenced: true, asks: run.Failed, to: all(run.Failed, run.Pending, run.Running, run.Waiting, run.NeedsResume),
+			call: func(r run.Run, g int64) (run.Change, error) { return r.Fail(g, "boom", "", by(9)) }},
+		{name: "cancel under a lease", asks: run.Cancelled, quiet: []run.Status{run.Cancelling},
+			to: map[run.Status]run.Status{run.Pending: run.Cancelled, run.Running: run.Cancelling, run.Waiting: run.Cancelling, run.NeedsResume: run.Cancelled},
+			call: func(r run.Run, _ int64) (run.Change, error) {
+				return r.Cancel(run.Cancel{Deadline: time.Second}, by(9))
+			}},
+		{name: "cancel after the lease", asks: run.Cancelled, quiet: []run.Status{run.Cancelling}, to: all(run.Cancelled, run.Pending, run.Running, run.Waiting, run.NeedsResume),
+			call: func(r run.Run, _ int64) (run.Change, error) {
+				return r.Cancel(run.Cancel{Deadline: time.Second}, by(2*3600))
+			}},
+		{name: "cancel by the engine", fenced: true, asks: run.Cancelled, to: all(run.Cancelled, run.Pending, run.Running, run.Waiting, run.Cancelling, run.NeedsResume),
+			call: func(r run.Run, g int64) (run.Change, error) { return r.Cancel(run.Cancel{Generation: gen(g)}, by(9)) }},
+		{name: "force", asks: run.Cancelled, to: all(run.Cancelled, run.Pending, run.Running, run.Waiting, run.Cancelling, run.NeedsResume),
+			call: func(r run.Run, _ int64) (run.Change, error) { return r.Force(by(9)) }},
+		{name: "release unfinished", fenced: true, asks: run.NeedsResume, other: unleased,
+			to: map[run.Status]run.Status{run.Running: run.NeedsResume, run.Waiting: run.NeedsResume, run.Cancelling: run.Cancelled},
+			call: func(r run.Run, g int64) (run.Change, error) {
+				return r.Release(run.Release{Token: token, Generation: g, NeedsResume: true}, by(9))
+			}},
+		{name: "release", fenced: true, other: unleased,
+			to: map[run.Status]run.Status{run.Pending: run.Pending, run.Running: run.Running, run.Waiting: run.Waiting, run.Cancelling: run.Cancelled},
+			call: func(r run.Run, g int64) (run.Change, error) {
+				return r.Release(run.Release{Token: token, Generation: g}, by(9))
+			}},
+	}
+}
+
+// TestTransitions holds the whole machine: each verb from each status. reference: runs-and-taskflows.md A4.1, A10; model.md "Run".
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	for _, v := range verbCases() {
+		for _, from := range run.Statuses() {
+			t.Run(v.name+"/"+string(from), func(t *testing.T) {
+				t.Parallel()
+				r := in(t, from)
+				before := frozen(r)
+				got, err := v.call(r, 1)
+				if diff := cmp.Diff(before, r); diff != "" {
+					t.Errorf("the verb changed its receiver (-before +after):\n%s", diff)
+				}
+				if slices.Contains(v.quiet, from) {
+					if diff := cmp.Diff(run.Change{Run: before}, got); err != nil || diff != "" {
+						t.Errorf("%v, want nothing (-want +got):\n%s", err, diff)
+					}
+					return
+				}
+				to, moves := v.to[from]
+				if !moves {
+					code, facts := v.other[from], map[string]any(nil)
+					switch {
+					case code == fault.CodeLeaseLost:
+						facts = map[string]any{"current_generation": int64(1)}
+					case code == "" && v.code == "":
+						code, facts = fault.CodeIllegalTransition, map[string]any{"from": from, "to": v.asks}
+					case code == "":
+						code, facts = v.code, map[string]any{"from": from, "to": v.asks, "current_status": from}
+					}
+					refused(t, err, code, facts)
+					if diff := cmp.Diff(run.Change{}, got); diff != "" {
+						t.Errorf("a refusal comes with a change:\n%s", diff)
+					}
+					return
+				}
+				if err != nil || got.Run.Status != to {
+					t.Fatalf("it is %s, %v, want %s", got.Run.Status, err, to)
+				}
+				n := got.Run
+				if n.Revision != before.Revision+1 || n.Generation != 1 || len(got.Events) != 1 || *got.Events[0].Revision != n.Revision || !n.UpdatedAt.After(before.UpdatedAt) {
+					t.Errorf("revision %d became %d since %s, generation %d, with %v", before.Revision, n.Revision, n.UpdatedAt, n.Generation, lines(t, got.Events))
+				}
+				if ended := n.Status.Terminal(); ended != !n.EndedAt.IsZero() || ended && n.Lease.Owner != nil || (n.Status == run.Waiting) != (n.Wait != nil) {
+					t.Errorf("a run that is %s: ended at %s, lease %v, wait %v", n.Status, n.EndedAt, n.Lease, n.Wait)
+				}
+			})
+		}
+	}
+}
+
+// TestFence: a stale generation is refused before anything else is looked at, whatever the status.
+// reference: runs-and-taskflows.md D1 4, A13 2; RS-05, 06, 07.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	for _, v := range verbCases() {
+		if !v.fenced {
+			continue
+		}
+		for _, from := range run.Statuses() {
+			for _, generation := range []int64{0, 2, -1} {
+				r := in(t, from)
+				got, err := v.call(r, generation)
+				refused(t, err, fault.CodeLeaseLost, map[string]any{"current_generation": int64(1)})
+				if diff := cmp.Diff(run.Change{}, got); diff != "" {
+					t.Errorf("%s of a run that is %s with generation %d:\n%s", v.name, from, generation, diff)
+				}
+			}
+		}
+	}
+	// What is wrong otherwise, too, is still said to be stale.
+	r := in(t, run.Running)
+	_, err := r.Park(waitID, run.Park{BlockedOn: json.RawMessage(`7`), Deadline: start}, horizon, by(9))
+	refused(t, err, fault.CodeLeaseLost, nil)
+	_, err = r.Complete(0, "", 3, by(9))
+	refused(t, err, fault.CodeLeaseLost, nil)
+	_, err = r.Release(run.Release{Token: "x"}, by(9))
+	refused(t, err, fault.CodeLeaseLost, nil)
+}
+
+// TestCalled: a run whose child has ended goes on when it waits, and only then.
+func TestCalled(t *testing.T) {
+	t.Parallel()
+	r := in(t, run.Waiting)
+	got, err := r.Called(by(9))
+	if err != nil || got.Run.Status != run.Running || got.Run.Wait != nil || got.Run.ResumeCount != 0 {
+		t.Errorf("Called() = %+v, %v", got.Run, err)
+	}
+	if diff := cmp.Diff([]string{`run.resumed {"by":"child"}`}, lines(t, got.Events)); diff != "" {
+		t.Error(diff)
+	}
+	for _, s := range []run.Status{run.Running, run.Cancelling, run.Cancelled} {
+		r := in(t, s)
+		_, err := r.Called(by(9))
+		refused(t, err, fault.CodeIllegalTransition, map[string]any{"from": s, "to": run.Running})
+	}
+}
+
+// TestCalled_OnlyWaiting: a child that ends begins no run, and brings none back.
+func TestCalled_OnlyWaiting(t *testing.T) {
+	t.Parallel()
+	for _, s := range []run.Status{run.Pending, run.NeedsResume, run.Completed, run.Failed} {
+		r := in(t, s)
+		_, err := r.Called(by(9))
+		refused(t, err, fault.CodeIllegalTransition, map[string]any{"from": s, "to": run.Running})
+	}
+}
+
+// TestRun tells the life of a run, and compares all of it.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	ok := must(t)
+	c, err := run.New(run.Create{
+		ID: id, Namespace: "default", WorkflowName: "deploy", Inputs: json.RawMessage(` { "a" : 1 } `), Definition: json.RawMessage(`{ "title": "Deploy it" }`),
+		ParentRunID: "outer", FlowID: flowID, Iteration: 2, Creator: "token:dev", Trigger: "hook", DryRun: true,
+	}, by(0))
+	r := ok(c, err)
+	want := run.Run{
+		ID: id, Namespace: "default", WorkflowName: "deploy", WorkflowTitle: "Deploy it", Status: run.Pending, Trigger: "hook", DryRun: true,
+		Inputs: json.RawMessage(`{"a":1}`), Definition: json.RawMessage(`{"title":"Deploy it"}`), ParentRunID: "outer", FlowID: flowID, Iteration: 2,
+		Creator: "token:dev", CreatedAt: at(0), UpdatedAt: at(0),
+	}
+	told := lines(t, c.Events)
+	step := func(c run.Change, err error) {
+		t.Helper()
+		r = ok(c, err)
+		told = append(told, lines(t, c.Events)...)
+		if diff := cmp.Diff(want, r); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	}
+	step(run.Change{Run: r}, nil)
+
+	want.Lease, want.Generation, want.Revision, want.UpdatedAt = run.Lease{Owner: run.OwnerOf(token), Until: at(61)}, 1, 1, at(1)
+	c, _, err = r.Acquire(token, time.Minute, by(1))
+	step(c, err)
+	want.Status, want.StartedAt, want.ActiveSince, want.Revision, want.UpdatedAt = run.Running, at(2), at(2), 2, at(2)
+	step(r.Start(1, by(2)))
+	want.Status, want.Revision, want.UpdatedAt = run.Waiting, 3, at(4)
+	want.Wait = &run.Wait{ID: waitID, BlockedOn: json.RawMessage(`{"type":"timer"}`), Deadline: at(60), OnTimeout: run.TimeoutResumes, Since: at(4)}
+	step(r.Park(waitID, run.Park{Generation: 1, BlockedOn: json.RawMessage(` {"type": "timer"}`), Deadline: at(60), OnTimeout: run.TimeoutResumes}, horizon, by(4)))
+	want.Status, want.Wait, want.Revision, want.UpdatedAt = run.Running, nil, 4, at(5)
+	step(r.Resume(run.Resume{Generation: new(int64(1))}, by(5)))
+	want.Status, want.Lease, want.Revision, want.UpdatedAt = run.NeedsResume, run.Lease{}, 5, at(6)
+	want.TotalDuration, want.ActiveSince = 4*time.Second, time.Time{}
+	step(r.Release(run.Release{Token: token, Generation: 1, NeedsResume: true}, by(6)))
+	want.Status, want.ResumeCount, want.ActiveSince, want.Revision, want.UpdatedAt = run.Running, 1, at(10), 6, at(10)
+	step(r.Resume(run.Resume{}, by(10)))
+	want.Lease, want.Generation, want.Revision, want.UpdatedAt = run.Lease{Owner: run.OwnerOf("engine-2"), Until: at(71)}, 2, 7, at(11)
+	c, _, err = r.Acquire("engine-2", time.Minute, by(11))
+	step(c, err)
+	want.Status, want.Error, want.ResultSummary, want.Lease, want.Revision, want.UpdatedAt = run.Failed, "boom", "half", run.Lease{}, 8, at(13)
+	want.EndedAt, want.ActiveSince, want.TotalDuration = at(13), time.Time{}, 7*time.Second
+	step(r.Fail(2, "boom", "half", by(13)))
+	want.Status, want.Error, want.ResultSummary, want.ResumeCount, want.Revision, want.UpdatedAt = run.Running, "", "", 2, 9, at(20)
+	want.EndedAt, want.ActiveSince = time.Time{}, at(20)
+	step(r.Resume(run.Resume{FromStep: "build"}, by(20)))
+	want.Status, want.ResultSummary, want.Revision, want.UpdatedAt, want.EndedAt = run.Completed, "done", 10, at(21), at(21)
+	want.ActiveSince, want.TotalDuration = time.Time{}, 8*time.Second
+	step(r.Complete(2, "done", 0, by(21)))
+	want.Dismissed, want.Revision, want.UpdatedAt = true, 11, at(22)
+	step(r.Dismiss(true, by(22)), nil)
+	step(r.Dismiss(true, by(23)), nil)
+	want.Status, want.ResultSummary, want.ResumeCount, want.Revision, want.UpdatedAt = run.Running, "", 3, 12, at(30)
+	want.EndedAt, want.ActiveSince = time.Time{}, at(30)
+	step(r.Resume(run.Resume{Restart: true}, by(30)))
+	want.Status, want.CancelReason, want.ResultSummary, want.Revision, want.UpdatedAt, want.EndedAt = run.Cancelled, run.ByUser, "enough", 13, at(31), at(31)
+	want.ActiveSince, want.TotalDuration = time.Time{}, 9*time.Second
+	want.Cancellation = &run.Cancellation{Actor: "token:ci", Message: "enough", RequestedAt: at(31)}
+	step(r.Cancel(run.Cancel{Message: "enough"}, by(31)))
+	told = append(told, lines(t, []event.Event{r.Gone()})...)
+
+	if diff := cmp.Diff([]string{
+		`run.created {"workflow_name":"deploy","workflow_title":"Deploy it","trigger":"hook","dry_run":true}`,
+		`run.leased {"generation":1,"outcome":"granted","lease_until":"2026-11-21T09:31:01.000Z"}`,
+		`run.started {"generation":1}`,
+		fmt.Sprintf(`run.waiting {"wait_id":"%s","blocked_on":{"type":"timer"},"deadline":"2026-11-21T09:31:00.000Z","on_timeout":"resume"}`, waitID),
+		`run.resumed {"by":"engine"}`,
+		`run.needs_resume null`,
+		`run.resumed {"by":"request","resume_count":1}`,
+		`run.leased {"generation":2,"outcome":"granted","lease_until":"2026-11-21T09:31:11.000Z"}`,
+		`run.failed {"result_summary":"half","error":"boom","total_duration_ms":7000,"generation":2}`,
+		`run.resumed {"by":"request","resume_count":2,"from_step":"build"}`,
+		`run.completed {"result_summary":"done","total_duration_ms":8000,"generation":2}`,
+		`run.dismissed {"dismissed":true}`,
+		`run.resumed {"by":"request","resume_count":3,"restart":true}`,
+		`run.cancelled {"result_summary":"enough","cancel_reason":"user_requested","total_duration_ms":9000,"generation":2}`,
+		`run.deleted {"status":"cancelled"}`,
+	}, told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", " \t"} {
+		_, err := run.New(run.Create{WorkflowName: name}, by(0))
+		if refused(t, err, fault.CodeValidationFailed, nil); pointer(err) != "/workflow_name" {
+			t.Errorf("it points at %s", pointer(err))
+		}
+	}
+	for _, tt := range []struct{ definition, title string }{
+		{``, ""}, {`null`, ""}, {`{}`, ""}, {`{"title":7}`, ""}, {`[1]`, ""}, {`{"title":null}`, ""}, {`{"title":"Deploy"}`, "Deploy"},
+	} {
+		var doc json.RawMessage
+		if tt.definition != "" {
+			doc = json.RawMessage(tt.definition)
+		}
+		r := must(t)(run.New(run.Create{WorkflowName: "deploy", Definition: doc}, by(0)))
+		if r.WorkflowTitle != tt.title || r.Trigger != run.DefaultTrigger || string(r.Inputs) != "{}" || r.Revision != 0 || r.Generation != 0 {
+			t.Errorf("%s: %+v", tt.definition, r)
+		}
+		if want := tt.title; want == "" && r.Name() != "deploy" || want != "" && r.Name() != want {
+			t.Errorf("%s is called %s", tt.definition, r.Name())
+		}
+	}
+	at := run.Place{RunID: flowID, StepID: waitID, ItemID: id}
+	c, err := run.New(run.Create{ID: id, Namespace: "default", FlowID: flowID, WorkflowName: "x", Parent: at}, by(0))
+	want := []string{fmt.Sprintf(`run.created {"workflow_name":"x","trigger":"manual","parent_workflow_run_id":"%s","step_id":"%s","item_id":"%s"}`, flowID, waitID, id)}
+	if diff := cmp.Diff(want, lines(t, c.Events)); err != nil || diff != "" {
+		t.Errorf("a child: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestPark_Refusals. reference: runs-and-taskflows.md A3.4; model.md "Run" (waiting).
+func TestPark_Refusals(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		on       string
+		deadline time.Time
+		code     fault.Code
+		pointer  string
+	}{
+		{"approval", `{"type":"human_approval","gate_name":"g"}`, time.Time{}, "", ""},
+		{"approval of no gate", `{"type":"human_approval"}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on/gate_name"},
+		{"review of no gate", `{"type":"human_review","gate_name":""}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on/gate_name"},
+		{"checks of no gate", `{"type":"pr_checks"}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on/gate_name"},
+		{"checks", `{"type":"pr_checks","gate_name":"g"}`, time.Time{}, "", ""},
+		{"pr approval of no gate", `{"type":"pr_approval","approvals_needed":1}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on/gate_name"},
+		{"pr approval of how many", `{"type":"pr_approval","gate_name":"g"}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on/approvals_needed"},
+		{"pr approval", `{"type":"pr_approval","gate_name":"g","approvals_needed":0}`, time.Time{}, "", ""},
+		{"no child", `{"type":"child"}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on"},
+		{"child run", fmt.Sprintf(`{"type":"child","run_id":%q}`, flowID), time.Time{}, "", ""},
+		{"child execution", fmt.Sprintf(`{"type":"child","execution_id":%q}`, flowID), time.Time{}, "", ""},
+		{"child of a step", fmt.Sprintf(`{"type":"child","step_id":%q}`, flowID), time.Time{}, "", ""},
+		{"anything else", `{"type":"weather","city":"x"}`, time.Time{}, "", ""},
+		{"no object", `7`, time.Time{}, fault.CodeValidationFailed, "/blocked_on"},
+		{"member of another type", `{"type":"child","run_id":7}`, time.Time{}, fault.CodeValidationFailed, "/blocked_on"},
+		{"deadline now", `{"type":"x"}`, at(9), fault.CodeTimerOutOfRange, "/deadline"},
+		{"deadline passed", `{"type":"x"}`, at(8), fault.CodeTimerOutOfRange, "/deadline"},
+		{"deadline", `{"type":"x"}`, at(10), "", ""},
+		{"deadline at the horizon", `{"type":"x"}`, at(9).Add(horizon), "", ""},
+		{"deadline beyond it", `{"type":"x"}`, at(9).Add(horizon + time.Millisecond), fault.CodeTimerOutOfRange, "/deadline"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := in(t, run.Running)
+			got, err := r.Park(waitID, run.Park{Generation: 1, BlockedOn: json.RawMessage(tt.on), Deadline: tt.deadline}, horizon, by(9))
+			if refused(t, err, tt.code, nil); pointer(err) != tt.pointer {
+				t.Errorf("it points at %q, want %q", pointer(err), tt.pointer)
+			}
+			if tt.code != "" {
+				return
+			}
+			w := got.Run.Wait
+			want := wait.Spec{Condition: wait.Condition{Kind: wait.Never}, Deadline: tt.deadline, OnTimeout: wait.TimeoutFails}
+			if diff := cmp.Diff(want, w.Spec()); diff != "" || w.OnTimeout != run.TimeoutFails {
+				t.Errorf("%s (-want +got):\n%s", w.OnTimeout, diff)
+			}
+		})
+	}
+	r := in(t, run.Running)
+	_, err := r.Park(waitID, run.Park{Generation: 1}, horizon, by(9))
+	refused(t, err, fault.CodeValidationFailed, nil)
+}
+
+func TestOn(t *testing.T) {
+	t.Parallel()
+	r := in(t, run.Running)
+	if diff := cmp.Diff(run.BlockedOn{}, r.On()); diff != "" {
+		t.Errorf("a run that does not wait:\n%s", diff)
+	}
+	p := run.Park{Generation: 1, BlockedOn: json.RawMessage(fmt.Sprintf(`{"type":"child","run_id":%q,"gate_name":"g","approvals_needed":2,"x":1}`, flowID))}
+	r = must(t)(r.Park(waitID, p, horizon, by(9)))
+	if diff := cmp.Diff(run.BlockedOn{Type: run.BlockedOnChild, RunID: flowID, GateName: "g", ApprovalsNeeded: new(2)}, r.On()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestResume_Conflicting(t *testing.T) {
+	t.Parallel()
+	for _, s := range run.Statuses() {
+		r := in(t, s)
+		_, err := r.Resume(run.Resume{Restart: true, FromStep: "build"}, by(9))
+		if refused(t, err, fault.CodeValidationFailed, nil); pointer(err) != "/from_step" {
+			t.Errorf("it points at %s", pointer(err))
+		}
+	}
+	r := in(t, run.Waiting)
+	_, err := r.Resume(run.Resume{}, by(9))
+	if pointer(err) != "/generation" {
+		t.Errorf("a waiting run is resumed by nobody: %v", err)
+	}
+	_, err = r.Resume(run.Resume{Generation: new(int64(1)), FromStep: "build"}, by(9))
+	if pointer(err) != "/restart" {
+		t.Errorf("a waiting run does a step again: %v", err)
+	}
+}
+
+// TestComplete_Open: while there are open steps a run does not complete.
+func TestComplete_Open(t *testing.T) {
+	t.Parallel()
+	r := in(t, run.Running)
+	_, err := r.Complete(1, "", 2, by(9))
+	refused(t, err, fault.CodeOpenMembers, map[string]any{"count": 2})
+	waits := in(t, run.Waiting)
+	_, err = waits.Complete(1, "", 2, by(9))
+	refused(t, err, fault.CodeIllegalTransition, map[string]any{"from": run.Waiting, "to": run.Completed})
+}
+
+// TestLate compares what each on_timeout leaves. reference: model.md "Run" (waiting); A13 46.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		how  run.OnTimeout
+		want func(r *run.Run)
+		told string
+	}{
+		{run.TimeoutFails, func(r *run.Run) { r.Status, r.Error = run.Failed, "wait_timeout" },
+			`run.failed {"error":"wait_timeout","total_duration_ms":7000,"generation":1}`},
+		{run.TimeoutCancels, func(r *run.Run) {
+			r.Status, r.ResultSummary, r.CancelReason = run.Cancelled, "wait_timeout", run.ByTime
+			r.Cancellation = &run.Cancellation{Actor: "token:ci", Message: "wait_timeout", RequestedAt: at(9)}
+		}, `run.cancelled {"result_summary":"wait_timeout","cancel_reason":"timeout","total_duration_ms":7000,"generation":1}`},
+		{run.TimeoutResumes, func(r *run.Run) { r.Status = run.Running }, `run.resumed {"by":"timeout"}`},
+	} {
+		r := in(t, run.Running)
+		p := park(1)
+		p.OnTimeout, p.Deadline = tt.how, at(8)
+		r = must(t)(r.Park(waitID, p, horizon, by(3)))
+		want := r
+		want.Wait, want.UpdatedAt, want.Revision = nil, at(9), r.Revision+1
+		if tt.want(&want); want.Status.Terminal() {
+			want.EndedAt, want.Lease, want.ActiveSince, want.TotalDuration = at(9), run.Lease{}, time.Time{}, 7*time.Second
+		}
+		got, err := r.Late(by(9))
+		if diff := cmp.Diff(want, got.Run); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", tt.how, err, diff)
+		}
+		if diff := cmp.Diff([]string{tt.told}, lines(t, got.Events)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.how, diff)
+		}
+	}
+}
+
+// TestCancel: the first who asks is remembered, and their reason stays. reference: runs-and-taskflows.md A13 32 and 46, D2 20.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	first := &run.Cancellation{Actor: "token:ops", Message: "superseded", RequestedAt: at(5), DeadlineAt: at(7)}
+	r := in(t, run.Waiting)
+	c, err := r.Cancel(run.Cancel{Message: "superseded", Deadline: 2 * time.Second}, run.By{Actor: "token:ops", At: at(5)})
+	asked := must(t)(c, err)
+	want := r
+	want.Status, want.Wait, want.CancelReason, want.ResultSummary, want.Cancellation = run.Cancelling, nil, run.ByUser, "superseded", first
+	want.UpdatedAt, want.Revision = at(5), r.Revision+1
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	told := []string{`run.cancelling {"cancel_reason":"user_requested","message":"superseded","deadline_at":"2026-11-21T09:30:07.000Z"}`}
+	if diff := cmp.Diff(told, lines(t, c.Events)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !asked.DueAt().Equal(at(7)) {
+		t.Errorf("it is due at %s", asked.DueAt())
+	}
+	again, err := asked.Cancel(run.Cancel{Reason: run.ByParent, Message: "other", Deadline: time.Hour}, by(6))
+	if diff := cmp.Diff(run.Change{Run: asked}, again); err != nil || diff != "" {
+		t.Errorf("a second time: %v\n%s", err, diff)
+	}
+	ends := map[string]func() (run.Change, error){
+		"force": func() (run.Change, error) { return asked.Force(by(8)) },
+		"engine": func() (run.Change, error) {
+			return asked.Cancel(run.Cancel{Reason: run.ByParent, Message: "other", Generation: new(int64(1))}, by(8))
+		},
+		"release": func() (run.Change, error) {
+			return asked.Release(run.Release{Token: token, Generation: 1, NeedsResume: true}, by(8))
+		},
+	}
+	want = asked
+	want.Status, want.EndedAt, want.UpdatedAt, want.Revision, want.Lease = run.Cancelled, at(8), at(8), asked.Revision+1, run.Lease{}
+	want.ActiveSince, want.TotalDuration = time.Time{}, 6*time.Second
+	for name, end := range ends {
+		got, err := end()
+		if diff := cmp.Diff(want, got.Run); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		told := []string{`run.cancelled {"result_summary":"superseded","cancel_reason":"user_requested","total_duration_ms":6000,"generation":1}`}
+		if diff := cmp.Diff(told, lines(t, got.Events)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	// Whose reason it is.
+	for _, tt := range []struct {
+		in   run.Cancel
+		want run.CancelReason
+	}{
+		{run.Cancel{}, run.ByUser}, {run.Cancel{Generation: new(int64(1))}, run.ByEngine}, {run.Cancel{Reason: run.ByParent}, run.ByParent},
+		{run.Cancel{Reason: run.ByParent, Generation: new(int64(1))}, run.ByParent},
+	} {
+		r := in(t, run.Running)
+		if got := must(t)(r.Cancel(tt.in, by(5))); got.CancelReason != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.in, got.CancelReason, tt.want)
+		}
+	}
+	// The lease lives at its very end.
+	r = in(t, run.Running)
+	if got := must(t)(r.Cancel(run.Cancel{}, run.By{At: r.Lease.Until})); got.Status != run.Cancelling {
+		t.Errorf("at the end of its lease it is %s", got.Status)
+	}
+	if got := must(t)(r.Cancel(run.Cancel{}, run.By{At: r.Lease.Until.Add(1)})); got.Status != run.Cancelled {
+		t.Errorf("after its lease it is %s", got.Status)
+	}
+}
+
+func TestDueAt(t *testing.T) {
+	t.Parallel()
+	for _, s := range run.Statuses() {
+		r := in(t, s)
+		want := time.Time{}
+		if s == run.Cancelling {
+			want = at(8)
+		}
+		if !r.DueAt().Equal(want) {
+			t.Errorf("a run that is %s is due at %s, want %s", s, r.DueAt(), want)
+		}
+		if r.Draining = true; !r.DueAt().Equal(r.UpdatedAt) {
+			t.Errorf("a run that is %s, with children to cancel, is due at %s", s, r.DueAt())
+		}
+	}
+}
+
+// TestTakes: what a run takes in which status.
+func TestTakes(t *testing.T) {
+	t.Parallel()
+	for _, s := range run.Statuses() {
+		r := in(t, s)
+		switch {
+		case s.Terminal():
+			refused(t, r.Takes(), fault.CodeRunTerminal, map[string]any{"current_status": s})
+			refused(t, r.Begins(), fault.CodeRunTerminal, map[string]any{"current_status": s})
+		case s == run.Cancelling:
+			refused(t, r.Takes(), "", nil)
+			refused(t, r.Begins(), fault.CodeRunCancelled, map[string]any{"reason": run.ByUser})
+		default:
+			refused(t, r.Takes(), "", nil)
+			refused(t, r.Begins(), "", nil)
+		}
+		refused(t, r.Expect(nil), "", nil)
+		refused(t, r.Expect(new(r.Revision)), "", nil)
+		refused(t, r.Expect(new(r.Revision+1)), fault.CodeRevisionMismatch, map[string]any{"expected": r.Revision + 1, "actual": r.Revision})
+	}
+}
+
+func TestDismiss(t *testing.T) {
+	t.Parallel()
+	for _, s := range run.Statuses() {
+		r := in(t, s)
+		if diff := cmp.Diff(run.Change{Run: r}, r.Dismiss(false, by(9))); diff != "" {
+			t.Errorf("what is shown is shown again:\n%s", diff)
+		}
+		want := r
+		want.Dismissed, want.UpdatedAt, want.Revision = true, at(9), r.Revision+1
+		hidden := r.Dismiss(true, by(9))
+		if diff := cmp.Diff(want, hidden.Run); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", s, diff)
+		}
+		shown := hidden.Run.Dismiss(false, by(10))
+		told := lines(t, slices.Concat(hidden.Events, shown.Events))
+		if diff := cmp.Diff([]string{`run.dismissed {"dismissed":true}`, `run.dismissed {"dismissed":false}`}, told); diff != "" || shown.Run.Dismissed {
+			t.Error(diff)
+		}
+	}
+}
+
+// caller is somebody in a property: an engine with its token and the generation that it believes in.
+type caller struct {
+	token      string
+	generation int64
+}
+
+// TestRun_Properties drives runs at random, by several engines and people. reference: runs-and-taskflows.md D1 1-8; D2 9, 10, 13.
+func TestRun_Properties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := start
+		c, err := run.New(run.Create{ID: id, Namespace: "default", WorkflowName: "w", FlowID: flowID}, run.By{Actor: "a", At: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := c.Run
+		callers := []*caller{{token: "x"}, {token: "y"}, {token: "z"}}
+		var owner string             // who was granted the lease last, "" since it was given back or the run ended
+		var under time.Duration      // how long the run was under way, by the model
+		var since time.Time          // since when it is
+		var started, ended time.Time // the first start; the present end
+		for i := range rapid.IntRange(1, 25).Draw(t, "calls") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute}).Draw(t, "pass"))
+			who := rapid.SampledFrom(callers).Draw(t, "caller")
+			what := rapid.SampledFrom([]string{"acquire", "acquire", "start", "start", "wait", "resume", "complete", "fail", "cancel", "force", "release", "late", "called", "dismiss"}).Draw(t, "verb")
+			before := frozen(r)
+			by := run.By{Actor: "token:" + who.token, At: now}
+			c, how, fenced, err := act(t, what, r, who, by)
+			if diff := cmp.Diff(before, r); diff != "" {
+				t.Fatalf("%s changed its receiver (-before +after):\n%s", what, diff)
+			}
+			if fenced && who.generation != r.Generation {
+				if refused(t, err, fault.CodeLeaseLost, map[string]any{"current_generation": r.Generation}); t.Failed() {
+					t.FailNow()
+				}
+			}
+			if err != nil {
+				if diff := cmp.Diff(run.Change{}, c); diff != "" {
+					t.Fatalf("%s is refused with a change:\n%s", what, diff)
+				}
+				if fault.CodeOf(err) == fault.CodeInternal {
+					t.Fatal(err)
+				}
+				continue
+			}
+			next := c.Run
+			switch {
+			case len(c.Events) == 1 && next.Revision == r.Revision+1 && *c.Events[0].Revision == next.Revision && next.UpdatedAt.Equal(now) && c.Events[0].RunID == id:
+			case len(c.Events) == 0 && (cmp.Equal(before, next) || how == run.Renewed):
+			default:
+				t.Fatalf("%s (call %d): revision %d became %d with %d events", what, i, r.Revision, next.Revision, len(c.Events))
+			}
+			if next.Status != r.Status && !slices.Contains(r.Status.Successors(), next.Status) || r.Status.Terminal() && next.Status != r.Status && what != "resume" {
+				t.Fatalf("%s: %s became %s", what, r.Status, next.Status)
+			}
+			grants := what == "acquire" && owner != who.token
+			if grants != (next.Generation == r.Generation+1) || !grants && next.Generation != r.Generation {
+				t.Fatalf("%s by %s, after %q: generation %d became %d", what, who.token, owner, r.Generation, next.Generation)
+			}
+			if what == "acquire" {
+				if grants && owner != "" && r.Lease.Live(now) || r.Status.Terminal() || grants == (how == run.Renewed) {
+					t.Fatalf("%s gets the lease that %s has until %s of a run that is %s: %s", who.token, owner, r.Lease.Until, r.Status, how)
+				}
+				owner, who.generation = who.token, next.Generation
+			}
+			if what == "release" || next.Status.Terminal() {
+				owner = ""
+			}
+			if (next.Lease.Owner == nil) != (owner == "") || next.Lease.Until.IsZero() != (owner == "") || owner != "" && !cmp.Equal(next.Lease.Owner, run.OwnerOf(owner)) {
+				t.Fatalf("%s: the lease of %q is %+v", what, owner, next.Lease)
+			}
+			// What it takes is what lies between its beginnings and its ends.
+			goes := next.Status == run.Running || next.Status == run.Waiting || next.Status == run.Cancelling
+			if goes && since.IsZero() {
+				since = now
+			} else if !goes && !since.IsZero() {
+				under, since = under+now.Sub(since), time.Time{}
+			}
+			if started.IsZero() && goes {
+				started = now
+			}
+			if !next.Status.Terminal() {
+				ended = time.Time{}
+			} else if ended.IsZero() {
+				ended = now
+			}
+			if next.TotalDuration != under || !next.ActiveSince.Equal(since) || !next.StartedAt.Equal(started) || !next.EndedAt.Equal(ended) {
+				t.Fatalf("%s: under way for %s and since %s, want %s and %s; started %s, want %s; ended %s, want %s",
+					what, next.TotalDuration, next.ActiveSince, under, since, next.StartedAt, started, next.EndedAt, ended)
+			}
+			if (next.Wait != nil) != (next.Status == run.Waiting) || next.Status == run.Cancelling && next.Cancellation == nil {
+				t.Fatalf("a run that is %s has the wait %v and the cancellation %v", next.Status, next.Wait, next.Cancellation)
+			}
+			if r.CancelReason != "" && next.CancelReason != r.CancelReason && what != "resume" {
+				t.Fatalf("%s: the reason %s became %s", what, r.CancelReason, next.CancelReason)
+			}
+			r = next
+		}
+	})
+}
+
+// act draws what a verb is called with, and calls it. fenced says whether it carries the caller's generation.
+func act(t *rapid.T, what string, r run.Run, who *caller, by run.By) (c run.Change, how run.Leased, fenced bool, err error) {
+	var generation *int64
+	if rapid.Bool().Draw(t, "with generation") {
+		generation = new(who.generation)
+	}
+	switch what {
+	case "acquire":
+		c, how, err = r.Acquire(who.token, rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second, time.Hour, time.Hour + 1}).Draw(t, "ttl"), by)
+		return c, how, false, err
+	case "start":
+		c, err = r.Start(who.generation, by)
+		return c, "", true, err
+	case "wait":
+		p := park(who.generation)
+		if rapid.Bool().Draw(t, "with deadline") {
+			p.Deadline = by.At.Add(rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "until"))
+		}
+		p.OnTimeout = rapid.SampledFrom([]run.OnTimeout{"", run.TimeoutCancels, run.TimeoutFails, run.TimeoutResumes}).Draw(t, "on_timeout")
+		c, err = r.Park(waitID, p, horizon, by)
+		return c, "", true, err
+	case "resume":
+		in := rapid.SampledFrom([]run.Resume{{}, {Restart: true}, {FromStep: "a"}}).Draw(t, "resume")
+		in.Generation = generation
+		c, err = r.Resume(in, by)
+		return c, "", generation != nil, err
+	case "complete":
+		c, err = r.Complete(who.generation, "s", rapid.IntRange(0, 1).Draw(t, "open"), by)
+		return c, "", true, err
+	case "fail":
+		c, err = r.Fail(who.generation, "e", "s", by)
+		return c, "", true, err
+	case "cancel":
+		in := run.Cancel{Generation: generation, Deadline: 5 * time.Second, Reason: rapid.SampledFrom([]run.CancelReason{"", run.ByParent}).Draw(t, "reason")}
+		c, err = r.Cancel(in, by)
+		return c, "", generation != nil, err
+	case "force":
+		if r.Status != run.Cancelling {
+			return run.Change{}, "", false, fault.New(fault.CodeIllegalTransition, "the sweep forces what is cancelling")
+		}
+		c, err = r.Force(by)
+	case "release":
+		c, err = r.Release(run.Release{Token: who.token, Generation: who.generation, NeedsResume: rapid.Bool().Draw(t, "unfinished")}, by)
+		return c, "", true, err
+	case "late":
+		c, err = r.Late(by)
+	case "called":
+		if r.Status != run.Waiting {
+			return run.Change{}, "", false, fault.New(fault.CodeIllegalTransition, "who does not wait is not called")
+		}
+		c, err = r.Called(by)
+	default:
+		c = r.Dismiss(rapid.Bool().Draw(t, "dismissed"), by)
+	}
+	return c, "", false, err
+}

@@ -1,0 +1,186 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// purgeBatch bounds how many roots one transaction deletes.
+const purgeBatch = 50
+
+// Delete deletes a run that has ended, with everything in it; its events stay. It returns CodeNotFound, CodeRevisionMismatch,
+// CodeNotTerminal, and CodeOpenMembers while something in it has not ended. reference: runs-and-taskflows.md A12.
+func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error {
+	return store.Do(ctx, r.store, func(tx *store.Tx) error {
+		x, err := r.hold(tx, id)
+		if err != nil {
+			return err
+		}
+		if err := x.Expect(expected); err != nil {
+			return err
+		}
+		if !x.Status.Terminal() {
+			return fault.New(fault.CodeNotTerminal, "Run %s is %s. Only what has ended can be deleted: end or cancel it first.", id, x.Status).With("current_status", x.Status)
+		}
+		_, _, err = r.remove(tx, &x)
+		return err
+	})
+}
+
+// remove deletes an ended run with the runs in it, and returns how many runs and executions those were. It returns CodeOpenMembers, and has
+// deleted nothing then.
+func (r *Repo) remove(tx *store.Tx, x *run.Run) (runs, executions int, err error) {
+	all, err := r.closed(tx, x)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range all {
+		n, err := r.executions.DropWork(tx, all[i].ID)
+		if err != nil {
+			return 0, 0, err
+		}
+		if err := tx.ExecOne(`DELETE FROM runs WHERE id = ?`, store.ID(all[i].ID)); err != nil {
+			return 0, 0, fmt.Errorf("delete run %s: %w", all[i].ID, err)
+		}
+		tx.Emit(all[i].Gone())
+		executions += n
+	}
+	return len(all), executions, nil
+}
+
+// closed returns a run with all runs in it, which it locks. It returns CodeOpenMembers while something there has not ended.
+func (r *Repo) closed(tx *store.Tx, x *run.Run) ([]run.Run, error) {
+	all := []run.Run{*x}
+	for level := []store.ID{store.ID(x.ID)}; len(level) > 0; {
+		in, size := store.In(len(level))
+		var rows []row
+		if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(level, size)...); err != nil {
+			return nil, fmt.Errorf("read what is in run %s: %w", x.ID, err)
+		}
+		found, err := runsOf(rows)
+		if err != nil {
+			return nil, err
+		}
+		all, level = append(all, found...), nil
+		for i := range found {
+			level = append(level, store.ID(found[i].ID))
+		}
+	}
+	open := 0
+	for i := range all {
+		work, err := r.executions.OpenWork(tx, all[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		if open += len(work); !all[i].Status.Terminal() {
+			open++
+		}
+	}
+	if open > 0 {
+		return nil, fault.New(fault.CodeOpenMembers, "%d runs and executions in run %s have not ended yet. Cancel them, or wait for them.", open, x.ID).With("count", open)
+	}
+	return all, nil
+}
+
+// weigh counts what remove would delete.
+func (r *Repo) weigh(tx *store.Tx, x *run.Run) (runs, executions int, err error) {
+	all, err := r.closed(tx, x)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range all {
+		n, err := r.executions.CountWork(tx, all[i].ID)
+		if err != nil {
+			return 0, 0, err
+		}
+		executions += n
+	}
+	return len(all), executions, nil
+}
+
+// Purge deletes the ended runs of the caller's namespace that are in no other run, with everything in them; without a status it deletes
+// nothing. What has something open in it stays. It works in transactions of some dozens, so that others may write in between. A dry run
+// only counts. reference: runs-and-taskflows.md A12, C3 "Purge".
+func (r *Repo) Purge(ctx context.Context, p run.Purge) (run.Purged, error) {
+	for i, s := range p.Statuses {
+		if !s.Terminal() {
+			return run.Purged{}, fault.Invalid(fault.CodeValidationFailed, fmt.Sprintf("/statuses/%d", i), "Only ended runs are deleted: completed, failed and cancelled ones.")
+		}
+	}
+	c := call.From(ctx)
+	if c.Key != nil && !p.DryRun { // before anything is deleted: has this been answered?
+		if err := r.store.Asked(ctx); err != nil {
+			return run.Purged{}, err
+		}
+	}
+	unkeyed := c
+	unkeyed.Key = nil
+	var total run.Purged
+	for after := uuid.Nil; len(p.Statuses) > 0; {
+		var part run.Purged
+		err := store.Do(call.With(ctx, unkeyed), r.store, func(tx *store.Tx) (err error) {
+			part, after, err = r.purge(tx, p, c.Namespace, after)
+			return err
+		}, store.Background())
+		if err != nil {
+			return run.Purged{}, err
+		}
+		total.Roots, total.Runs, total.Executions = total.Roots+part.Roots, total.Runs+part.Runs, total.Executions+part.Executions
+		if after == uuid.Nil {
+			break
+		}
+	}
+	return store.Write(ctx, r.store, func(_ *store.Tx, out *run.Purged) error {
+		*out = total
+		return nil
+	})
+}
+
+// purge deletes the next roots after one, and returns the last that it looked at, uuid.Nil at the end.
+func (r *Repo) purge(tx *store.Tx, p run.Purge, namespace string, after uuid.UUID) (part run.Purged, last uuid.UUID, err error) {
+	in, size := store.In(len(p.Statuses))
+	where := "namespace = ? AND parent_workflow_run_id IS NULL AND ended_at IS NOT NULL AND ended_at <= ? AND status IN " + in
+	args := append([]any{namespace, store.Millis(tx.Now().Add(-p.OlderThan))}, store.InArgs(p.Statuses, size)...)
+	if p.WorkflowName != "" {
+		where += " AND workflow_name = ?"
+		args = append(args, p.WorkflowName)
+	}
+	if after != uuid.Nil {
+		where += " AND id > ?"
+		args = append(args, store.ID(after))
+	}
+	var rows []row
+	err = tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE "+where+" ORDER BY id LIMIT ?"+tx.ForUpdate(), append(args, purgeBatch)...)
+	if err != nil {
+		return part, last, fmt.Errorf("find runs to purge: %w", err)
+	}
+	roots, err := runsOf(rows)
+	if err != nil {
+		return part, last, err
+	}
+	each := r.remove
+	if p.DryRun {
+		each = r.weigh
+	}
+	for i := range roots {
+		runs, executions, err := each(tx, &roots[i])
+		switch {
+		case fault.CodeOf(err) == fault.CodeOpenMembers:
+			continue
+		case err != nil:
+			return part, last, err
+		}
+		part.Roots, part.Runs, part.Executions = part.Roots+1, part.Runs+runs, part.Executions+executions
+	}
+	if len(roots) == purgeBatch {
+		last = roots[len(roots)-1].ID
+	}
+	return part, last, nil
+}

@@ -1,0 +1,185 @@
+// Package run keeps workflow runs with their steps, items and gates: rows, queries and transactions of one subject. Every method
+// that changes something is one transaction; what it decides is decided by the machine in domain/run.
+//
+// Locks are taken in one order: children, then the run that they work for, then items, and steps last. Whoever changes what is in a run has
+// locked the run; only the end of an item's child leaves it alone, so that many can end at a time: it locks the item, and counts it at its
+// step in the end. Whoever ends children because of a run locks those that it knows of first.
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/flow"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/store"
+	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
+)
+
+// Config says how the repository behaves. Zero values are defaults.
+type Config struct {
+	// Horizon is how far ahead deadlines may lie.
+	Horizon time.Duration
+	// Batch is how many children one transaction ends because of their run.
+	Batch int
+}
+
+// Repo is the store of runs.
+type Repo struct {
+	store      *store.Store
+	waits      *waitrepo.Repo
+	executions Executions
+	flows      Flows
+	keys       Keys
+	cfg        Config
+}
+
+// Executions is the store of executions, as far as runs need it.
+type Executions interface {
+	// Making runs a transaction that may make executions, and makes what it needs for them first.
+	Making(ctx context.Context, write func() error) error
+	// Add makes an execution in a transaction.
+	Add(tx *store.Tx, in execution.Create) (execution.Created, error)
+	// Link lets an execution work for a run. It returns CodeNotFound, and CodeAlreadyMember when it works for another one.
+	Link(tx *store.Tx, id, runID uuid.UUID) (execution.Execution, error)
+	// Known returns an execution of the caller's namespace, and what it was completed with, nil for nothing.
+	Known(tx *store.Tx, id uuid.UUID) (execution.Execution, *execution.Value, error)
+	// HoldWork locks up to limit executions that work for a run and have not ended, before the run itself.
+	HoldWork(tx *store.Tx, runID uuid.UUID, limit int) error
+	// OpenWork returns the executions that work for a run and have not ended.
+	OpenWork(tx *store.Tx, runID uuid.UUID) ([]uuid.UUID, error)
+	// EndWork cancels executions that have not ended; those that somebody holds get the grace.
+	EndWork(tx *store.Tx, ids []uuid.UUID, end execution.MembersEnd) error
+	// DropWork deletes the executions that work for a run and belong to no flow, and lets the others go.
+	DropWork(tx *store.Tx, runID uuid.UUID) (int, error)
+	// CountWork counts those that DropWork would delete.
+	CountWork(tx *store.Tx, runID uuid.UUID) (int, error)
+	// Work returns up to limit executions that work for some runs, or are members of some flows, or are named, with their attempts. They
+	// come without their documents.
+	Work(q *store.Queries, of execution.WorkOf, limit int) ([]execution.Worked, error)
+}
+
+// Flows is the store of flows, as far as runs need it.
+type Flows interface {
+	// AddRun gives a flow a step that mirrors a run. It returns CodeNotFound and CodeAlreadyTerminal.
+	AddRun(tx *store.Tx, flowID, runID uuid.UUID, task string, child flow.Child) error
+	// MirrorRun makes the steps of flows equal to the run that they are linked to.
+	MirrorRun(tx *store.Tx, runID uuid.UUID, child flow.Child) error
+	// Find reads a flow of a namespace. It returns CodeNotFound.
+	Find(q *store.Queries, namespace string, id uuid.UUID) (flow.Flow, error)
+}
+
+// Keys are the secrets that the tokens of gates are made with.
+type Keys interface {
+	Ring(q *store.Queries) (waitpoint.Ring, error)
+}
+
+var _ waitrepo.Owner = (*Repo)(nil)
+
+// New returns a repository on s. Its waits are kept by waits, which calls it back once it is attached there.
+func New(s *store.Store, waits *waitrepo.Repo, executions Executions, flows Flows, keys Keys, cfg Config) *Repo {
+	if cfg.Horizon <= 0 {
+		cfg.Horizon = wait.DefaultHorizon
+	}
+	cfg.Batch = cmp.Or(cfg.Batch, backlog.Batch)
+	return &Repo{store: s, waits: waits, executions: executions, flows: flows, keys: keys, cfg: cfg}
+}
+
+// Run returns one run of the caller's namespace. It returns CodeNotFound.
+func (r *Repo) Run(ctx context.Context, id uuid.UUID) (run.Run, error) {
+	var x run.Run
+	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
+		x, err = find(q, call.From(ctx).Namespace, id, "")
+		return err
+	})
+	return x, err
+}
+
+// find reads a run. lock is a locking clause, or "".
+func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (run.Run, error) {
+	var found row
+	err := q.Get(&found, "SELECT "+columns+" FROM runs WHERE id = ?"+lock, store.ID(id))
+	switch {
+	case store.NotFound(err) || err == nil && found.Namespace != namespace:
+		return run.Run{}, fault.NotFound("run", id)
+	case err != nil:
+		return run.Run{}, fmt.Errorf("read run %s: %w", id, err)
+	}
+	return found.run()
+}
+
+// hold reads a run of the caller's namespace and locks it.
+func (*Repo) hold(tx *store.Tx, id uuid.UUID) (run.Run, error) {
+	x, err := find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+	tx.Later()
+	return x, err
+}
+
+// Runs lists the runs of the caller's namespace, newest first.
+func (r *Repo) Runs(ctx context.Context, f run.Filter, after page.Cursor, limit int) (page.Page[run.Run], error) {
+	var list []run.Run
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
+		and := func(condition string, present bool, values ...any) {
+			if present {
+				where += " AND " + condition
+				args = append(args, values...)
+			}
+		}
+		if len(f.Statuses) > 0 {
+			in, size := store.In(len(f.Statuses))
+			and("status IN "+in, true, store.InArgs(f.Statuses, size)...)
+		}
+		and("workflow_name = ?", f.WorkflowName != "", f.WorkflowName)
+		and("trigger = ?", f.Trigger != "", f.Trigger)
+		and("parent_run_id = ?", f.ParentRunID != "", f.ParentRunID)
+		and("parent_workflow_run_id = ?", f.ParentWorkflowRunID != uuid.Nil, store.ID(f.ParentWorkflowRunID))
+		and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
+		and("parent_workflow_run_id IS NULL", f.Root)
+		if f.Dismissed != nil {
+			and("dismissed = ?", true, bit(*f.Dismissed))
+		}
+		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		var rows []row
+		err := q.Select(&rows, "SELECT "+columns+" FROM runs WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		if err != nil {
+			return fmt.Errorf("list runs: %w", err)
+		}
+		list, err = runsOf(rows)
+		return err
+	})
+	return page.Of(list, limit, func(x run.Run) page.Cursor { return page.After(x.CreatedAt, x.ID) }), err
+}
+
+// reload reads a run again whose answer was too large to be kept beside its Idempotency-Key.
+func (r *Repo) reload(ctx context.Context, ref []byte) (run.Run, error) {
+	id, err := idOf(ref)
+	if err != nil {
+		return run.Run{}, err
+	}
+	return r.Run(ctx, id)
+}
+
+// idOf reads an id that was kept beside an Idempotency-Key.
+func idOf(ref []byte) (uuid.UUID, error) {
+	var id uuid.UUID
+	if err := json.Unmarshal(ref, &id); err != nil {
+		return uuid.Nil, store.Corrupt("idempotency key", "", err)
+	}
+	return id, nil
+}
+
+func by(tx *store.Tx) run.By { return run.By{Actor: tx.Call.Actor, At: tx.Now()} }

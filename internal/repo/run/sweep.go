@@ -1,0 +1,79 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// dueRun is a run whose time has come.
+type dueRun struct {
+	ID        store.ID `db:"id"`
+	Namespace string   `db:"namespace"`
+}
+
+// mostDue bounds how many runs one pass looks at: each may end a batch of children.
+const mostDue = 8
+
+// Pass ends runs whose engine had time to, and children that nobody waits for any more, and returns how many runs it dealt with. Any
+// number of processes may call it at the same time. A run that cannot be read is put aside, and its CodeCorruptRecord returned.
+// reference: runs-and-taskflows.md A13 32, D2 21.
+func (r *Repo) Pass(ctx context.Context) (int, error) {
+	var corrupt []error
+	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
+		corrupt = nil
+		var due []dueRun
+		err := tx.Select(&due, `SELECT id, namespace FROM runs WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`+tx.SkipLocked(), store.Millis(tx.Queries.Now()), mostDue)
+		if err != nil {
+			return fmt.Errorf("read due runs: %w", err)
+		}
+		for _, d := range due {
+			tx.Call = call.Engine(d.Namespace)
+			err := r.due(tx, d)
+			if fault.CodeOf(err) == fault.CodeCorruptRecord {
+				corrupt = append(corrupt, err)
+				err = tx.ExecOne(`UPDATE runs SET due_at = NULL WHERE id = ?`, d.ID)
+			}
+			if err != nil {
+				return err
+			}
+			*out++
+		}
+		return nil
+	}, store.Background())
+	if err != nil {
+		return 0, err
+	}
+	return done, errors.Join(corrupt...)
+}
+
+func (r *Repo) due(tx *store.Tx, d dueRun) error {
+	x, err := find(&tx.Queries, d.Namespace, uuid.UUID(d.ID), tx.ForUpdate())
+	if err != nil {
+		return err
+	}
+	switch {
+	case x.DueAt().IsZero() || x.DueAt().After(tx.Now()):
+		return nil
+	case x.Draining:
+		return r.drain(tx, &x)
+	}
+	c, err := x.Force(run.By{Actor: tx.Call.Actor, At: tx.Now()})
+	if err != nil {
+		return err
+	}
+	return r.save(tx, &x, c)
+}
+
+// NextDue returns when the next run is due, zero for never.
+func (r *Repo) NextDue(ctx context.Context) (time.Time, error) {
+	return store.NextDue(ctx, r.store, `SELECT min(due_at) FROM runs WHERE due_at IS NOT NULL`)
+}
