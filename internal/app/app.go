@@ -177,7 +177,6 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	a.store.React(runRepo.Mirror())
 	a.store.React(runRepo.EndWithFlow())
 	a.store.React(runRepo.GoneWithFlow())
-	a.store.React(waitRepo.Ended())
 	if err := graphRepo.Recover(ctx); err != nil {
 		return nil, err
 	}

@@ -154,7 +154,8 @@ CREATE INDEX run_items_status_idx ON run_items (step_id, status, id);
 CREATE INDEX run_items_open_idx ON run_items (run_id) WHERE completed_at IS NULL;
 CREATE INDEX run_items_execution_idx ON run_items (child_execution_id) WHERE child_execution_id IS NOT NULL;
 
--- The run that an execution works for.
+-- The run that an execution works for, and whether a flow waits for its end, or did.
 ALTER TABLE executions ADD COLUMN run_id UUID;
+ALTER TABLE executions ADD COLUMN awaited INTEGER NOT NULL DEFAULT 0 CHECK (awaited IN (0, 1));
 CREATE INDEX executions_run_idx ON executions (run_id, created_at, id) WHERE run_id IS NOT NULL;
 CREATE INDEX flow_steps_run_idx ON flow_steps (workflow_run_id) WHERE workflow_run_id IS NOT NULL;

@@ -32,6 +32,7 @@ type Execution struct {
 	Required        Capabilities
 	Tags            map[string]string
 	Creator         string
+	Awaited         bool // a flow waits for its end, or did
 
 	CreatedAt        time.Time
 	StartedAt        time.Time // of the first attempt; kept for ever

@@ -28,6 +28,7 @@ type row struct {
 	Required        string       `db:"required_capabilities"`
 	Creator         string       `db:"creator"`
 	CreatedAt       store.Millis `db:"created_at"`
+	Awaited         int          `db:"awaited"` // set by a statement of its own
 
 	Priority         int          `db:"priority"`
 	Revision         int64        `db:"revision"`
@@ -72,7 +73,7 @@ type row struct {
 
 var (
 	fixed = []string{"id", "namespace", "lane", "kind", "flow_id", "key", "payload", "payload_encoding", "policy", "required_capabilities",
-		"creator", "created_at"}
+		"creator", "created_at", "awaited"}
 	moving = []string{"priority", "revision", "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome",
 		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
 		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
@@ -91,7 +92,7 @@ var (
 )
 
 func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt}
+	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt, r.Awaited}
 }
 
 func (r *row) movingValues() []any {
@@ -145,7 +146,7 @@ func (r *row) execution() (execution.Execution, error) {
 			Eligibility: execution.Eligibility(r.Eligibility), Blocking: execution.Blocking(r.Blocking), Outcome: execution.Outcome(r.Outcome),
 			Attempt: execution.AttemptState(r.Attempt)},
 		BlockingDetail: string(r.BlockingDetail), Payload: r.Payload, PayloadEncoding: execution.Encoding(r.PayloadEncoding),
-		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator,
+		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator, Awaited: r.Awaited == 1,
 		CreatedAt: time.Time(r.CreatedAt), StartedAt: time.Time(r.StartedAt), CompletedAt: time.Time(r.CompletedAt), DelayUntil: time.Time(r.DelayUntil),
 		DeadlineAt: time.Time(r.DeadlineAt), AttemptTimeoutAt: time.Time(r.AttemptTimeoutAt),
 		AttemptIndex: execution.NoAttempt, Attempts: r.Attempts, Retries: r.Retries, Replays: r.Replays, Reclaims: r.Reclaims,

@@ -60,17 +60,22 @@ func (r *Repo) Known(tx *store.Tx, id uuid.UUID) (execution.Execution, *executio
 	return e, &v, err
 }
 
-// Ended locks an execution of the caller's namespace and returns the event that told of its end, "" while it has not ended or when there
-// is none.
-func (r *Repo) Ended(tx *store.Tx, id uuid.UUID) (event.Type, error) {
+// Await locks an execution of the caller's namespace and returns the event that told of its end. While it has not ended that is "", and
+// its end will be told to the flows that wait for it. It is "" also when there is none.
+func (r *Repo) Await(tx *store.Tx, id uuid.UUID) (event.Type, error) {
 	e, err := r.State(tx, id)
-	if fault.CodeOf(err) == fault.CodeNotFound {
+	switch {
+	case fault.CodeOf(err) == fault.CodeNotFound:
 		return "", nil
-	}
-	if err != nil || e.Lifecycle != execution.Terminal {
+	case err != nil:
 		return "", err
+	case e.Lifecycle == execution.Terminal:
+		return event.Type("execution." + string(e.Public())), nil
 	}
-	return event.Type("execution." + string(e.Public())), nil
+	if err := tx.ExecOne(`UPDATE executions SET awaited = 1 WHERE id = ?`, store.ID(id)); err != nil {
+		return "", fmt.Errorf("wait for execution %s: %w", id, err)
+	}
+	return "", nil
 }
 
 // OpenWork returns the executions that work for a run and have not ended.

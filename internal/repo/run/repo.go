@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/call"
-	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"

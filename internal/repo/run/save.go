@@ -98,6 +98,11 @@ func (r *Repo) save(tx *store.Tx, before *run.Run, c run.Change, then ...func(be
 	if err := r.flows.MirrorRun(tx, after.ID, after.FlowStepOf()); err != nil {
 		return err
 	}
+	if after.Status.Terminal() {
+		if err := r.waits.Ended(tx, after.Namespace, c.Events[0].Type, after.ID); err != nil {
+			return err
+		}
+	}
 	return r.tellParent(tx, after)
 }
 

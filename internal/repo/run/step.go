@@ -204,8 +204,8 @@ func (r *Repo) updateStep(tx *store.Tx, runID, id uuid.UUID, generation int64, u
 	}
 	out.Applied = c.Applied
 	if !child.IsZero() && c.Applied {
-		if c.Step.HasChild() || c.Step.Gate != nil || c.Step.Status.Terminal() {
-			return fault.Invalid(fault.CodeValidationFailed, "/child", "A child does the work of a step that is at work, is no gate and has none.")
+		if c.Step.HasChild() || c.Step.Gate != nil || c.Step.Status.Terminal() || c.Step.Status == run.StepWaiting {
+			return fault.Invalid(fault.CodeValidationFailed, "/child", "A child does the work of a step that is pending or running, is no gate and has none.")
 		}
 		a, err := r.attach(tx, &x, child, c.Step.Within(), "/child")
 		if err != nil {

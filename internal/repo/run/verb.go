@@ -39,29 +39,43 @@ func (r *Repo) Wait(ctx context.Context, id uuid.UUID, in run.Park) (run.Run, er
 	}, store.Reload(r.reload))
 }
 
-// childEnded says whether the child that a run waits for has ended. The child is not locked: its end waits for the run, and finds the wait
-// then. It returns CodeNotFound, and CodeValidationFailed for what is no child of the run: its end would not be told.
+// childEnded says whether the child that a run waits for has ended. It returns CodeNotFound, and CodeValidationFailed for what is no child
+// of the run: its end would not be told.
 func (r *Repo) childEnded(tx *store.Tx, x *run.Run) (bool, error) {
 	on := x.On()
-	other := func(what string, id uuid.UUID) error {
-		return fault.Invalid(fault.CodeValidationFailed, "/blocked_on/"+what+"_id", "The %s %s is no child of run %s, which would wait for ever.", what, id, x.ID)
-	}
 	switch {
 	case on.ExecutionID != uuid.Nil:
-		child, _, err := r.executions.Known(tx, on.ExecutionID)
-		if err == nil && child.RunID != x.ID {
-			err = other("execution", child.ID)
-		}
-		return err == nil && child.Lifecycle == execution.Terminal, err
+		return r.executionEnded(tx, x, on.ExecutionID)
 	case on.RunID != uuid.Nil:
 		child, err := find(&tx.Queries, x.Namespace, on.RunID, "")
 		if err == nil && child.Parent.RunID != x.ID {
-			err = other("run", child.ID)
+			err = noChild(x, "run", child.ID)
 		}
 		return err == nil && child.Status.Terminal(), err
 	}
 	s, err := findStep(&tx.Queries, x.ID, on.StepID)
 	return err == nil && s.Status.Terminal(), err
+}
+
+func noChild(x *run.Run, what string, id uuid.UUID) error {
+	return fault.Invalid(fault.CodeValidationFailed, "/blocked_on/"+what+"_id", "The %s %s is no child of run %s, which would wait for ever.", what, id, x.ID)
+}
+
+// executionEnded is childEnded for an execution. That of a step is not locked: its end waits for the run, and finds the wait then. That of
+// an item leaves the run alone, so it is locked.
+func (r *Repo) executionEnded(tx *store.Tx, x *run.Run, id uuid.UUID) (bool, error) {
+	child, _, err := r.executions.Known(tx, id)
+	if err == nil && child.RunID != x.ID {
+		err = noChild(x, "execution", id)
+	}
+	if err != nil {
+		return false, err
+	}
+	at, err := workOf(tx, x, id)
+	if err == nil && at.ItemID != uuid.Nil {
+		child, err = r.executions.Link(tx, id, x.ID)
+	}
+	return err == nil && child.Lifecycle == execution.Terminal, err
 }
 
 // Complete ends a run well, in which nothing is open.

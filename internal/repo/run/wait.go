@@ -24,8 +24,8 @@ func (*Repo) Hold(tx *store.Tx, namespace string, id uuid.UUID, skip bool) (bool
 	return err == nil, err
 }
 
-// Ended locks a run of the caller's namespace and returns the event that told of its end, "" while it has not ended or when there is none.
-func (r *Repo) Ended(tx *store.Tx, id uuid.UUID) (event.Type, error) {
+// Await locks a run of the caller's namespace and returns the event that told of its end, "" while it has not ended or when there is none.
+func (r *Repo) Await(tx *store.Tx, id uuid.UUID) (event.Type, error) {
 	x, err := r.hold(tx, id)
 	if fault.CodeOf(err) == fault.CodeNotFound {
 		return "", nil

@@ -14,33 +14,21 @@ import (
 // The end of an execution or a run is an event that a flow can wait for: its topic is the type of our event, such as run.completed, and
 // its correlation id that of the subject. It is not kept: whoever begins to wait is told of an end that has been.
 
-// ends are the events that tell of an end.
-var ends = []event.Type{
-	event.ExecutionCompleted, event.ExecutionFailed, event.ExecutionCancelled, event.ExecutionExpired, event.ExecutionSkipped,
-	event.RunCompleted, event.RunFailed, event.RunCancelled,
-}
-
 // Subjects tell how what flows wait for has ended.
 type Subjects interface {
-	// Ended locks a subject of the caller's namespace and returns the event that told of its end, "" while it has not ended or when
-	// there is none.
-	Ended(tx *store.Tx, id uuid.UUID) (event.Type, error)
+	// Await locks a subject of the caller's namespace and returns the event that told of its end. While it has not ended that is "", and
+	// the subject tells [Repo.Ended] of its end. It is "" also when there is none.
+	Await(tx *store.Tx, id uuid.UUID) (event.Type, error)
 }
 
-// Ended lets flows go on that wait for the end of an execution or a run, in the transaction in which it ends.
-// reference: runs-and-taskflows.md F5 8.
-func (r *Repo) Ended() store.Reactor {
-	return store.Reactor{Name: "who waits for an end", On: ends, Do: func(tx *store.Tx, e event.Event) error {
-		id := e.ExecutionID
-		if e.Type.Topic() == event.TopicRun {
-			id = e.RunID
-		}
-		before := tx.Call.Namespace
-		tx.Call.Namespace = e.Namespace
-		defer func() { tx.Call.Namespace = before }()
-		_, err := r.reach(tx, endOf(e.Type, id))
-		return err
-	}}
+// Ended lets flows go on that wait for the end of an execution or a run, in the transaction in which it ends. t is the event that tells
+// of it. reference: runs-and-taskflows.md F5 8.
+func (r *Repo) Ended(tx *store.Tx, namespace string, t event.Type, id uuid.UUID) error {
+	before := tx.Call.Namespace
+	tx.Call.Namespace = namespace
+	defer func() { tx.Call.Namespace = before }()
+	_, err := r.reach(tx, endOf(t, id))
+	return err
 }
 
 // endOf is the end of a subject as an event from outside.
@@ -78,7 +66,7 @@ func (r *Repo) over(tx *store.Tx, k wait.Key) (*wait.Signal, error) {
 	if of == nil || id == uuid.Nil {
 		return nil, nil
 	}
-	t, err := of.Ended(tx, id)
+	t, err := of.Await(tx, id)
 	if err != nil || string(t) != k.Topic {
 		return nil, err
 	}
