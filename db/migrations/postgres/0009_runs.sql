@@ -52,6 +52,10 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_list_idx ON runs (namespace, created_at, id);
 CREATE INDEX runs_status_idx ON runs (namespace, status, created_at, id);
+CREATE INDEX runs_open_idx ON runs (namespace, created_at, id) WHERE ended_at IS NULL;
+CREATE INDEX runs_workflow_idx ON runs (namespace, workflow_name, created_at, id);
+CREATE INDEX runs_cause_idx ON runs (namespace, parent_run_id, created_at, id) WHERE parent_run_id IS NOT NULL;
+CREATE INDEX runs_purge_idx ON runs (namespace, id) WHERE ended_at IS NOT NULL AND parent_workflow_run_id IS NULL;
 CREATE INDEX runs_parent_idx ON runs (parent_workflow_run_id, created_at, id) WHERE parent_workflow_run_id IS NOT NULL;
 CREATE INDEX runs_step_idx ON runs (parent_step_id) WHERE parent_step_id IS NOT NULL;
 CREATE INDEX runs_flow_idx ON runs (flow_id, created_at, id) WHERE flow_id IS NOT NULL;
@@ -99,7 +103,7 @@ CREATE TABLE run_steps (
     CHECK ((gate IS NOT NULL) = (role = 'gate'))
 );
 CREATE INDEX run_steps_position_idx ON run_steps (run_id, position, id);
-CREATE INDEX run_steps_execution_idx ON run_steps (child_execution_id) WHERE child_execution_id IS NOT NULL;
+CREATE UNIQUE INDEX run_steps_execution_idx ON run_steps (child_execution_id) WHERE child_execution_id IS NOT NULL;
 CREATE INDEX run_steps_gate_idx ON run_steps (namespace, gate_opened_at, id) WHERE gate_opened_at IS NOT NULL;
 CREATE INDEX run_steps_open_gate_idx ON run_steps (namespace, gate_opened_at, id) WHERE gate_outcome = 'pending' AND gate_opened_at IS NOT NULL;
 
@@ -152,7 +156,7 @@ CREATE TABLE run_items (
 CREATE INDEX run_items_step_idx ON run_items (step_id, id);
 CREATE INDEX run_items_status_idx ON run_items (step_id, status, id);
 CREATE INDEX run_items_open_idx ON run_items (run_id) WHERE completed_at IS NULL;
-CREATE INDEX run_items_execution_idx ON run_items (child_execution_id) WHERE child_execution_id IS NOT NULL;
+CREATE UNIQUE INDEX run_items_execution_idx ON run_items (child_execution_id) WHERE child_execution_id IS NOT NULL;
 
 -- The run that an execution works for, and whether a flow waits for its end, or did.
 ALTER TABLE executions ADD COLUMN run_id UUID;

@@ -240,6 +240,17 @@ func (s Step) Mirror(r *Run, seen Seen, by By) StepChanged {
 	return c
 }
 
+// With returns the change of a step whose work a child does from now on: the step is what the child is.
+func (c StepChanged) With(r *Run, a Attached, by By) StepChanged {
+	c.Step = c.Step.Attach(a)
+	seen := c.Step.Mirror(r, a.Seen, by)
+	c.Step, c.Events, c.Applied, c.Ended = seen.Step, append(c.Events, seen.Events...), true, c.Ended || seen.Ended
+	if len(c.Events) == 0 {
+		c.tell(r, event.RunStepUpdated)
+	}
+	return c
+}
+
 func (s *Step) take(seen *Seen) {
 	if seen.ResultText != "" {
 		s.ResultText = seen.ResultText

@@ -11,6 +11,12 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/event"
 )
 
+// How many items a step, and all steps of a run together, may have.
+const (
+	MaxItems      = 10_000
+	MaxItemsOfRun = 30_000
+)
+
 // Item is one of many things that a step does. It is known in its step by its type and id.
 // reference: runs-and-taskflows.md A3.3.
 type Item struct {

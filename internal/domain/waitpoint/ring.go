@@ -95,9 +95,11 @@ func (r Ring) Mint(execution, waitpoint uuid.UUID) (Token, error) {
 	return r.mint(ofWaitpoint(execution, waitpoint))
 }
 
-// MintGate makes the token of a gate of a run, which opens nothing else: not even a waitpoint whose ids somebody has chosen to be
-// the same.
-func (r Ring) MintGate(run, step uuid.UUID) (Token, error) { return r.mint(ofGate(run, step)) }
+// MintGate makes the token of a gate of a run, for one attempt at its step. It opens nothing else: neither the gate when it asks again, nor
+// a waitpoint whose ids somebody has chosen to be the same.
+func (r Ring) MintGate(run, step uuid.UUID, attempt int) (Token, error) {
+	return r.mint(ofGate(run, step, attempt))
+}
 
 func (r Ring) mint(what string) (Token, error) {
 	k, ok := r.Current()
@@ -111,7 +113,9 @@ func (r Ring) mint(what string) (Token, error) {
 func ofWaitpoint(execution, waitpoint uuid.UUID) string {
 	return execution.String() + ":" + waitpoint.String()
 }
-func ofGate(run, step uuid.UUID) string { return "gate:" + run.String() + ":" + step.String() }
+func ofGate(run, step uuid.UUID, attempt int) string {
+	return "gate:" + run.String() + ":" + step.String() + ":" + strconv.Itoa(attempt)
+}
 
 // Again returns the token of a waitpoint that was made under kid: the same one for as long as that verifies, so that it is the
 // one that was given out, and after that one of the current secret.
@@ -129,8 +133,8 @@ func (r Ring) Verify(text string, execution, waitpoint uuid.UUID, now time.Time)
 }
 
 // VerifyGate is Verify for the token of a gate.
-func (r Ring) VerifyGate(text string, run, step uuid.UUID, now time.Time) error {
-	return r.verify(text, ofGate(run, step), now)
+func (r Ring) VerifyGate(text string, run, step uuid.UUID, attempt int, now time.Time) error {
+	return r.verify(text, ofGate(run, step, attempt), now)
 }
 
 func (r Ring) verify(text, what string, now time.Time) error {

@@ -201,7 +201,7 @@ func TestRing_Gate(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := uuid.New(), uuid.New()
-	gate, err := ring.MintGate(a, b)
+	gate, err := ring.MintGate(a, b, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,9 +214,10 @@ func TestRing_Gate(t *testing.T) {
 		err  error
 		want fault.Code
 	}{
-		{"a gate by its own", ring.VerifyGate(gate.Reveal(), a, b, now), ""},
-		{"a gate by a waitpoint's", ring.VerifyGate(point.Reveal(), a, b, now), fault.CodeInvalidToken},
-		{"a gate of another run", ring.VerifyGate(gate.Reveal(), b, b, now), fault.CodeInvalidToken},
+		{"a gate by its own", ring.VerifyGate(gate.Reveal(), a, b, 0, now), ""},
+		{"a gate by a waitpoint's", ring.VerifyGate(point.Reveal(), a, b, 0, now), fault.CodeInvalidToken},
+		{"a gate of another run", ring.VerifyGate(gate.Reveal(), b, b, 0, now), fault.CodeInvalidToken},
+		{"a gate of another attempt", ring.VerifyGate(gate.Reveal(), a, b, 1, now), fault.CodeInvalidToken},
 		{"a waitpoint by a gate's", ring.Verify(gate.Reveal(), a, b, now), fault.CodeInvalidToken},
 		{"a waitpoint by its own", ring.Verify(point.Reveal(), a, b, now), ""},
 	} {
@@ -224,7 +225,7 @@ func TestRing_Gate(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, tt.err, tt.want)
 		}
 	}
-	if _, err := waitpoint.RingOf(nil).MintGate(a, b); err == nil {
+	if _, err := waitpoint.RingOf(nil).MintGate(a, b, 0); err == nil {
 		t.Error("an empty ring makes tokens")
 	}
 }

@@ -2,9 +2,11 @@ package execution
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -91,6 +93,26 @@ func (r *Repo) OpenWork(tx *store.Tx, runID uuid.UUID) ([]uuid.UUID, error) {
 	return out, nil
 }
 
+// UnaskedWork returns those of the executions that work for a run and have not ended which were not asked to end by a time.
+func (r *Repo) UnaskedWork(tx *store.Tx, runID uuid.UUID, by time.Time) ([]uuid.UUID, error) {
+	var open []struct {
+		ID           store.ID   `db:"id"`
+		Cancellation store.JSON `db:"cancellation"`
+	}
+	err := tx.Select(&open, `SELECT id, cancellation FROM executions WHERE run_id = ? AND lifecycle_phase <> 'terminal' AND `+visible+` ORDER BY id`, store.ID(runID))
+	if err != nil {
+		return nil, fmt.Errorf("read the work of run %s: %w", runID, err)
+	}
+	var out []uuid.UUID
+	for _, e := range open {
+		var c execution.Cancellation
+		if e.Cancellation == nil || json.Unmarshal(e.Cancellation, &c) != nil || c.DeadlineAt.After(by) {
+			out = append(out, uuid.UUID(e.ID))
+		}
+	}
+	return out, nil
+}
+
 // HoldWork locks up to limit executions that work for a run and have not ended, and their flows. Whoever is about to lock the run and to
 // end them calls it first.
 func (r *Repo) HoldWork(tx *store.Tx, runID uuid.UUID, limit int) error {
@@ -102,6 +124,15 @@ func (r *Repo) HoldWork(tx *store.Tx, runID uuid.UUID, limit int) error {
 		return err
 	}
 	_, err = r.holdAll(tx, ids[:min(len(ids), limit)])
+	return err
+}
+
+// HoldThese locks executions, before the run that they work for.
+func (r *Repo) HoldThese(tx *store.Tx, ids []uuid.UUID) error {
+	if !tx.Locks() || len(ids) == 0 {
+		return nil
+	}
+	_, err := r.holdAll(tx, ids)
 	return err
 }
 

@@ -73,10 +73,12 @@ func (r *Repo) save(tx *store.Tx, before *flow.Flow, c flow.Change) ([]uuid.UUID
 	if err := tx.ExecOne(updateRow, append(stored.movingValues(), stored.ID, before.Revision)...); err != nil {
 		return nil, fmt.Errorf("update flow %s: %w", after.ID, err)
 	}
+	cause := tx.Because(0)
+	tx.Because(cause)
+	defer tx.Because(cause) // what it was before
 	for _, e := range c.Events {
 		tx.Because(tx.Emit(e))
 	}
-	defer tx.Because(0)
 	if err := r.followWait(tx, before, after); err != nil {
 		return nil, err
 	}

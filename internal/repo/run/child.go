@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
@@ -71,7 +72,20 @@ func within(err error, pointer string) error {
 	return &moved
 }
 
+// mayTake refuses, with CodeForbidden, a worker who wants what exists already to be a child: it would end with what it works for, and
+// ending the work of others is an operator's.
+func mayTake(tx *store.Tx) error {
+	if tx.Call.Role != access.RoleWorker {
+		return nil
+	}
+	return fault.New(fault.CodeForbidden, "Making something that exists a child needs a token with the role %s. New executions and runs need none.", access.RoleOperator).
+		With("required_role", access.RoleOperator)
+}
+
 func (r *Repo) takeExecution(tx *store.Tx, x *run.Run, id uuid.UUID) (run.Attached, error) {
+	if err := mayTake(tx); err != nil {
+		return run.Attached{}, err
+	}
 	if _, err := r.executions.Link(tx, id, x.ID); err != nil {
 		return run.Attached{}, err
 	}
@@ -85,14 +99,21 @@ func (r *Repo) takeExecution(tx *store.Tx, x *run.Run, id uuid.UUID) (run.Attach
 	case err != nil:
 		return run.Attached{}, fmt.Errorf("look for whom execution %s works: %w", id, err)
 	case other > 0:
-		return run.Attached{}, fault.New(fault.CodeAlreadyMember, "Execution %s works for another step or item of this run.", id).With("run_id", x.ID)
+		return run.Attached{}, worksElsewhere(id, x.ID)
 	}
 	return run.Attached{ExecutionID: id, Seen: run.SeenExecution(e.Public(), e.Attempts > 0, result, e.Failure)}, nil
+}
+
+func worksElsewhere(id, runID uuid.UUID) error {
+	return fault.New(fault.CodeAlreadyMember, "Execution %s works for another step or item of this run.", id).With("run_id", runID)
 }
 
 // takeRun makes a run that exists the child of another one. It returns CodeNotFound, CodeAlreadyMember for one that is in a run, and
 // CodeLinkCycle.
 func (r *Repo) takeRun(tx *store.Tx, x *run.Run, id uuid.UUID, at run.Place) (run.Attached, error) {
+	if err := mayTake(tx); err != nil {
+		return run.Attached{}, err
+	}
 	child, err := r.hold(tx, id)
 	if err != nil {
 		return run.Attached{}, err
@@ -168,7 +189,7 @@ func (r *Repo) tellParent(tx *store.Tx, x *run.Run) error {
 	if x.Parent.RunID == uuid.Nil {
 		return nil
 	}
-	parent, err := r.hold(tx, x.Parent.RunID)
+	parent, err := holdIn(tx, x.Namespace, x.Parent.RunID)
 	if err != nil {
 		if fault.CodeOf(err) == fault.CodeNotFound { // it was deleted
 			err = nil
@@ -191,7 +212,7 @@ func (r *Repo) call(tx *store.Tx, x *run.Run, ended func(on *run.BlockedOn) bool
 	if x.Wait == nil {
 		return nil
 	}
-	now, err := r.hold(tx, x.ID) // what has ended may have called it
+	now, err := holdIn(tx, x.Namespace, x.ID) // what has ended may have called it
 	if err != nil || now.Wait == nil {
 		return err
 	}
@@ -229,15 +250,21 @@ func (r *Repo) orphaned(tx *store.Tx, x *run.Run) {
 
 type orphanKey struct{ run uuid.UUID }
 
-// drain cancels up to a batch of children that nobody waits for any more, and leaves the others to the sweep.
+// drained is how many children a transaction has ended.
+type drained struct{ n int }
+
+type drainedKey struct{}
+
+// drain cancels children that nobody waits for any more, and asks those of a run that is cancelling to end with it: up to a batch in one
+// transaction whatever they work for. It leaves the others to the sweep.
 func (r *Repo) drain(tx *store.Tx, x *run.Run) error {
-	left := r.cfg.Batch
+	done := store.Local[drained](tx, drainedKey{})
+	left := max(0, r.cfg.Batch-done.n)
 	work, err := r.orphanedWork(tx, x)
 	if err != nil {
 		return err
 	}
-	next := *x
-	next.Draining = len(work) > left
+	draining := len(work) > left
 	work = work[:min(len(work), left)]
 	left -= len(work)
 	end := execution.MembersEnd{Reason: "the run " + x.ID.String() + " does not wait for it any more"}
@@ -248,19 +275,42 @@ func (r *Repo) drain(tx *store.Tx, x *run.Run) error {
 	if err != nil {
 		return err
 	}
-	next.Draining = next.Draining || len(runs) > left
-	for i := range runs[:min(len(runs), left)] {
-		if err := r.cancelChild(tx, &runs[i], run.Cancel{Reason: run.ByParent, Message: x.ResultSummary, Deadline: run.DefaultCancelDeadline}); err != nil {
+	draining = draining || len(runs) > left
+	runs = runs[:min(len(runs), left)]
+	done.n += len(work) + len(runs)
+	if err := r.cancelChildren(tx, runs, run.Cancel{Message: x.ResultSummary, Deadline: run.DefaultCancelDeadline}); err != nil {
+		return err
+	}
+	if x.Status == run.Cancelling {
+		more, err := r.warn(tx, x, done)
+		if err != nil {
 			return err
 		}
+		draining = draining || more
 	}
-	if next.Draining == x.Draining {
-		if next.Draining {
-			tx.Alarm(Loop, next.DueAt())
+	if draining == x.Draining {
+		if draining {
+			tx.Alarm(Loop, x.DueAt())
 		}
 		return nil
 	}
-	return r.write(tx, &next)
+	now, err := find(&tx.Queries, x.Namespace, x.ID, "") // the end of a child may have let it go on
+	if err != nil {
+		return err
+	}
+	now.Draining = draining
+	return r.write(tx, &now)
+}
+
+// cancelChildren cancels runs because of the one that they are in.
+func (r *Repo) cancelChildren(tx *store.Tx, runs []run.Run, in run.Cancel) error {
+	in.Reason = run.ByParent
+	for i := range runs {
+		if err := r.cancelChild(tx, &runs[i], in); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Repo) cancelChild(tx *store.Tx, child *run.Run, in run.Cancel) error {
@@ -343,30 +393,28 @@ func (r *Repo) Seen(tx *store.Tx, id uuid.UUID) (flow.Child, error) {
 	return x.FlowStepOf(), err
 }
 
-// warn asks the children of a run that is cancelling to end with it.
-func (r *Repo) warn(tx *store.Tx, x *run.Run) error {
-	open, err := r.executions.OpenWork(tx, x.ID)
+// warn asks children of a run that is cancelling to end with it, as many as the transaction may still end, and says whether there are more.
+func (r *Repo) warn(tx *store.Tx, x *run.Run, done *drained) (more bool, err error) {
+	deadline, left := x.Cancellation.DeadlineAt, max(0, r.cfg.Batch-done.n)
+	work, err := r.executions.UnaskedWork(tx, x.ID, deadline)
 	if err != nil {
-		return err
+		return false, err
 	}
-	end := execution.MembersEnd{Reason: "its run is cancelled", GraceUntil: x.Cancellation.DeadlineAt}
-	if err := r.executions.EndWork(tx, open[:min(len(open), r.cfg.Batch)], end); err != nil {
-		return err
+	asked := work[:min(len(work), left)]
+	if err := r.executions.EndWork(tx, asked, execution.MembersEnd{Reason: "its run is cancelled", GraceUntil: deadline}); err != nil {
+		return false, err
 	}
+	left -= len(asked)
 	var ids []store.ID
-	err = tx.Select(&ids, `SELECT id FROM runs WHERE parent_workflow_run_id = ? AND ended_at IS NULL AND status <> 'cancelling' ORDER BY id LIMIT ?`, store.ID(x.ID), r.cfg.Batch)
+	err = tx.Select(&ids, `SELECT id FROM runs WHERE parent_workflow_run_id = ? AND ended_at IS NULL AND status <> 'cancelling' ORDER BY id LIMIT ?`, store.ID(x.ID), left+1)
 	if err != nil {
-		return fmt.Errorf("read what is open in run %s: %w", x.ID, err)
+		return false, fmt.Errorf("read what is open in run %s: %w", x.ID, err)
 	}
-	runs, err := heldRuns(tx, ids)
+	runs, err := heldRuns(tx, ids[:min(len(ids), left)])
 	if err != nil {
-		return err
+		return false, err
 	}
-	for i := range runs {
-		in := run.Cancel{Reason: run.ByParent, Message: x.Cancellation.Message, Deadline: x.Cancellation.DeadlineAt.Sub(tx.Now())}
-		if err := r.cancelChild(tx, &runs[i], in); err != nil {
-			return err
-		}
-	}
-	return nil
+	done.n += len(asked) + len(runs)
+	err = r.cancelChildren(tx, runs, run.Cancel{Message: x.Cancellation.Message, Deadline: max(0, deadline.Sub(tx.Now()))})
+	return len(work) > len(asked) || len(ids) > left, err
 }

@@ -39,6 +39,9 @@ func (r *Repo) create(tx *store.Tx, in run.Create) (run.Creation, error) {
 		in.ID = store.NewID()
 	}
 	if in.Parent.RunID != uuid.Nil {
+		if err := r.holdFlows(tx, in.Parent.RunID, &run.Child{Run: &in}); err != nil {
+			return run.Creation{}, err
+		}
 		parent, err := r.hold(tx, in.Parent.RunID)
 		if err != nil {
 			return run.Creation{}, err
@@ -53,7 +56,15 @@ func (r *Repo) create(tx *store.Tx, in run.Create) (run.Creation, error) {
 			in.FlowID = parent.FlowID
 		}
 	}
-	return r.insert(tx, in)
+	made, err := r.insert(tx, in)
+	if fault.CodeOf(err) != fault.CodeAlreadyExists {
+		return made, err
+	}
+	x, missing := find(&tx.Queries, in.Namespace, in.ID, "") // of a create that was under way
+	if missing != nil {
+		return run.Creation{}, err
+	}
+	return run.Creation{Run: x, Existing: true}, nil
 }
 
 // insert writes a new run whose parent, if it has one, is held and takes children.

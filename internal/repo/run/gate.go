@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -125,7 +126,7 @@ func (r *Repo) vote(tx *store.Tx, namespace string, runID, stepID uuid.UUID, v r
 		return false, err
 	}
 	v.ID, v.Attempt, v.Actor, v.At = store.NewID(), s.RetryCount, tx.Call.Actor, tx.Now()
-	if v.Voter == "" {
+	if v.Voter = strings.TrimSpace(v.Voter); v.Voter == "" {
 		v.Voter = v.Actor
 	}
 	if s.Gate != nil {
@@ -183,6 +184,14 @@ func (r *Repo) Gates(ctx context.Context, f run.GateFilter, after page.Cursor, l
 	var list []run.GateAt
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		where, args := "namespace = ? AND gate_opened_at IS NOT NULL", []any{call.From(ctx).Namespace}
+		if f.RunID != uuid.Nil { // by the run's index
+			if _, err := find(q, call.From(ctx).Namespace, f.RunID, ""); fault.CodeOf(err) == fault.CodeNotFound {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			where, args = "run_id = ? AND gate_opened_at IS NOT NULL", []any{store.ID(f.RunID)}
+		}
 		and := func(condition string, present bool, values ...any) {
 			if present {
 				where += " AND " + condition
@@ -195,7 +204,6 @@ func (r *Repo) Gates(ctx context.Context, f run.GateFilter, after page.Cursor, l
 			and("gate_outcome = ?", f.State != "", string(f.State))
 		}
 		and("gate_type = ?", f.Type != "", f.Type)
-		and("run_id = ?", f.RunID != uuid.Nil, store.ID(f.RunID))
 		and("run_id IN (SELECT id FROM runs WHERE namespace = ? AND workflow_name = ?)", f.WorkflowName != "", call.From(ctx).Namespace, f.WorkflowName)
 		and("(gate_opened_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
 		steps, err := someSteps(q, where+" ORDER BY gate_opened_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
@@ -320,7 +328,7 @@ func (r *Repo) GateToken(ctx context.Context, runID, stepID uuid.UUID) (t waitpo
 		if err != nil {
 			return err
 		}
-		t, err = ring.MintGate(runID, stepID)
+		t, err = ring.MintGate(runID, stepID, g.Step.RetryCount)
 		return err
 	})
 	return t, err
@@ -337,11 +345,12 @@ func (r *Repo) AskedBy(ctx context.Context, stepID uuid.UUID, token waitpoint.To
 		var of struct {
 			RunID     store.ID `db:"run_id"`
 			Namespace string   `db:"namespace"`
+			Attempt   int      `db:"retry_count"`
 		}
-		if err := q.Get(&of, `SELECT run_id, namespace FROM run_steps WHERE id = ? AND role = 'gate'`, store.ID(stepID)); err != nil && !store.NotFound(err) {
+		if err := q.Get(&of, `SELECT run_id, namespace, retry_count FROM run_steps WHERE id = ? AND role = 'gate'`, store.ID(stepID)); err != nil && !store.NotFound(err) {
 			return fmt.Errorf("read gate %s: %w", stepID, err)
 		}
-		if err := ring.VerifyGate(token.Reveal(), uuid.UUID(of.RunID), stepID, q.Now()); err != nil {
+		if err := ring.VerifyGate(token.Reveal(), uuid.UUID(of.RunID), stepID, of.Attempt, q.Now()); err != nil {
 			return err
 		}
 		now = q.Now()

@@ -184,6 +184,13 @@ func readItems(q *store.Queries, stepID uuid.UUID, ids []uuid.UUID, lock string)
 type itemKey struct{ kind, id string }
 
 func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64, in []run.ItemRequest, out *[]run.AddedItem) error {
+	children := make([]*run.Child, len(in))
+	for i := range in {
+		children[i] = in[i].Child
+	}
+	if err := r.holdFlows(tx, runID, children...); err != nil {
+		return err
+	}
 	x, s, err := r.fanOut(tx, runID, stepID, generation)
 	if err != nil {
 		return err
@@ -200,7 +207,11 @@ func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64,
 			return s.Over(s.Status)
 		}
 	}
+	if err := capacity(tx, &x, &s, len(in)-len(there)); err != nil {
+		return err
+	}
 	ref := itemsRef{RunID: runID, StepID: stepID}
+	taken := map[uuid.UUID]bool{}
 	var rows [][]any
 	var made []run.Item
 	moved := run.Counts{}
@@ -213,6 +224,10 @@ func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64,
 				if it, err = r.attachItem(tx, &x, it, in[i].Child, "/items/"+strconv.Itoa(i)+"/child"); err != nil {
 					return err
 				}
+				if taken[it.ChildExecution] {
+					return worksElsewhere(it.ChildExecution, x.ID)
+				}
+				taken[it.ChildExecution] = it.ChildExecution != uuid.Nil
 			}
 			there[key] = it
 			rows, made = append(rows, itemValues(&it)), append(made, it)
@@ -240,6 +255,19 @@ func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64,
 	return nil
 }
 
+// capacity refuses, with CodeOutOfRange, more items than a step or a run may have: they end in one transaction with it.
+func capacity(tx *store.Tx, x *run.Run, s *run.Step, more int) error {
+	var n int
+	err := tx.Get(&n, `SELECT CAST(coalesce(sum(items_pending + items_running + items_completed + items_failed + items_skipped + items_cancelled), 0) AS BIGINT) FROM run_steps WHERE run_id = ?`, store.ID(x.ID))
+	if err != nil {
+		return fmt.Errorf("count the items of run %s: %w", x.ID, err)
+	}
+	if s.FanOut.Total()+more <= run.MaxItems && n+more <= run.MaxItemsOfRun {
+		return nil
+	}
+	return fault.Invalid(fault.CodeOutOfRange, "/items", "A step has at most %d items, and a run %d. Divide the work among several runs.", run.MaxItems, run.MaxItemsOfRun)
+}
+
 func (r *Repo) attachItem(tx *store.Tx, x *run.Run, it run.Item, child *run.Child, pointer string) (run.Item, error) {
 	a, err := r.attach(tx, x, child, it.Within(), pointer)
 	if err != nil {
@@ -263,12 +291,16 @@ func (r *Repo) fanOut(tx *store.Tx, runID, stepID uuid.UUID, generation int64) (
 func itemsByKey(q *store.Queries, stepID uuid.UUID, in []run.ItemRequest) (map[itemKey]run.Item, error) {
 	there := make(map[itemKey]run.Item, len(in))
 	for chunk := range slices.Chunk(in, 512) {
-		names := make([]string, len(chunk))
+		kinds, names := make([]string, len(chunk)), make([]string, len(chunk))
 		for i := range chunk {
-			names[i] = chunk[i].ItemID
+			kinds[i], names[i] = chunk[i].Type, chunk[i].ItemID
 		}
-		marks, size := store.In(len(names))
-		found, err := someItems(q, "step_id = ? AND item_id IN "+marks, append([]any{store.ID(stepID)}, store.InArgs(names, size)...)...)
+		slices.Sort(kinds)
+		kinds = slices.Compact(kinds)
+		ofKinds, many := store.In(len(kinds))
+		ofNames, size := store.In(len(names))
+		args := append(append([]any{store.ID(stepID)}, store.InArgs(kinds, many)...), store.InArgs(names, size)...)
+		found, err := someItems(q, "step_id = ? AND item_type IN "+ofKinds+" AND item_id IN "+ofNames, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -298,6 +330,16 @@ func (r *Repo) UpdateItems(ctx context.Context, runID, stepID uuid.UUID, generat
 }
 
 func (r *Repo) updateItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64, updates []run.ItemUpdate, out *[]run.Item) error {
+	children := make([]*run.Child, len(updates))
+	for i := range updates {
+		children[i] = updates[i].Child
+	}
+	if err := r.holdFlows(tx, runID, children...); err != nil {
+		return err
+	}
+	if err := r.holdItems(tx, updates); err != nil {
+		return err
+	}
 	x, s, err := r.fanOut(tx, runID, stepID, generation)
 	if err != nil {
 		return err

@@ -88,6 +88,9 @@ func (r *Repo) EndWithFlow() store.Reactor {
 		if err != nil {
 			return err
 		}
+		before := tx.Call.Namespace
+		tx.Call.Namespace = e.Namespace
+		defer func() { tx.Call.Namespace = before }()
 		for i := range runs {
 			if err := r.endWithFlow(tx, &f, &runs[i], end.PendingOnly); err != nil {
 				return err

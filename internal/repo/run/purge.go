@@ -156,21 +156,23 @@ func (r *Repo) purge(tx *store.Tx, p run.Purge, namespace string, after uuid.UUI
 		where += " AND id > ?"
 		args = append(args, store.ID(after))
 	}
-	var rows []row
-	err = tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE "+where+" ORDER BY id LIMIT ?"+tx.ForUpdate(), append(args, purgeBatch)...)
-	if err != nil {
+	var ids []store.ID
+	if err := tx.Select(&ids, "SELECT id FROM runs WHERE "+where+" ORDER BY id LIMIT ?", append(args, purgeBatch)...); err != nil {
 		return part, last, fmt.Errorf("find runs to purge: %w", err)
-	}
-	roots, err := runsOf(rows)
-	if err != nil {
-		return part, last, err
 	}
 	each := r.remove
 	if p.DryRun {
 		each = r.weigh
 	}
-	for i := range roots {
-		runs, executions, err := each(tx, &roots[i])
+	for _, id := range ids {
+		x, err := holdIn(tx, namespace, uuid.UUID(id))
+		if fault.CodeOf(err) == fault.CodeNotFound || err == nil && !x.Status.Terminal() { // at this moment
+			continue
+		}
+		if err != nil {
+			return part, last, err
+		}
+		runs, executions, err := each(tx, &x)
 		switch {
 		case fault.CodeOf(err) == fault.CodeOpenMembers:
 			continue
@@ -179,8 +181,8 @@ func (r *Repo) purge(tx *store.Tx, p run.Purge, namespace string, after uuid.UUI
 		}
 		part.Roots, part.Runs, part.Executions = part.Roots+1, part.Runs+runs, part.Executions+executions
 	}
-	if len(roots) == purgeBatch {
-		last = roots[len(roots)-1].ID
+	if len(ids) == purgeBatch {
+		last = uuid.UUID(ids[len(ids)-1])
 	}
 	return part, last, nil
 }

@@ -19,6 +19,9 @@ const recoverChunk = 199
 // CodeNotFound for the run, and CodeValidationFailed for an end in the future or of no step.
 func (r *Repo) Recover(ctx context.Context, runID uuid.UUID, steps []run.Recovery, endedAt time.Time) (run.Recovered, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *run.Recovered) error {
+		if err := r.holdBelow(tx, tx.Call.Namespace, runID); err != nil {
+			return err
+		}
 		x, err := r.hold(tx, runID)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,8 +59,12 @@ type Executions interface {
 	Known(tx *store.Tx, id uuid.UUID) (execution.Execution, *execution.Value, error)
 	// HoldWork locks up to limit executions that work for a run and have not ended, before the run itself.
 	HoldWork(tx *store.Tx, runID uuid.UUID, limit int) error
+	// HoldThese locks executions, before the run that they work for.
+	HoldThese(tx *store.Tx, ids []uuid.UUID) error
 	// OpenWork returns the executions that work for a run and have not ended.
 	OpenWork(tx *store.Tx, runID uuid.UUID) ([]uuid.UUID, error)
+	// UnaskedWork returns those of them that were not asked to end by a time.
+	UnaskedWork(tx *store.Tx, runID uuid.UUID, by time.Time) ([]uuid.UUID, error)
 	// EndWork cancels executions that have not ended; those that somebody holds get the grace.
 	EndWork(tx *store.Tx, ids []uuid.UUID, end execution.MembersEnd) error
 	// DropWork deletes the executions that work for a run and belong to no flow, and lets the others go.
@@ -75,6 +80,8 @@ type Executions interface {
 type Flows interface {
 	// AddRun gives a flow a step that mirrors a run. It returns CodeNotFound and CodeAlreadyTerminal.
 	AddRun(tx *store.Tx, flowID, runID uuid.UUID, task string, child flow.Child) error
+	// Lock locks flows, in the order of their ids.
+	Lock(tx *store.Tx, ids []uuid.UUID) error
 	// MirrorRun makes the steps of flows equal to the run that they are linked to.
 	MirrorRun(tx *store.Tx, runID uuid.UUID, child flow.Child) error
 	// Find reads a flow of a namespace. It returns CodeNotFound.
@@ -122,7 +129,12 @@ func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (run.Ru
 
 // hold reads a run of the caller's namespace and locks it.
 func (*Repo) hold(tx *store.Tx, id uuid.UUID) (run.Run, error) {
-	x, err := find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+	return holdIn(tx, tx.Call.Namespace, id)
+}
+
+// holdIn is hold of a namespace.
+func holdIn(tx *store.Tx, namespace string, id uuid.UUID) (run.Run, error) {
+	x, err := find(&tx.Queries, namespace, id, tx.ForUpdate())
 	tx.Later()
 	return x, err
 }
@@ -141,6 +153,8 @@ func (r *Repo) Runs(ctx context.Context, f run.Filter, after page.Cursor, limit 
 		if len(f.Statuses) > 0 {
 			in, size := store.In(len(f.Statuses))
 			and("status IN "+in, true, store.InArgs(f.Statuses, size)...)
+			ended := slices.ContainsFunc(f.Statuses, run.Status.Terminal)
+			and("ended_at IS NULL", !ended) // as the index of what is open has it
 		}
 		and("workflow_name = ?", f.WorkflowName != "", f.WorkflowName)
 		and("trigger = ?", f.Trigger != "", f.Trigger)

@@ -91,9 +91,7 @@ func (r *Repo) save(tx *store.Tx, before *run.Run, c run.Change, then ...func(be
 		return nil
 	}
 	if after.Status == run.Cancelling {
-		if err := r.warn(tx, after); err != nil {
-			return err
-		}
+		r.orphaned(tx, after)
 	}
 	if err := r.flows.MirrorRun(tx, after.ID, after.FlowStepOf()); err != nil {
 		return err

@@ -108,6 +108,9 @@ func (r *Repo) InsertStep(ctx context.Context, runID uuid.UUID, generation int64
 }
 
 func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in run.NewStep, child *run.Child, out *run.StepCreation) error {
+	if err := r.holdFlows(tx, runID, child); err != nil {
+		return err
+	}
 	x, err := r.engine(tx, runID, generation)
 	if err != nil {
 		return err
@@ -137,7 +140,7 @@ func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in ru
 		if err != nil {
 			return err
 		}
-		mirror(&x, &c, a, by(tx))
+		c = c.With(&x, a, by(tx))
 	}
 	stored, err := stepRowOf(x.Namespace, &c.Step)
 	if err != nil {
@@ -154,13 +157,6 @@ func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in ru
 		tx.Emit(e)
 	}
 	return r.answerStep(tx, runID, in.ID, &out.Step, stepRef{RunID: runID, StepID: in.ID})
-}
-
-// mirror lets a child do the work of a step that is being changed: the step is what the child is.
-func mirror(x *run.Run, c *run.StepChanged, a run.Attached, by run.By) {
-	c.Step = c.Step.Attach(a)
-	seen := c.Step.Mirror(x, a.Seen, by)
-	c.Step, c.Events, c.Ended = seen.Step, append(c.Events, seen.Events...), c.Ended || seen.Ended
 }
 
 // answerStep reads a step back when everything else is done.
@@ -189,6 +185,14 @@ func (r *Repo) UpdateStep(ctx context.Context, runID, id uuid.UUID, generation i
 }
 
 func (r *Repo) updateStep(tx *store.Tx, runID, id uuid.UUID, generation int64, u run.StepUpdate, child *run.Child, out *run.StepUpdated) error {
+	if err := r.holdFlows(tx, runID, child); err != nil {
+		return err
+	}
+	if u.Status.Terminal() || u.RetryCount != nil { // a child may end with it
+		if err := r.holdBelow(tx, tx.Call.Namespace, runID); err != nil {
+			return err
+		}
+	}
 	x, err := r.engine(tx, runID, generation)
 	if err != nil {
 		return err
@@ -202,8 +206,10 @@ func (r *Repo) updateStep(tx *store.Tx, runID, id uuid.UUID, generation int64, u
 	if err != nil {
 		return err
 	}
-	out.Applied = c.Applied
-	if !child.IsZero() && c.Applied {
+	if !child.IsZero() && !s.Status.Terminal() {
+		if err := x.Begins(); err != nil {
+			return err
+		}
 		if c.Step.HasChild() || c.Step.Gate != nil || c.Step.Status.Terminal() || c.Step.Status == run.StepWaiting {
 			return fault.Invalid(fault.CodeValidationFailed, "/child", "A child does the work of a step that is pending or running, is no gate and has none.")
 		}
@@ -211,8 +217,9 @@ func (r *Repo) updateStep(tx *store.Tx, runID, id uuid.UUID, generation int64, u
 		if err != nil {
 			return err
 		}
-		mirror(&x, &c, a, by(tx))
+		c = c.With(&x, a, by(tx))
 	}
+	out.Applied = c.Applied
 	if err := r.saveStep(tx, &x, &s, c); err != nil {
 		return err
 	}
@@ -303,16 +310,20 @@ func (r *Repo) reset(tx *store.Tx, x *run.Run, in run.Resume) error {
 		}
 		from = at[0]
 	}
-	steps, err := someSteps(&tx.Queries, "run_id = ? AND status <> 'pending' ORDER BY id", store.ID(x.ID))
+	steps, err := someSteps(&tx.Queries, "run_id = ? ORDER BY id", store.ID(x.ID))
 	if err != nil {
 		return err
 	}
 	for i := range steps {
-		if !steps[i].Again(in, from) {
+		unbegun := steps[i].Status == run.StepPending && steps[i].Position >= from // it may have items that were begun
+		if !unbegun && !steps[i].Again(in, from) {
 			continue
 		}
 		if err := r.resetItems(tx, x, &steps[i], in); err != nil {
 			return err
+		}
+		if unbegun {
+			continue
 		}
 		if err := r.saveStep(tx, x, &steps[i], steps[i].Reset(x, by(tx))); err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/fault"
-	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -31,21 +30,23 @@ func (r *Repo) Pass(ctx context.Context) (int, error) {
 	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
 		corrupt = nil
 		var due []dueRun
-		err := tx.Select(&due, `SELECT id, namespace FROM runs WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`+tx.SkipLocked(), store.Millis(tx.Queries.Now()), mostDue)
+		err := tx.Select(&due, `SELECT id, namespace FROM runs WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), mostDue)
 		if err != nil {
 			return fmt.Errorf("read due runs: %w", err)
 		}
 		for _, d := range due {
 			tx.Call = call.Engine(d.Namespace)
-			err := r.due(tx, d)
+			acted, err := r.due(tx, d)
 			if fault.CodeOf(err) == fault.CodeCorruptRecord {
 				corrupt = append(corrupt, err)
-				err = tx.ExecOne(`UPDATE runs SET due_at = NULL WHERE id = ?`, d.ID)
+				acted, err = true, tx.ExecOne(`UPDATE runs SET due_at = NULL WHERE id = ?`, d.ID)
 			}
 			if err != nil {
 				return err
 			}
-			*out++
+			if acted {
+				*out++
+			}
 		}
 		return nil
 	}, store.Background())
@@ -55,22 +56,35 @@ func (r *Repo) Pass(ctx context.Context) (int, error) {
 	return done, errors.Join(corrupt...)
 }
 
-func (r *Repo) due(tx *store.Tx, d dueRun) error {
-	x, err := find(&tx.Queries, d.Namespace, uuid.UUID(d.ID), tx.ForUpdate())
-	if err != nil {
-		return err
+// due does what time brings to a run, and says whether it has. One that somebody else holds is left alone.
+func (r *Repo) due(tx *store.Tx, d dueRun) (bool, error) {
+	if err := r.holdBelow(tx, d.Namespace, uuid.UUID(d.ID)); err != nil {
+		return false, gone(err)
 	}
+	x, err := find(&tx.Queries, d.Namespace, uuid.UUID(d.ID), tx.SkipLocked())
+	if err != nil {
+		return false, gone(err)
+	}
+	tx.Later()
 	switch {
 	case x.DueAt().IsZero() || x.DueAt().After(tx.Now()):
-		return nil
+		return false, nil
 	case x.Draining:
-		return r.drain(tx, &x)
+		return true, r.drain(tx, &x)
 	}
-	c, err := x.Force(run.By{Actor: tx.Call.Actor, At: tx.Now()})
+	c, err := x.Force(by(tx))
 	if err != nil {
-		return err
+		return false, err
 	}
-	return r.save(tx, &x, c)
+	return true, r.save(tx, &x, c)
+}
+
+// gone leaves a run alone that somebody else holds, or that is not there any more. Any other error it returns.
+func gone(err error) error {
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return nil
+	}
+	return err
 }
 
 // NextDue returns when the next run is due, zero for never.

@@ -97,12 +97,29 @@ func (g *grove) flow(root *run.Node, id uuid.UUID) error {
 	if err := g.underRuns([]*run.Node{root}, runs, func(*run.Run) int { return 0 }); err != nil {
 		return err
 	}
+	inside, err := runsIn(g.q, id)
+	if err != nil {
+		return err
+	}
 	for i := range members[:g.take(len(members))] {
-		if members[i].Execution.RunID == uuid.Nil { // else it stands in its run
+		if !inside[members[i].Execution.RunID] { // else it stands there
 			root.Children = append(root.Children, run.ExecutionNode(&members[i], ""))
 		}
 	}
 	return nil
+}
+
+// runsIn returns the runs of a flow, those that are in others too.
+func runsIn(q *store.Queries, flowID uuid.UUID) (map[uuid.UUID]bool, error) {
+	var ids []store.ID
+	if err := q.Select(&ids, `SELECT id FROM runs WHERE flow_id = ? LIMIT ?`, store.ID(flowID), run.MaxNodes); err != nil {
+		return nil, fmt.Errorf("read the runs of flow %s: %w", flowID, err)
+	}
+	in := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		in[uuid.UUID(id)] = true
+	}
+	return in, nil
 }
 
 // underRuns puts runs, with what is in them, below nodes.

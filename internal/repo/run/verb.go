@@ -104,7 +104,7 @@ func (r *Repo) Cancel(ctx context.Context, id uuid.UUID, expected *int64, in run
 // ending is change of a verb that may end children, which are locked before their run.
 func (r *Repo) ending(ctx context.Context, id uuid.UUID, expected *int64, do verb) (run.Run, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *run.Run) error {
-		if err := r.executions.HoldWork(tx, id, r.cfg.Batch); err != nil {
+		if err := r.holdBelow(tx, tx.Call.Namespace, id); err != nil {
 			return err
 		}
 		return r.changeIn(tx, id, expected, out, do)
@@ -137,7 +137,7 @@ func (r *Repo) Release(ctx context.Context, id uuid.UUID, in run.Release) (run.R
 // Resume lets a run go on, and resets the steps that are done again.
 func (r *Repo) Resume(ctx context.Context, id uuid.UUID, expected *int64, in run.Resume) (run.Run, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *run.Run) error {
-		if err := r.executions.HoldWork(tx, id, r.cfg.Batch); err != nil {
+		if err := r.holdBelow(tx, tx.Call.Namespace, id); err != nil {
 			return err
 		}
 		return r.changeIn(tx, id, expected, out, func(tx *store.Tx, x run.Run) (run.Change, error) {
