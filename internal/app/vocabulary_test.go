@@ -12,6 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -36,7 +37,7 @@ func TestVocabulary(t *testing.T) {
 		sameWords(t, "the contract's "+dimension, words, enum)
 	}
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
-		checks := checksOf(t, s)
+		checks := checksOf(t, s, "executions")
 		for dimension, words := range execution.Vocabulary() {
 			sameWords(t, "CHECK of "+dimension, words, checks[dimension])
 		}
@@ -82,13 +83,50 @@ func sameWords(t *testing.T, what string, want, got []string) {
 	}
 }
 
-// checksOf returns the words that the CHECK of each column of executions allows.
-func checksOf(t *testing.T, s *apptest.Server) map[string][]string {
+// TestVocabulary_runs: the machines of runs, steps, items and gates, the contract and the CHECKs of both databases know the same words.
+// runs-and-taskflows.md C2 "Statuses".
+func TestVocabulary_runs(t *testing.T) {
+	t.Parallel()
+	spec, err := oapi.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := slices.DeleteFunc(run.Statuses(), func(s run.Status) bool { return !s.Terminal() })
+	words := map[string][]string{
+		"RunStatus": wordsOf(run.Statuses()), "RunEnd": wordsOf(ends), "RunStepStatus": wordsOf(run.StepStatuses()), "RunStepRole": wordsOf(run.Roles()),
+		"RunItemStatus": wordsOf(run.ItemStatuses()), "GateState": wordsOf(run.GateOutcomes()), "GateDecision": wordsOf([]run.Decision{run.Approve, run.Reject, run.Note}),
+	}
+	for schema, known := range words {
+		var enum []string
+		for _, word := range spec.Components.Schemas[schema].Value.Enum {
+			enum = append(enum, fmt.Sprint(word))
+		}
+		sameWords(t, "the contract's "+schema, known, enum)
+	}
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		for _, c := range [][3]string{
+			{"runs", "status", "RunStatus"}, {"run_steps", "status", "RunStepStatus"}, {"run_steps", "role", "RunStepRole"}, {"run_items", "status", "RunItemStatus"}, {"gate_votes", "decision", "GateDecision"},
+		} {
+			sameWords(t, "CHECK of "+c[0]+"."+c[1], words[c[2]], checksOf(t, s, c[0])[c[1]])
+		}
+	})
+}
+
+func wordsOf[S ~string](list []S) []string {
+	words := make([]string, len(list))
+	for i, word := range list {
+		words[i] = string(word)
+	}
+	return words
+}
+
+// checksOf returns the words that the CHECK of each column of a table allows.
+func checksOf(t *testing.T, s *apptest.Server, table string) map[string][]string {
 	t.Helper()
-	query := `SELECT sql FROM sqlite_master WHERE name = 'executions'`
+	query := `SELECT sql FROM sqlite_master WHERE name = '` + table + `'`
 	column := regexp.MustCompile(`(?m)^\s*(\w+)\s+TEXT NOT NULL CHECK \((.*)\),$`)
 	if s.App.Store().Database() == "postgres" {
-		query = `SELECT string_agg(pg_get_constraintdef(oid), E'\n') FROM pg_constraint WHERE conrelid = 'executions'::regclass AND contype = 'c'`
+		query = `SELECT string_agg(pg_get_constraintdef(oid), E'\n') FROM pg_constraint WHERE conrelid = '` + table + `'::regclass AND contype = 'c'`
 		column = regexp.MustCompile(`(?m)^CHECK \(\(\(?(\w+) = (ANY .*)$`)
 	}
 	var text string

@@ -199,16 +199,10 @@ func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64,
 	if err != nil {
 		return err
 	}
-	if len(there) < len(in) { // something is new, else it is only told
-		if err := x.Begins(); err != nil {
+	if n := unknown(in, there); n > 0 { // else it is only told what is there
+		if err := admits(tx, &x, &s, n); err != nil {
 			return err
 		}
-		if s.Status.Terminal() {
-			return s.Over(s.Status)
-		}
-	}
-	if err := capacity(tx, &x, &s, len(in)-len(there)); err != nil {
-		return err
 	}
 	ref := itemsRef{RunID: runID, StepID: stepID}
 	taken := map[uuid.UUID]bool{}
@@ -255,8 +249,27 @@ func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64,
 	return nil
 }
 
-// capacity refuses, with CodeOutOfRange, more items than a step or a run may have: they end in one transaction with it.
-func capacity(tx *store.Tx, x *run.Run, s *run.Step, more int) error {
+// unknown counts the items that are not there yet, each once.
+func unknown(in []run.ItemRequest, there map[itemKey]run.Item) int {
+	fresh := map[itemKey]bool{}
+	for i := range in {
+		key := itemKey{in[i].Type, in[i].ItemID}
+		if _, known := there[key]; !known {
+			fresh[key] = true
+		}
+	}
+	return len(fresh)
+}
+
+// admits refuses new items where nothing begins any more, and, with CodeOutOfRange, more than a step or a run may have: they end in one
+// transaction with it.
+func admits(tx *store.Tx, x *run.Run, s *run.Step, more int) error {
+	if err := x.Begins(); err != nil {
+		return err
+	}
+	if s.Status.Terminal() {
+		return s.Over(s.Status)
+	}
 	var n int
 	err := tx.Get(&n, `SELECT CAST(coalesce(sum(items_pending + items_running + items_completed + items_failed + items_skipped + items_cancelled), 0) AS BIGINT) FROM run_steps WHERE run_id = ?`, store.ID(x.ID))
 	if err != nil {
