@@ -316,7 +316,7 @@ func runItemListCases() []runCase {
 			}
 			x.patchItems(r, s.ID, updates...).Want(http.StatusOK)
 			x.counted(r, s.ID, "0 0 1000 0 0 0")
-			x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.patchItems(r, s.ID, append(updates, updates[0])...) }, r.ID), fault.InBody, "/updates")
+			x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.patchItems(r, s.ID, append(updates, updates[0])...) }), fault.InBody, "/updates")
 		}},
 	}
 }
@@ -434,17 +434,16 @@ func runRecoverCases() []runCase {
 			}
 		}},
 		{"199, 200 and 201 steps in one call (A5.10, chunks)", func(x *runTest) {
-			for _, size := range []int{199, 200, 201} {
-				r := x.running("")
-				ids, entries := x.many(r, size)
-				x.advance(time.Second)
-				x.recovered(x.recover(r, "", entries...), ids, nil, nil)
-				steps := x.steps(r, "&status=failed")
-				if len(steps) != size || slices.ContainsFunc(steps, func(s oapi.RunStep) bool { return !s.EndedAt.Equal(x.when(0)) || *s.ResultText != "lost" }) {
-					x.t.Errorf("%d of %d failed", len(steps), size)
+			r := x.running("")
+			ids, entries := x.many(r, 201)
+			for i, size := range []int{199, 200, 201} {
+				before := []int{0, 199, 200}[i]
+				x.recovered(x.recover(r, "", entries[:size]...), ids[before:size], ids[:before], nil)
+				if n := openSteps(x.t, x.server.App.Store(), r.ID); n != 201-size {
+					x.t.Errorf("%d steps are open after %d", n, size)
 				}
-				x.do(r, "complete", "")
 			}
+			x.do(r, "complete", "")
 		}},
 	}
 }
@@ -463,6 +462,12 @@ func runRecoverEndCases() []runCase {
 			}
 			if n := openSteps(x.t, x.server.App.Store(), r.ID); n != 201 {
 				x.t.Errorf("%d steps are open", n)
+			}
+			x.workers("").tamper(`UPDATE run_steps SET markers_out = NULL WHERE id = ?`, rowID(ids[200]))
+			x.recovered(x.recover(r, "", entries...), ids, nil, nil)
+			steps := x.steps(r, "&status=failed")
+			if len(steps) != 201 || slices.ContainsFunc(steps, func(s oapi.RunStep) bool { return !s.EndedAt.Equal(x.when(0)) || *s.ResultText != "lost" }) {
+				x.t.Errorf("%d of 201 failed", len(steps))
 			}
 		}},
 		{"nothing has ended in the future, nor before it began", func(x *runTest) {

@@ -24,7 +24,7 @@ import (
 // How many engines race, and how many generations there have to be before they stop.
 const (
 	racers      = 100
-	generations = 50
+	generations = 40
 )
 
 // race is many engines that want to drive one run, under a clock that moves while they do.
@@ -372,7 +372,8 @@ func accepted(answers []*apitest.Response) []oapi.DecidedGate {
 	return decided
 }
 
-const gateRaces = 40
+// gateRaces is how often each race is run.
+const gateRaces = 24
 
 func (x *runTest) approveAgainstReject() {
 	r := x.running("")
@@ -504,7 +505,7 @@ func TestRuns_FamilyRaces(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				x := runsOn(t, s, strings.ReplaceAll(name, " ", "-"))
-				for range 6 {
+				for range 4 {
 					x.familyRace(end)
 				}
 				x.kin()

@@ -162,9 +162,9 @@ func runPosts() []runPost {
 			return r, fill.Replace(path), fill.Replace(body)
 		}}
 	}
-	items := make([]string, 400)
+	items := make([]string, 100) // with more than 64 KiB
 	for i := range items {
-		items[i] = "{" + ticket(fmt.Sprint("T-", i), `"item_ref":"`+strings.Repeat("r", 200)+`"`) + "}"
+		items[i] = "{" + ticket(fmt.Sprint("T-", i), `"item_ref":"`+strings.Repeat("r", 1000)+`"`) + "}"
 	}
 	large := strings.Repeat("x", 100_000)
 	return []runPost{

@@ -80,7 +80,7 @@ func (s *side) look() {
 				Ownership string `json:"ownership_state"`
 			} `json:"state_vector"`
 		} `json:"items"`
-	}](s.fetch("/v1/executions?limit=500")).Items {
+	}](s.Fetch("/v1/executions?limit=500")).Items {
 		v := memberView{Name: names[e.ID], Public: e.Public, Blocking: e.Block, Replays: e.Replays}
 		if e.FlowID != nil {
 			v.Flow = names[*e.FlowID]
@@ -119,8 +119,8 @@ func (s *side) flow(f *flow, names map[uuid.UUID]string) flowView {
 		Cancellation  *struct {
 			Policy *string `json:"policy"`
 		} `json:"cancellation"`
-	}](s.fetch("/v1/flows/" + f.id.String()))
-	raw := s.fetch("/v1/flows/" + f.id.String() + "/graph")
+	}](s.Fetch("/v1/flows/" + f.id.String()))
+	raw := s.Fetch("/v1/flows/" + f.id.String() + "/graph")
 	g := decode[oapi.FlowGraph](raw)
 	v := flowView{Status: head.Status, Revision: head.Revision, GraphRevision: head.GraphRevision, Nodes: head.Nodes, Edges: head.Edges, Intent: head.Intent, groups: map[string]groupView{}}
 	if c := head.Cancellation; c != nil && c.Policy != nil {
@@ -133,11 +133,11 @@ func (s *side) flow(f *flow, names map[uuid.UUID]string) flowView {
 			total += n
 		}
 		if total != r.Total || total != head.Nodes {
-			s.failf("the counts of the rollup add up to something else than its total, or than the members:\n%s", raw)
+			s.Failf("the counts of the rollup add up to something else than its total, or than the members:\n%s", raw)
 		}
 	}
 	if g.GraphRevision != head.GraphRevision || int64(len(g.Nodes)) != head.Nodes || int64(len(g.Edges)) != head.Edges {
-		s.failf("invariant 2: the flow counts otherwise than its graph has:\n%+v\n%s", head, raw)
+		s.Failf("invariant 2: the flow counts otherwise than its graph has:\n%+v\n%s", head, raw)
 	}
 	for _, e := range g.Edges {
 		ev := edgeView{names[e.UpstreamExecutionID], names[e.DownstreamExecutionID], string(e.State)}
@@ -160,9 +160,9 @@ func (s *side) flow(f *flow, names map[uuid.UUID]string) flowView {
 
 // events reads what was told since the last look.
 func (s *side) events() {
-	s.sync()
+	s.Sync()
 	for more := true; more; {
-		page := decode[oapi.EventList](s.fetch(fmt.Sprintf("/v1/events?after=%d&limit=500", s.cursor)))
+		page := decode[oapi.EventList](s.Fetch(fmt.Sprintf("/v1/events?after=%d&limit=500", s.cursor)))
 		for _, e := range page.Items {
 			switch {
 			case e.ExecutionID != nil && (e.Topic == "completion" || e.Topic == "lease"):
@@ -198,7 +198,7 @@ func (s *side) compare() {
 			}
 		}
 		if !slices.Equal(ends, x.ends) {
-			s.failf("invariant 21: %s has ended as %v, and the events tell %v", x.name, x.ends, ends)
+			s.Failf("invariant 21: %s has ended as %v, and the events tell %v", x.name, x.ends, ends)
 		}
 	}
 	for _, f := range s.w.flows {
@@ -220,7 +220,7 @@ func (s *side) compare() {
 	}
 	opts := cmp.Options{cmpopts.EquateEmpty(), cmp.AllowUnexported(snapshot{}), cmpopts.IgnoreUnexported(flowView{})}
 	if diff := cmp.Diff(want, s.seen, opts); diff != "" {
-		s.failf("it stands otherwise than the model (-model +server):\n%s", diff)
+		s.Failf("it stands otherwise than the model (-model +server):\n%s", diff)
 	}
 }
 
@@ -234,10 +234,10 @@ func (s *side) hold(before, now snapshot) {
 	}
 	for name, f := range now.flows {
 		if f.GraphRevision != f.Nodes+f.Edges || f.GraphRevision < before.flows[name].GraphRevision {
-			s.failf("invariant 1: %s has graph revision %d with %d members and %d edges, after %d", name, f.GraphRevision, f.Nodes, f.Edges, before.flows[name].GraphRevision)
+			s.Failf("invariant 1: %s has graph revision %d with %d members and %d edges, after %d", name, f.GraphRevision, f.Nodes, f.Edges, before.flows[name].GraphRevision)
 		}
 		if was, ok := before.flows[name]; ok && terminal(was.Status) && !s.w.replayed && f.GraphRevision != was.GraphRevision {
-			s.failf("invariant 4: the graph of %s has changed, which was %s", name, was.Status)
+			s.Failf("invariant 4: the graph of %s has changed, which was %s", name, was.Status)
 		}
 		s.acyclic(name, f.edges)
 		counted := map[string]map[string]int{}
@@ -248,30 +248,30 @@ func (s *side) hold(before, now snapshot) {
 			counted[e.down][e.state]++
 			counted[e.down][""]++
 			if ended(state[e.up].Public) && e.state == "pending" && state[e.down].Replays == 0 {
-				s.failf("invariant 5: %s has ended, and its edge to %s is pending", e.up, e.down)
+				s.Failf("invariant 5: %s has ended, and its edge to %s is pending", e.up, e.down)
 			}
 		}
 		for down, g := range f.groups {
 			n := counted[down]
 			if g.Edges != n[""] || g.Satisfied != n["satisfied"] || g.Failed+g.Skipped != n["impossible"] || g.running != int64(n["pending"]) || min(g.Satisfied, g.Failed, g.Skipped) < 0 {
-				s.failf("invariant 5: the group of %s counts %s, running %d, and its edges are %v", down, g.group, g.running, n)
+				s.Failf("invariant 5: the group of %s counts %s, running %d, and its edges are %v", down, g.group, g.running, n)
 			}
 			if g.State != table(g.group) || g.fired != (g.State != "pending") {
-				s.failf("invariant 7: the group of %s is %s; fired %t", down, g.group, g.fired)
+				s.Failf("invariant 7: the group of %s is %s; fired %t", down, g.group, g.fired)
 			}
 			if was := before.flows[name].groups[down]; was.State != "" && was.State != "pending" && g.State != was.State && !s.w.reopens {
-				s.failf("invariant 6: the group of %s was %s and is %s", down, was.State, g.State)
+				s.Failf("invariant 6: the group of %s was %s and is %s", down, was.State, g.State)
 			}
 			if g.State == "pending" && g.Edges > 0 && claimable[down] && state[down].Public == "waiting" {
-				s.failf("invariant 8: %s can be claimed, and its group is %s", down, g.group)
+				s.Failf("invariant 8: %s can be claimed, and its group is %s", down, g.group)
 			}
 			if g.State == "impossible" && !ended(state[down].Public) {
-				s.failf("invariant 9: the group of %s is impossible, and it is %s", down, state[down].Public)
+				s.Failf("invariant 9: the group of %s is impossible, and it is %s", down, state[down].Public)
 			}
 			if was := before.flows[name].groups[down]; g.Rest && g.Kind != "all_of" && g.State != "pending" && was.State == "pending" && !s.w.replayed && !terminal(f.Status) {
 				for _, e := range f.edges {
 					if e.down == down && !ended(state[e.up].Public) && state[e.up].Replays == 0 {
-						s.failf("invariant 10: the group of %s is %s, and %s goes on", down, g.group, e.up)
+						s.Failf("invariant 10: the group of %s is %s, and %s goes on", down, g.group, e.up)
 					}
 				}
 			}
@@ -279,7 +279,7 @@ func (s *side) hold(before, now snapshot) {
 		if f.Policy == "cancel_all" && before.flows[name].Status != f.Status && f.Status == "cancelled" {
 			for _, m := range now.members {
 				if m.Flow == name && !ended(m.Public) && !s.spared(m.Name) {
-					s.failf("invariant 14: %s was cancelled with all members, and %s is %s", name, m.Name, m.Public)
+					s.Failf("invariant 14: %s was cancelled with all members, and %s is %s", name, m.Name, m.Public)
 				}
 			}
 		}
@@ -287,13 +287,13 @@ func (s *side) hold(before, now snapshot) {
 	for id, m := range now.members {
 		lines := slices.DeleteFunc(slices.Clone(s.lines[id]), func(line string) bool { return !strings.HasPrefix(line, "lease.") })
 		if n := len(lines); ended(m.Public) && n > 0 && lines[n-1] != "lease.revoked" && lines[n-1] != "lease.expired" {
-			s.failf("%s has ended, and the last that is told of its lease is %s", m.Name, lines[n-1])
+			s.Failf("%s has ended, and the last that is told of its lease is %s", m.Name, lines[n-1])
 		}
 	}
 	for id, told := range s.told {
 		for i, line := range told {
 			if !strings.HasPrefix(line, fmt.Sprintf("%d ", i)) {
-				s.failf("the revisions of flow %s are told as %v", id, told)
+				s.Failf("the revisions of flow %s are told as %v", id, told)
 			}
 		}
 	}
@@ -322,7 +322,7 @@ func (s *side) acyclic(name string, edges []edgeView) {
 	for len(open) > 0 {
 		free := slices.DeleteFunc(slices.Collect(maps.Keys(open)), func(n string) bool { return open[n] > 0 })
 		if len(free) == 0 {
-			s.failf("invariant 3: the edges of %s are no DAG: %v", name, edges)
+			s.Failf("invariant 3: the edges of %s are no DAG: %v", name, edges)
 		}
 		for _, n := range free {
 			delete(open, n)

@@ -276,7 +276,7 @@ func createAgain(w *world) bool {
 	}
 	w.ask(http.MethodPost, "/v1/flows", "", constant(body), func(s *side, r *apitest.Response) {
 		if r.Status != http.StatusOK || r.Header.Get("Idempotent-Replay") != "true" {
-			s.failf("a create of what there is answers %d\n%s", r.Status, r.Body)
+			s.Failf("a create of what there is answers %d\n%s", r.Status, r.Body)
 		}
 	})
 	return true
@@ -469,17 +469,17 @@ func apply(w *world) bool {
 	}
 	ids := map[string]string{}
 	for _, s := range w.sides {
-		ids[s.name] = decode[struct {
+		ids[s.Name] = decode[struct {
 			Items []struct {
 				ID string `json:"edge_id"`
 			}
-		}](s.fetch(f.path("/edges?from=" + e.up.id.String() + "&to=" + e.down.id.String()))).Items[0].ID
+		}](s.Fetch(f.path("/edges?from=" + e.up.id.String() + "&to=" + e.down.id.String()))).Items[0].ID
 	}
 	w.tell("apply %s -> %s", e.up.name, e.down.name)
 	w.did[w.kind]++
 	w.each(func(s *side) {
-		if got := s.Post(f.path("/edges/"+ids[s.name]+"/apply"), nil).Want(http.StatusOK).Int("unsatisfied_count"); got != open {
-			s.failf("%d dependencies are open, want %d", got, open)
+		if got := s.Post(f.path("/edges/"+ids[s.Name]+"/apply"), nil).Want(http.StatusOK).Int("unsatisfied_count"); got != open {
+			s.Failf("%d dependencies are open, want %d", got, open)
 		}
 	})
 	return true
@@ -531,15 +531,15 @@ func claim(w *world) bool {
 			r.Into(&body)
 		}
 		if len(body.Claims) != len(got) {
-			s.failf("it claims %d, want %d\n%s", len(body.Claims), len(got), r.Body)
+			s.Failf("it claims %d, want %d\n%s", len(body.Claims), len(got), r.Body)
 		}
 		for i, c := range body.Claims {
 			if c.Execution.ID != got[i].id || c.Fence.Epoch != owners[i].epoch {
-				s.failf("claim %d is %s at epoch %d, want %s at %d", i, s.w.named(c.Execution.ID.String()), c.Fence.Epoch, got[i].name, owners[i].epoch)
+				s.Failf("claim %d is %s at epoch %d, want %s at %d", i, s.w.named(c.Execution.ID.String()), c.Fence.Epoch, got[i].name, owners[i].epoch)
 			}
 			s.handles[owners[i].number] = c.Handle
 			if fmt.Sprint(c.Inputs) != fmt.Sprint(inputs[i]) {
-				s.failf("the inputs of %s are %v, want %v", got[i].name, c.Inputs, inputs[i])
+				s.Failf("the inputs of %s are %v, want %v", got[i].name, c.Inputs, inputs[i])
 			}
 		}
 	})
@@ -665,7 +665,7 @@ func late(w *world) bool {
 	}
 	w.worker(o, verb, code, more, func(s *side, r *apitest.Response) {
 		if epoch := r.Int("lease_epoch"); epoch != o.of.epoch {
-			s.failf("the epoch of %s is %d, want %d", o.of.name, epoch, o.of.epoch)
+			s.Failf("the epoch of %s is %d, want %d", o.of.name, epoch, o.of.epoch)
 		}
 	})
 	return true
@@ -798,14 +798,14 @@ func cancelFlow(w *world) bool {
 	}
 	before := map[string]map[uuid.UUID]memberView{}
 	for _, s := range w.sides {
-		before[s.name] = s.seen.members
+		before[s.Name] = s.seen.members
 	}
 	w.ask(http.MethodPost, f.path("/cancel"), code, constant(body), func(s *side, r *apitest.Response) {
 		if code != "" {
 			return
 		}
 		if r.Str("cancellation.policy") != f.policy || r.Str("cancellation.reason") != f.reason {
-			s.failf("invariant 14: policy and reason are not %s and %q\n%s", f.policy, f.reason, r.Body)
+			s.Failf("invariant 14: policy and reason are not %s and %q\n%s", f.policy, f.reason, r.Body)
 		}
 	})
 	if code != "" {
@@ -815,11 +815,11 @@ func cancelFlow(w *world) bool {
 	w.each(func(s *side) {
 		s.settle(false)
 		s.look()
-		for id, was := range before[s.name] {
+		for id, was := range before[s.Name] {
 			is := s.seen.members[id]
 			working := was.Public == "active" || was.Public == "suspended"
 			if was.Flow == f.name && was != is && (f.policy == "flow_only" || f.policy == "cancel_pending" && working) {
-				s.failf("invariant 15: %s was %+v, and is %+v", was.Name, was, is)
+				s.Failf("invariant 15: %s was %+v, and is %+v", was.Name, was, is)
 			}
 		}
 		progress := s.Get(f.path("/cancellation")).Want(http.StatusOK)
@@ -828,7 +828,7 @@ func cancelFlow(w *world) bool {
 			open = int64(f.open())
 		}
 		if progress.Str("policy") != f.policy || progress.Int("outstanding") != open {
-			s.failf("invariant 14: %d members are to end, want %d\n%s", progress.Int("outstanding"), open, progress.Body)
+			s.Failf("invariant 14: %d members are to end, want %d\n%s", progress.Int("outstanding"), open, progress.Body)
 		}
 	})
 	return true
@@ -930,7 +930,7 @@ func replayFlow(w *world) bool {
 		}
 		slices.Sort(want)
 		if !slices.Equal(ids, want) || len(body.Kept) != len(f.members)-len(want) {
-			s.failf("it replays %s, want %s; %d are kept", s.w.named(fmt.Sprint(ids)), s.w.named(fmt.Sprint(want)), len(body.Kept))
+			s.Failf("it replays %s, want %s; %d are kept", s.w.named(fmt.Sprint(ids)), s.w.named(fmt.Sprint(want)), len(body.Kept))
 		}
 	}
 	w.reopens, w.replayed = true, true

@@ -2,25 +2,16 @@ package graphtest
 
 import (
 	"fmt"
-	"maps"
-	"net/http"
-	"os"
-	"slices"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/flowapi/flowapi/internal/apptest"
-	"github.com/flowapi/flowapi/internal/repo/store"
-	"github.com/flowapi/flowapi/internal/storetest"
+	"github.com/flowapi/flowapi/internal/proptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shortRuns is how many runs there are when nobody asks for more: FLOWAPI_TEST_MODEL=5m goes on for five minutes, and then
-// insists that everything was reached.
 const (
 	shortRuns = 4
 	repeats   = 3 // of some 30 steps
@@ -40,83 +31,24 @@ func TestModel(t *testing.T) {
 
 func testModel(t *testing.T, batch int) {
 	t.Helper()
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	began, long := time.Now(), time.Duration(0)
-	if text := os.Getenv("FLOWAPI_TEST_MODEL"); text != "" {
-		long = must(time.ParseDuration(text))
-	}
-	clock := store.StillClock(time.Date(2031, 5, 4, 12, 0, 0, 0, time.UTC))
-	servers := map[string]*running{}
-	for name, url := range storetest.URLs(t) {
-		servers[name] = &running{apptest.Still(t, url, clock, configured(batch))}
-	}
+	servers := proptest.Start(t, configured(batch))
 	var all []kind
+	var names []string
 	for _, k := range kinds() {
+		names = append(names, k.name)
 		for range k.weight {
 			all = append(all, k)
 		}
 	}
-	runs, done, failed := 0, 0, false
-	did, reached := map[string]int{}, map[string]int{}
-	enough := func() bool {
-		if failed { // it is being made smaller
-			return false
+	proptest.Check(t, proptest.Property{Runs: shortRuns, Kinds: names, Points: points, Run: func(rt *rapid.T, n int, c *proptest.Counts) {
+		w := newWorld(t, rt, n, servers, c)
+		for range repeats {
+			rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
+				w.step(rapid.SampledFrom(all).Draw(rt, "what"))
+				c.Steps++
+			}})
 		}
-		spent := time.Since(began)
-		return long == 0 && runs >= shortRuns || long > 0 && spent >= long && (spent >= 2*long || len(unreached(did, reached)) == 0)
-	}
-	for over := false; !over; over = enough() || t.Failed() {
-		rapid.Check(t, func(rt *rapid.T) {
-			if enough() {
-				return
-			}
-			ended := false
-			defer func() { failed = failed || !ended && rt.Failed() }()
-			runs++
-			w := newWorld(t, rt, runs, batch, servers, did, reached)
-			for range repeats {
-				rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
-					w.step(rapid.SampledFrom(all).Draw(rt, "what"))
-					done++
-				}})
-			}
-			ended = true
-		})
-	}
-	t.Logf("%d runs, %d steps in %s", runs, done, time.Since(began).Round(time.Millisecond))
-	if long == 0 || t.Failed() {
-		return
-	}
-	for _, what := range unreached(did, reached) {
-		t.Errorf("it never came to this: %s", what)
-	}
-	report(t, "succeeded", did)
-	report(t, "reached", reached)
-}
-
-func report(t *testing.T, what string, counts map[string]int) {
-	t.Helper()
-	text := what + ":"
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		text += fmt.Sprintf("\n  %6d  %s", counts[name], name)
-	}
-	t.Log(text)
-}
-
-// unreached lists the steps that have never succeeded, and the points that no run has come by.
-func unreached(did, reached map[string]int) []string {
-	var names []string
-	for _, k := range kinds() {
-		if did[k.name] == 0 {
-			names = append(names, k.name)
-		}
-	}
-	for _, point := range points {
-		if reached[point] == 0 {
-			names = append(names, point)
-		}
-	}
-	return names
+	}})
 }
 
 // points are what a long test has to come by.

@@ -1,13 +1,9 @@
 package graphtest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +12,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/apitest"
 	"github.com/flowapi/flowapi/internal/app"
-	"github.com/flowapi/flowapi/internal/apptest"
+	"github.com/flowapi/flowapi/internal/proptest"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -24,17 +20,13 @@ import (
 type world struct {
 	*rapid.T
 	*model
-	ctx     context.Context
-	tb      testing.TB
-	run     int
-	clock   *store.Clock
-	servers map[string]*running
-	batch   int
-	sides   []*side
-	ids     uint32
-	story   []string
-	did     map[string]int
-	kind    string // of the step under way
+	run   int
+	clock *store.Clock
+	sides []*side
+	ids   uint32
+	story []string
+	did   map[string]int
+	kind  string // of the step under way
 
 	// What the step may do beyond what it says.
 	reopens  bool // groups may be undecided again
@@ -44,10 +36,8 @@ type world struct {
 
 // side is one of the servers.
 type side struct {
-	w         *world
-	name      string
-	namespace string
-	*apitest.Client
+	proptest.Side
+	w       *world
 	handles map[int]string
 	fences  map[int]int64
 	cursor  int64
@@ -56,42 +46,20 @@ type side struct {
 	told    map[uuid.UUID][]string // of each flow
 }
 
-// tb reports to one run of the property, so that it can be made smaller.
-type tb struct {
-	testing.TB
-	s *side
-}
-
-func (t tb) Errorf(format string, args ...any) { t.s.failf(format, args...) }
-func (t tb) Fatalf(format string, args ...any) { t.s.failf(format, args...) }
-func (t tb) Fatal(args ...any)                 { t.s.failf("%s", fmt.Sprint(args...)) }
-
 func configured(batch int) func(*app.Config) {
 	return func(cfg *app.Config) { cfg.Batch = batch }
 }
 
-func newWorld(t *testing.T, rt *rapid.T, run, batch int, servers map[string]*running, did, reached map[string]int) *world {
-	w := &world{T: rt, ctx: t.Context(), tb: t, run: run, did: did, servers: servers, batch: batch}
-	for _, name := range []string{"sqlite", "postgres"} {
-		server := servers[name]
-		if server == nil {
-			continue
-		}
-		w.clock = server.Clock
-		s := &side{w: w, name: name, namespace: fmt.Sprintf("run-%d", run), handles: map[int]string{}, fences: map[int]int64{}, lines: map[uuid.UUID][]string{}, told: map[uuid.UUID][]string{}}
-		s.connect()
-		s.cursor = decode[struct {
-			EventLog struct {
-				Newest int64 `json:"newest"`
-			} `json:"event_log"`
-		}](s.sync().fetch("/v1/meta")).EventLog.Newest
+func newWorld(t *testing.T, rt *rapid.T, run int, servers []*proptest.Server, c *proptest.Counts) *world {
+	w := &world{T: rt, run: run, did: c.Did, clock: servers[0].Clock}
+	for _, server := range servers {
+		s := &side{Side: server.Side(t, run), w: w, handles: map[int]string{}, fences: map[int]int64{}, lines: map[uuid.UUID][]string{}, told: map[uuid.UUID][]string{}}
+		s.cursor = s.Newest()
 		w.sides = append(w.sides, s)
 	}
-	w.model = &model{now: w.clock.Now().UnixMilli(), reached: reached, times: map[int64]bool{}}
+	w.model = &model{now: w.clock.Now().UnixMilli(), reached: c.Reached, times: map[int64]bool{}}
 	return w
 }
-
-func (s *side) connect() { s.Client = s.w.servers[s.name].For(tb{s.w.tb, s}).In(s.namespace) }
 
 // id returns an id that is new, and larger than those before it or not.
 func (w *world) id() uuid.UUID {
@@ -103,35 +71,10 @@ func (w *world) id() uuid.UUID {
 	return id
 }
 
-// disagreement ends a run. What differs is logged, so that the error is the same each time and the run can be made smaller.
-type disagreement struct{ format, text string }
-
-func (s *side) failf(format string, args ...any) {
-	panic(disagreement{format, s.name + ": " + fmt.Sprintf(format, args...)})
-}
-
 // each lets all sides do the same at the same time.
 func (w *world) each(do func(s *side)) {
 	w.Helper()
-	var wg sync.WaitGroup
-	wrong := make([]any, len(w.sides))
-	for i, s := range w.sides {
-		wg.Go(func() {
-			defer func() { wrong[i] = recover() }()
-			do(s)
-		})
-	}
-	wg.Wait()
-	for _, r := range wrong {
-		switch r := r.(type) {
-		case nil:
-		case disagreement:
-			w.Logf("%s\n\n%s", strings.Join(w.story, "\n"), r.text)
-			w.Fatalf("%s: %s", w.kind, r.format)
-		default:
-			panic(r)
-		}
-	}
+	proptest.Each(w.T, w.sides, w.kind, func() []string { return w.story }, do)
 }
 
 func (w *world) tell(format string, args ...any) {
@@ -177,9 +120,9 @@ func (w *world) ask(method, path string, code string, body func(s *side) map[str
 		r := s.Do(method, path, sent)
 		switch got := codeOf(r); {
 		case code != "" && got != code:
-			s.failf("it answers %d, want the refusal %s\n%s", r.Status, code, r.Body)
+			s.Failf("it answers %d, want the refusal %s\n%s", r.Status, code, r.Body)
 		case code == "" && r.Status >= 300:
-			s.failf("it refuses: %d\n%s", r.Status, r.Body)
+			s.Failf("it refuses: %d\n%s", r.Status, r.Body)
 		}
 		for _, do := range then {
 			do(s, r)
@@ -194,62 +137,17 @@ func codeOf(r *apitest.Response) string {
 	return decode[struct{ Code string }](r.Body).Code
 }
 
-// running is a server as long as it is not another one.
-type running struct{ *apptest.Server }
-
-func (s *side) server() *apptest.Server { return s.w.servers[s.name].Server }
-
 // settle lets everything happen that is left to do. First, it may be that the process is another one.
 func (s *side) settle(restart bool) {
 	if restart {
-		place := s.w.servers[s.name]
-		place.Stop()
-		place.Server = apptest.Still(s.w.tb, place.URL, s.w.clock, configured(s.w.batch))
-		s.connect()
+		s.Restart()
 	}
-	if err := s.server().App.Settle(s.w.ctx); err != nil {
-		s.failf("what is left to do cannot be done: %v", err)
-	}
+	s.Settle()
 }
 
-// fetch reads what is compared. It passes the contract's checks by: there are many of these.
-func (s *side) fetch(path string) []byte {
-	request := must(http.NewRequestWithContext(s.w.ctx, http.MethodGet, s.Base()+path, nil))
-	request.Header.Set("Flowapi-Namespace", s.namespace)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.failf("GET %s: %v", path, err)
-	}
-	defer answer.Body.Close()
-	body := must(io.ReadAll(answer.Body))
-	if answer.StatusCode != http.StatusOK {
-		s.failf("GET %s: %d %s", path, answer.StatusCode, body)
-	}
-	return body
-}
+func must[T any](v T, err error) T { return proptest.Must(v, err) }
 
-// sync lets every event be read that was written.
-func (s *side) sync() *side {
-	if err := s.server().App.Store().Sync(s.w.ctx); err != nil {
-		s.failf("%v", err)
-	}
-	return s
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func decode[T any](data []byte) T {
-	var v T
-	if err := json.Unmarshal(data, &v); err != nil {
-		panic(fmt.Sprintf("%v: %s", err, data))
-	}
-	return v
-}
+func decode[T any](data []byte) T { return proptest.Decode[T](data) }
 
 // step is one step: what is asked, all that follows from it, and the comparison.
 func (w *world) step(k kind) {

@@ -3,7 +3,6 @@ package modeltest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -47,22 +46,6 @@ type logged struct {
 	revision int64
 }
 
-// fetch reads what a snapshot is made of. It passes the contract's checks by: there are many of these.
-func (s *side) fetch(path string) []byte {
-	request := must(http.NewRequestWithContext(s.w.ctx, http.MethodGet, s.Base()+path, nil))
-	request.Header.Set("Flowapi-Namespace", s.namespace)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.failf("GET %s: %v", path, err)
-	}
-	defer answer.Body.Close()
-	body := must(io.ReadAll(answer.Body))
-	if answer.StatusCode != http.StatusOK {
-		s.failf("GET %s: %d %s", path, answer.StatusCode, body)
-	}
-	return body
-}
-
 func newSnapshot() snapshot {
 	return snapshot{map[string]string{}, map[string]executionView{}, map[string][]attemptView{}, map[string][]string{}, map[string][]logged{}}
 }
@@ -76,7 +59,7 @@ func (s *side) snap(refusal, all bool) {
 	now := snapshot{raw: map[string]string{}, executions: map[string]executionView{}, attempts: maps.Clone(before.attempts), events: before.events, logged: before.logged}
 	for _, item := range decode[struct {
 		Items []json.RawMessage `json:"items"`
-	}](s.fetch("/v1/executions?limit=500")).Items {
+	}](s.Fetch("/v1/executions?limit=500")).Items {
 		v := s.execution(item)
 		now.raw[v.Name], now.executions[v.Name] = string(item), v
 	}
@@ -89,7 +72,7 @@ func (s *side) snap(refusal, all bool) {
 	if refusal {
 		changed := cmp.Diff(before.raw, now.raw) + cmp.Diff(before.attempts, now.attempts)
 		if changed != "" || fresh > 0 {
-			s.failf("it has refused this and yet changed something, and written %d events:\n%s", fresh, changed)
+			s.Failf("it has refused this and yet changed something, and written %d events:\n%s", fresh, changed)
 		}
 	}
 	s.seen = now
@@ -125,14 +108,14 @@ func (s *side) agree() {
 		}
 	}
 	if diff.Len() > 0 {
-		s.failf("it stands otherwise than the model (-model +server):\n%s", diff.String())
+		s.Failf("it stands otherwise than the model (-model +server):\n%s", diff.String())
 	}
 }
 
 // same compares an answer with the model's.
 func (s *side) same(want, got answer) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		s.failf("the answer is not the model's (-model +server):\n%s", diff)
+		s.Failf("the answer is not the model's (-model +server):\n%s", diff)
 	}
 }
 
@@ -142,33 +125,16 @@ func union[T any](a, b map[string]T) map[string]T {
 	return all
 }
 
-// newest returns where the event log ends.
-func (s *side) newest() int64 {
-	return decode[struct {
-		EventLog struct {
-			Newest int64 `json:"newest"`
-		} `json:"event_log"`
-	}](s.sync().fetch("/v1/meta")).EventLog.Newest
-}
-
-// sync lets every event be read that was written.
-func (s *side) sync() *side {
-	if err := s.server.App.Store().Sync(s.w.ctx); err != nil {
-		s.failf("%v", err)
-	}
-	return s
-}
-
 // readEvents adds the new events, and says how many they are.
 func (s *side) readEvents(into *snapshot) int {
-	s.sync()
+	s.Sync()
 	into.events, into.logged = maps.Clone(into.events), maps.Clone(into.logged)
 	fresh := 0
 	for more := true; more; {
-		page := decode[oapi.EventList](s.fetch(fmt.Sprintf("/v1/events?after=%d&limit=500", s.cursor)))
+		page := decode[oapi.EventList](s.Fetch(fmt.Sprintf("/v1/events?after=%d&limit=500", s.cursor)))
 		for _, e := range page.Items {
 			if e.ID <= s.cursor {
-				s.failf("event %d after %d", e.ID, s.cursor)
+				s.Failf("event %d after %d", e.ID, s.cursor)
 			}
 			subject, line, data := s.event(e)
 			into.events[subject] = append(slices.Clip(into.events[subject]), line)
@@ -241,7 +207,7 @@ func (s *side) readAttempts(name string) []attemptView {
 			Reclaim    *string       `json:"reclaim_reason"`
 			Previous   *int          `json:"previous_attempt_index"`
 		} `json:"items"`
-	}](s.fetch("/v1/executions/" + s.w.idOf(name).String() + "/attempts?limit=500")).Items {
+	}](s.Fetch("/v1/executions/" + s.w.idOf(name).String() + "/attempts?limit=500")).Items {
 		all = append(all, attemptView{
 			Text:  attemptText(a.Index, a.Type, a.State, a.WorkerID, a.InstanceID, a.Epoch, s.when(&a.StartedAt), s.when(a.EndedAt), a.Failure.String(), or(a.Reclaim, ""), or(a.Previous, -1)),
 			State: a.State, Epoch: a.Epoch, Index: a.Index, Started: a.StartedAt, Ended: a.EndedAt, PreviousIndex: or(a.Previous, -1),
@@ -269,7 +235,7 @@ func (s *side) results() {
 			text = string(got.Body)
 		}
 		if text != e.result {
-			s.failf("the result of %s is %q and not %q", e.name, text, e.result)
+			s.Failf("the result of %s is %q and not %q", e.name, text, e.result)
 		}
 	}
 }
@@ -281,10 +247,10 @@ func (s *side) pages() {
 		Next  *string           `json:"next_cursor"`
 	}
 	for _, path := range []string{"/v1/executions", "/v1/lanes", "/v1/leases", "/v1/workers"} {
-		all := decode[page](s.fetch(path + "?limit=500")).Items
+		all := decode[page](s.Fetch(path + "?limit=500")).Items
 		var pieces []json.RawMessage
 		for cursor := ""; ; {
-			p := decode[page](s.fetch(path + "?limit=1" + cursor))
+			p := decode[page](s.Fetch(path + "?limit=1" + cursor))
 			pieces = append(pieces, p.Items...)
 			if p.Next == nil {
 				break
@@ -292,7 +258,7 @@ func (s *side) pages() {
 			cursor = "&cursor=" + url.QueryEscape(*p.Next)
 		}
 		if !slices.EqualFunc(all, pieces, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
-			s.failf("5/31: %s in pages of one is\n%s\nand in one piece\n%s", path, pieces, all)
+			s.Failf("5/31: %s in pages of one is\n%s\nand in one piece\n%s", path, pieces, all)
 		}
 	}
 }

@@ -38,18 +38,18 @@ var attemptsOf = map[string][]string{
 func (s *side) hold(before, now snapshot) {
 	for name, v := range now.executions {
 		if wrong := invariants(v, now.attempts[name], now.logged[name]); wrong != "" {
-			s.failf("%s: %s\n%+v\n%s", name, wrong, v, strings.Join(now.events[name], "\n"))
+			s.Failf("%s: %s\n%+v\n%s", name, wrong, v, strings.Join(now.events[name], "\n"))
 		}
 		if old, known := before.executions[name]; known {
 			fresh := now.logged[name][len(before.logged[name]):]
 			if wrong := transition(old, v, before.attempts[name], now.attempts[name], fresh); wrong != "" {
-				s.failf("%s: %s\nbefore %+v\nafter  %+v\n%v", name, wrong, old, v, fresh)
+				s.Failf("%s: %s\nbefore %+v\nafter  %+v\n%v", name, wrong, old, v, fresh)
 			}
 		}
 	}
 	for name := range before.executions {
 		if _, there := now.executions[name]; !there {
-			s.failf("%s is gone", name)
+			s.Failf("%s is gone", name)
 		}
 	}
 }

@@ -74,18 +74,18 @@ func explain(w *world) {
 			got := s.Get(path(e, "explain") + query)
 			if refusal != "" {
 				if code := s.answer(got).Code; code != refusal {
-					s.failf("the answer is %d %s and not %s\n%s", got.Status, code, refusal, got.Body)
+					s.Failf("the answer is %d %s and not %s\n%s", got.Status, code, refusal, got.Body)
 				}
 				return
 			}
 			x := decode[oapi.Explanation](got.Want(http.StatusOK).Body)
 			unmet := slices.ContainsFunc(x.Gates, func(g oapi.Gate) bool { return !g.Met })
 			if x.Claimable != want || unmet == want || string(x.PublicState) != publicOf(e.vector) || x.Summary == "" {
-				s.failf("%s is explained as claimable %t, and it is %t\n%s", e.name, x.Claimable, want, got.Body)
+				s.Failf("%s is explained as claimable %t, and it is %t\n%s", e.name, x.Claimable, want, got.Body)
 			}
 			for _, g := range x.Gates {
 				if g.Met != (g.Hint == "") {
-					s.failf("gate %s is met %t and has the hint %q\n%s", g.Gate, g.Met, g.Hint, got.Body)
+					s.Failf("gate %s is met %t and has the hint %q\n%s", g.Gate, g.Met, g.Hint, got.Body)
 				}
 			}
 		})
@@ -138,7 +138,7 @@ func leases(w *world) {
 		got := s.answer(s.Get("/v1/leases?limit=500").Want(http.StatusOK))
 		for i := 1; i < len(got.Items); i++ {
 			if was, is := got.Items[i-1].Facts["expires_at"], got.Items[i].Facts["expires_at"]; cmp.Compare(offset(was), offset(is)) > 0 {
-				s.failf("a lease to %q is listed after one to %q", is, was)
+				s.Failf("a lease to %q is listed after one to %q", is, was)
 			}
 		}
 		for _, list := range [][]answer{want.Items, got.Items} {

@@ -37,7 +37,7 @@ func (s *side) learnTokens(got *apitest.Response) {
 			continue
 		}
 		if old := s.tokens[m.ID]; old != "" && old != m.Token {
-			s.failf("waitpoint %s has two tokens", m.ID)
+			s.Failf("waitpoint %s has two tokens", m.ID)
 		}
 		s.tokens[m.ID] = m.Token
 	}

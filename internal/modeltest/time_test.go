@@ -17,7 +17,7 @@ func (w *world) settle() {
 	w.tellStory("what is due happens")
 	w.pass()
 	w.each(func(s *side) {
-		s.server.Settle()
+		s.Settle()
 		s.compare(false)
 	})
 }

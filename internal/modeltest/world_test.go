@@ -2,13 +2,11 @@ package modeltest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
-	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/proptest"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -27,7 +25,6 @@ import (
 type world struct {
 	*rapid.T
 	*model
-	ctx   context.Context
 	run   int
 	clock *store.Clock
 	sides []*side
@@ -40,11 +37,8 @@ type world struct {
 
 // side is one of the servers as the world sees it.
 type side struct {
-	w      *world
-	name   string
-	server *apptest.Server
-	*apitest.Client
-	namespace string
+	proptest.Side
+	w *world
 
 	leases   map[uuid.UUID]int // owners by lease id
 	handles  map[int]string    // by owner
@@ -57,31 +51,15 @@ type side struct {
 	seen     snapshot
 }
 
-// tb reports to one run of the property, so that it can be made smaller.
-type tb struct {
-	testing.TB
-	s *side
-}
-
-func (t tb) Errorf(format string, args ...any) { t.s.failf(format, args...) }
-func (t tb) Fatalf(format string, args ...any) { t.s.failf(format, args...) }
-func (t tb) Fatal(args ...any)                 { t.s.failf("%s", fmt.Sprint(args...)) }
-
-func newWorld(t *testing.T, rt *rapid.T, run int, servers map[string]*apptest.Server, did, reached map[string]int) *world {
-	w := &world{T: rt, ctx: t.Context(), run: run, names: map[uuid.UUID]string{}, did: did}
-	for _, name := range []string{"sqlite", "postgres"} {
-		server := servers[name]
-		if server == nil {
-			continue
-		}
-		w.clock = server.Clock
-		s := &side{w: w, name: name, server: server, namespace: fmt.Sprintf("run-%d", run), leases: map[uuid.UUID]int{}, handles: map[int]string{}, fences: map[int]oapi.Fence{}, attempts: map[string]uuid.UUID{},
+func newWorld(t *testing.T, rt *rapid.T, run int, servers []*proptest.Server, c *proptest.Counts) *world {
+	w := &world{T: rt, run: run, clock: servers[0].Clock, names: map[uuid.UUID]string{}, did: c.Did}
+	for _, server := range servers {
+		s := &side{Side: server.Side(t, run), w: w, leases: map[uuid.UUID]int{}, handles: map[int]string{}, fences: map[int]oapi.Fence{}, attempts: map[string]uuid.UUID{},
 			tokens: map[uuid.UUID]string{}, grants: map[uuid.UUID]int{}, grantIDs: map[int]uuid.UUID{}, seen: newSnapshot()}
-		s.Client = server.For(tb{t, s}).In(s.namespace)
-		s.cursor = s.newest()
+		s.cursor = s.Newest()
 		w.sides = append(w.sides, s)
 	}
-	w.model = newModel(w.clock.Now().UnixMilli(), reached)
+	w.model = newModel(w.clock.Now().UnixMilli(), c.Reached)
 	return w
 }
 
@@ -90,37 +68,10 @@ func (w *world) tellStory(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf("%s  %s", w.at(w.now), fmt.Sprintf(format, args...)))
 }
 
-// disagreement is what ends the work of one side. The format stands for it in the error, which has to be the same each time
-// or the run cannot be made smaller: what differs is logged.
-type disagreement struct{ format, text string }
-
-// failf ends the work of the side, and the run.
-func (s *side) failf(format string, args ...any) {
-	panic(disagreement{format, s.name + ": " + fmt.Sprintf(format, args...)})
-}
-
 // each lets all sides do the same at the same time.
 func (w *world) each(do func(s *side)) {
 	w.Helper()
-	var wg sync.WaitGroup
-	wrong := make([]any, len(w.sides))
-	for i, s := range w.sides {
-		wg.Go(func() {
-			defer func() { wrong[i] = recover() }()
-			do(s)
-		})
-	}
-	wg.Wait()
-	for _, r := range wrong {
-		switch r := r.(type) {
-		case nil:
-		case disagreement:
-			w.Logf("%s\n\n%s", strings.Join(w.story, "\n"), r.text)
-			w.Fatalf("%s: %s", w.kind, r.format)
-		default:
-			panic(r)
-		}
-	}
+	proptest.Each(w.T, w.sides, w.kind, func() []string { return w.story }, do)
 }
 
 // request is what a side is asked.
@@ -154,12 +105,12 @@ func (w *world) ask(want answer, keyed bool, asked func(s *side) request) {
 		answer := s.Do(r.method, r.path, body, r.headers...)
 		s.learn(want, answer)
 		if diff := cmp.Diff(want, s.answer(answer), cmpopts.EquateEmpty()); diff != "" {
-			s.failf("the answer is not the model's (-model +server):\n%s\n%s", diff, answer.Body)
+			s.Failf("the answer is not the model's (-model +server):\n%s\n%s", diff, answer.Body)
 		}
 		if keyed && answer.Status < 400 && answer.Status != http.StatusNoContent {
 			again := s.Do(r.method, r.path, body, r.headers...)
 			if again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) || again.Header.Get("Idempotent-Replay") != "true" {
-				s.failf("the same Idempotency-Key is answered with %d %s\n%s\nafter %d\n%s", again.Status, again.Header.Get("Idempotent-Replay"), again.Body, answer.Status, answer.Body)
+				s.Failf("the same Idempotency-Key is answered with %d %s\n%s\nafter %d\n%s", again.Status, again.Header.Get("Idempotent-Replay"), again.Body, answer.Status, answer.Body)
 			}
 		}
 		s.compare(want.Status >= 400)
@@ -177,12 +128,7 @@ func (w *world) named(text string) string {
 	return text
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
+func must[T any](v T, err error) T { return proptest.Must(v, err) }
 
 // learn notes which of the server's ids stand for what the model has numbered.
 func (s *side) learn(want answer, got *apitest.Response) {
@@ -198,12 +144,12 @@ func (s *side) learn(want answer, got *apitest.Response) {
 	for i, c := range body.Claims[:min(len(body.Claims), len(want.Claims))] {
 		number := want.Claims[i].Owner
 		if old := s.leases[c.Fence.LeaseID]; old != 0 {
-			s.failf("lease %s is given again, which was that of #%d", c.Fence.LeaseID, old)
+			s.Failf("lease %s is given again, which was that of #%d", c.Fence.LeaseID, old)
 		}
 		s.leases[c.Fence.LeaseID], s.handles[number], s.fences[number] = number, c.Handle, c.Fence
 		place := fmt.Sprintf("%s/%d", s.w.names[c.Execution.ID], c.Fence.AttemptIndex)
 		if old, known := s.attempts[place]; known != (c.Kind == oapi.ClaimKindResumed) || known && old != c.Fence.AttemptID {
-			s.failf("attempt id %s of %s, a claim of kind %s, after %s", c.Fence.AttemptID, place, c.Kind, old)
+			s.Failf("attempt id %s of %s, a claim of kind %s, after %s", c.Fence.AttemptID, place, c.Kind, old)
 		}
 		s.attempts[place] = c.Fence.AttemptID
 	}
@@ -228,7 +174,7 @@ func (s *side) answer(r *apitest.Response) answer {
 func (s *side) read(a *answer, body []byte) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
-		s.failf("%v\n%s", err, body)
+		s.Failf("%v\n%s", err, body)
 	}
 	if members["code"] != nil {
 		a.Code = s.text("code", members["code"])
@@ -266,13 +212,7 @@ func (s *side) read(a *answer, body []byte) {
 	}
 }
 
-func decode[T any](data []byte) T {
-	var v T
-	if err := json.Unmarshal(data, &v); err != nil {
-		panic(fmt.Sprintf("%v: %s", err, data))
-	}
-	return v
-}
+func decode[T any](data []byte) T { return proptest.Decode[T](data) }
 
 // text shows a member as the model does.
 func (s *side) text(name string, value json.RawMessage) string {
@@ -390,7 +330,7 @@ func (s *side) execution(data []byte) executionView {
 		v.Progress = progressText(p.Pct, p.Message, s.when(p.At))
 	}
 	if string(vec.PublicState) != v.Public {
-		s.failf("%s is %s, and %s in its vector", v.Name, v.Public, vec.PublicState)
+		s.Failf("%s is %s, and %s in its vector", v.Name, v.Public, vec.PublicState)
 	}
 	return v
 }
