@@ -289,15 +289,6 @@ func (m *model) aside(do func()) {
 	}
 }
 
-// items returns all items of a run.
-func (r *run) items() []*item {
-	var all []*item
-	for _, s := range r.steps {
-		all = append(all, s.items...)
-	}
-	return all
-}
-
 // children returns the runs in a run.
 func (m *model) children(r *run) []*run {
 	return slices.DeleteFunc(slices.Clone(m.runs), func(c *run) bool { return c.at.run != r || c.deleted })

@@ -11,9 +11,9 @@ import (
 
 func stepKinds() []kind {
 	return []kind{
-		{"insert step", 14, insertStep}, {"insert step again", 1, insertAgain}, {"report step", 22, reportStep}, {"open gate", 10, openGate}, {"retry", 4, retryStep},
+		{"insert step", 14, insertStep}, {"insert step again", 1, insertAgain}, {"report step", 16, reportStep}, {"open gate", 10, openGate}, {"retry", 4, retryStep},
 		{"recover", 2, recoverSteps}, {"add items", 8, addItems}, {"report items", 8, reportItems},
-		{"approve", 10, approve}, {"reject", 3, reject}, {"note", 2, noteGate},
+		{"approve", 14, approve}, {"reject", 3, reject}, {"note", 3, noteGate},
 	}
 }
 
@@ -77,7 +77,7 @@ func insertStep(w *world) bool {
 	if r == nil || len(r.steps) >= mostSteps {
 		return false
 	}
-	role := draw(w, "role", "agent", "script", "gate", "gate", "foreach", "foreach", "workflow", "wait")
+	role := draw(w, "role", "agent", "script", "gate", "gate", "gate", "foreach", "foreach", "foreach", "workflow", "wait")
 	path := draw(w, "path", "a", "b", "c", "d")
 	s := &step{run: r, path: path, role: role, position: draw(w, "position", 0, 1, 2, 3), iteration: draw(w, "iteration", 0, 0, 1, 2)}
 	s.name = fmt.Sprintf("%s.%s%d/%d", r.name, path, s.iteration, w.ids)
@@ -111,7 +111,7 @@ func insertStep(w *world) bool {
 
 func (w *world) draftGate() (*gate, map[string]any) {
 	g := &gate{outcome: "pending", kind: draw(w, "gate_type", "human_approval", "human_review", "custom", "pr_checks"), need: draw(w, "min_approvals", 1, 1, 2),
-		timeout: draw[int64](w, "timeout_ms", 900, 4000, 60_000), onTimeout: draw(w, "on_timeout", "fail", "continue"), self: !w.chance("not by who asks", 3)}
+		timeout: draw[int64](w, "timeout_ms", 60_000, 4000, 900), onTimeout: draw(w, "on_timeout", "fail", "continue"), self: !w.chance("not by who asks", 3)}
 	body := map[string]any{"gate_type": g.kind, "min_approvals": g.need, "timeout_ms": g.timeout, "on_timeout": g.onTimeout, "allow_self_approval": g.self, "requested_by": asker}
 	if w.chance("options", 2) {
 		g.options = []string{"x", "y", "z"}

@@ -21,7 +21,7 @@ func workKinds() []kind {
 // lane is that of all executions.
 const lane = "work"
 
-func (x *work) path(more string) string { return "/v1/executions/" + x.id.String() + more }
+func (w *work) path(more string) string { return "/v1/executions/" + w.id.String() + more }
 
 // draftWork draws an execution that is new, and its part of a body.
 func (w *world) draftWork() (*work, map[string]any) {

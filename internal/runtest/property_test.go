@@ -46,7 +46,8 @@ func testModel(t *testing.T, batch int) {
 		w.begin()
 		for range repeats {
 			rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
-				w.step(all[evenly(rt, len(all))])
+				for tries := 0; tries < 8 && !w.step(all[evenly(rt, len(all))]); tries++ { // until there is something to do it with
+				}
 				c.Steps++
 			}})
 		}

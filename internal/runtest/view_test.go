@@ -3,6 +3,7 @@ package runtest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,7 +202,7 @@ func (w *world) viewStep(s *step) stepView {
 	if s.gate != nil {
 		v.Gate = s.gate.outcome
 	}
-	for i, a := range append(s.attempts[:len(s.attempts):len(s.attempts)], attempt{s.status, s.label, s.child, s.began, s.ended, s.out.err, s.out.loose}) {
+	for i, a := range append(slices.Clip(s.attempts), attempt{s.status, s.label, s.child, s.began, s.ended, s.out.err, s.out.loose}) {
 		who := a.child.String()
 		if a.child.run == nil {
 			who += " " + a.label

@@ -180,12 +180,12 @@ func (w *world) begin() {
 	}
 }
 
-// step is one step: what is asked, all that follows from it, and the comparison.
-func (w *world) step(k kind) {
+// step is one step: what is asked, all that follows from it, and the comparison. It says whether there was anything to do it with.
+func (w *world) step(k kind) bool {
 	w.kind, w.refused, w.resumed = k.name, false, nil
 	w.because, w.either = false, false
 	if !k.do(w) {
-		return
+		return false
 	}
 	w.follow()
 	w.pass()
@@ -202,6 +202,7 @@ func (w *world) step(k kind) {
 		s.look()
 		s.compare()
 	})
+	return true
 }
 
 // advance moves the clock.
