@@ -62,4 +62,32 @@ func evenly(rt *rapid.T, n int) int {
 }
 
 // points are what a long test has to come by.
-var points = []string{}
+var points = []string{
+	"cancel: again", "cancelled with a grace",
+	"code: already_member", "code: already_terminal", "code: execution_not_active", "code: gate_already_resolved", "code: illegal_transition", "code: invalid_selection",
+	"code: lease_expired", "code: lease_held", "code: lease_lost", "code: link_cycle", "code: not_a_gate", "code: not_found", "code: not_resumable", "code: not_terminal",
+	"code: open_members", "code: out_of_range", "code: run_cancelled", "code: run_terminal", "code: self_approval", "code: stale_lease", "code: step_terminal",
+	"code: timer_out_of_range", "code: validation_failed",
+	"due: cancel", "due: deadline", "due: gate, continue", "due: gate, fail", "due: grace", "due: lease", "due: wait, cancel", "due: wait, fail", "due: wait, resume",
+	"ended with its flow: pending", "ended with its flow: running",
+	"gate: approved", "gate: cancelled", "gate: rejected", "gate: skipped", "gate: timed_out",
+	"item: a child for one that is pending", "item: a child for one that is running",
+	"item: pending -> cancelled", "item: pending -> completed", "item: pending -> failed", "item: pending -> running", "item: pending -> skipped",
+	"item: running -> cancelled", "item: running -> completed", "item: running -> failed", "item: running -> skipped",
+	"lease: granted", "lease: renewed", "lease: taken_over",
+	"linked: a run that is pending", "linked: a run that is running",
+	"mirror: cancelled", "mirror: completed", "mirror: failed", "mirror: running", "mirror: timed_out", "mirror: waiting",
+	"refused: its child is at work", "refused: its gate is open", "release: of what is cancelling", "replay",
+	"reset: an item, cancelled", "reset: an item, completed", "reset: an item, failed", "reset: an item, running", "reset: an item, skipped", "reset: an open gate",
+	"restart", "resumed by its child", "retry",
+	"run: cancelling -> cancelled", "run: completed -> running", "run: failed -> running",
+	"run: needs_resume -> cancelled", "run: needs_resume -> failed", "run: needs_resume -> running", "run: pending -> cancelled", "run: pending -> failed",
+	"run: pending -> running", "run: running -> cancelled", "run: running -> cancelling", "run: running -> completed", "run: running -> failed",
+	"run: running -> needs_resume", "run: running -> waiting", "run: waiting -> cancelled", "run: waiting -> cancelling", "run: waiting -> failed",
+	"run: waiting -> needs_resume", "run: waiting -> running",
+	"step: pending -> cancelled", "step: pending -> completed", "step: pending -> failed", "step: pending -> skipped", "step: pending -> timed_out",
+	"step: running -> cancelled", "step: running -> completed", "step: running -> failed", "step: running -> skipped", "step: running -> timed_out",
+	"step: waiting -> cancelled", "step: waiting -> completed", "step: waiting -> failed", "step: waiting -> skipped", "step: waiting -> timed_out",
+	"vote: approved", "vote: feedback", "vote: replayed", "wait: for what has ended",
+	"work: cancelled", "work: expired", "work: failed", "work: success",
+}
