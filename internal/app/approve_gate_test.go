@@ -325,13 +325,18 @@ func (x *executionTest) gateAgain() {
 	x.Post("/v1/runs/"+g.run+"/fail", `{"generation":0,"error":"rejected"}`).Want(http.StatusOK)
 	x.opens(g.link, "Rejected by Ada")
 	x.Post("/v1/runs/"+g.run+"/resume", `{}`).Want(http.StatusOK)
-	x.opens(g.link, "This request is not open. The run does not wait for a decision here now.")
-	x.sees(x.visit(http.MethodPost, g.link, byAda), http.StatusConflict, "came too late", "This request is not open")
+	over := func() { // the link was for the first attempt
+		x.sees(x.visit(http.MethodGet, g.link, ""), http.StatusForbidden, "This link is not valid")
+		x.sees(x.visit(http.MethodPost, g.link, byAda), http.StatusForbidden, "This link is not valid")
+	}
+	over()
 	x.sets(g, "waiting")
-	if p := x.opens(g.link, "Waiting for a decision"); strings.Contains(p.Body, "the first") {
+	over()
+	again := x.Get(g.path("/gate/token")).Want(http.StatusOK).Str("approve_url")
+	if p := x.opens(again, "Waiting for a decision"); strings.Contains(p.Body, "the first") {
 		x.t.Errorf("%s", p.Body)
 	}
-	x.sees(x.decides(g.link, "decision", "approved", "name", "Ada", "reason", "the second"), http.StatusOK, "Approved by Ada", "the second")
+	x.sees(x.decides(again, "decision", "approved", "name", "Ada", "reason", "the second"), http.StatusOK, "Approved by Ada", "the second")
 }
 
 func (x *executionTest) gateForPrograms() {
