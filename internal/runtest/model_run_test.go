@@ -429,7 +429,7 @@ func (m *model) reset(s *step, how again) {
 			m.reach("reset: an open gate")
 			m.tell(&g.trail, "gate.cancelled")
 		}
-		g.outcome, g.open, g.opened, g.deadline, g.resolved, g.by, g.votes = "pending", false, 0, 0, 0, "", nil
+		g.outcome, g.open, g.opened, g.deadline, g.resolved, g.by = "pending", false, 0, 0, 0, ""
 	}
 	m.tell(&s.trail, "run_step.reset")
 	m.resetItems(s, how)
@@ -458,4 +458,7 @@ func (s *step) put(status string, ended, now int64) {
 	}
 	s.attempts = append(s.attempts, attempt{status, s.label, s.child, s.began, ended, s.out.err, s.out.loose})
 	s.retries++
+	if s.gate != nil {
+		s.gate.votes = nil // they are said to one attempt
+	}
 }
