@@ -16,11 +16,13 @@ const (
 	TopicRun        Topic = "run"
 	TopicGate       Topic = "gate"
 	TopicFanout     Topic = "fanout"
+	TopicBudget     Topic = "budget"
+	TopicQuota      Topic = "quota"
 )
 
 // Topics returns every topic.
 func Topics() []Topic {
-	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicStream, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicRun, TopicGate, TopicFanout, TopicAdmin}
+	return []Topic{TopicFlow, TopicStep, TopicExecution, TopicCompletion, TopicLease, TopicStream, TopicSignal, TopicOperator, TopicWorker, TopicLane, TopicRun, TopicGate, TopicFanout, TopicBudget, TopicQuota, TopicAdmin}
 }
 
 // The types.
@@ -86,6 +88,7 @@ const (
 	WorkerRemoved           Type = "worker.removed"
 	LanePaused              Type = "lane.paused"
 	LaneResumed             Type = "lane.resumed"
+	LaneUpdated             Type = "lane.updated"
 	RunCreated              Type = "run.created"
 	RunStarted              Type = "run.started"
 	RunWaiting              Type = "run.waiting"
@@ -123,6 +126,21 @@ const (
 	ItemFailed              Type = "item.failed"
 	ItemSkipped             Type = "item.skipped"
 	ItemCancelled           Type = "item.cancelled"
+	BudgetCreated           Type = "budget.created"
+	BudgetUpdated           Type = "budget.updated"
+	BudgetExhausted         Type = "budget.exhausted"
+	BudgetAvailable         Type = "budget.available"
+	BudgetBreached          Type = "budget.breached"
+	BudgetSoftBreached      Type = "budget.soft_breached"
+	BudgetReset             Type = "budget.reset"
+	BudgetToppedUp          Type = "budget.topped_up"
+	BudgetReleased          Type = "budget.released"
+	BudgetDeleted           Type = "budget.deleted"
+	QuotaCreated            Type = "quota.created"
+	QuotaDeleted            Type = "quota.deleted"
+	QuotaRefused            Type = "quota.refused"
+	QuotaAdmitted           Type = "quota.admitted"
+	QuotaReleased           Type = "quota.released"
 	TokenCreated            Type = "token.created"
 	TokenRevoked            Type = "token.revoked"
 	SecretSeeded            Type = "secret.seeded"
@@ -192,6 +210,7 @@ var catalogue = [...]Entry{
 	{WorkerRemoved, TopicWorker, "it was taken off the register", "worker_instance_id, worker_id, reason?"},
 	{LanePaused, TopicLane, "nothing of the lane can be claimed", "lane, reason?"},
 	{LaneResumed, TopicLane, "the lane can be claimed from again", "lane, reason?"},
+	{LaneUpdated, TopicLane, "other quotas hold for what stands in the lane", "lane, quota_policy_ids"},
 	{RunCreated, TopicRun, "a run was created", "workflow_name, workflow_title?, trigger, dry_run?, parent_workflow_run_id?, step_id?, item_id?"},
 	{RunStarted, TopicRun, "its engine has begun", "generation"},
 	{RunWaiting, TopicRun, "its engine has parked it", "wait_id, blocked_on, deadline?, on_timeout"},
@@ -229,6 +248,21 @@ var catalogue = [...]Entry{
 	{ItemFailed, TopicFanout, "an item failed", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
 	{ItemSkipped, TopicFanout, "an item was left out", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
 	{ItemCancelled, TopicFanout, "an item was cancelled, or its step has ended", "step_id, id, item_type, item_id, status, child_run_id?, child_execution_id?"},
+	{BudgetCreated, TopicBudget, "a budget was made", "budget_id, scope_type, scope_id, parent_id?, hard_limits, soft_limits, on_hard_limit, reset_interval_ms?, schedule?, next_reset_at?"},
+	{BudgetUpdated, TopicBudget, "a budget was changed by an operator", "budget_id, scope_type, scope_id, changed (the names of the members that were)"},
+	{BudgetExhausted, TopicBudget, "nothing is left of a dimension: what the budget counts for cannot be claimed", "budget_id, scope_type, scope_id, dimension, current_usage, limit, on_hard_limit, next_reset_at?"},
+	{BudgetAvailable, TopicBudget, "something is left of every dimension again", "budget_id, scope_type, scope_id"},
+	{BudgetBreached, TopicBudget, "a report was not counted, because it would have gone over a hard limit", "budget_id, scope_type, scope_id, dimension, current_usage (before), delta, limit, next_reset_at?"},
+	{BudgetSoftBreached, TopicBudget, "a report went over a soft limit; it was counted", "budget_id, scope_type, scope_id, dimension, current_usage (after), delta, limit, next_reset_at?"},
+	{BudgetReset, TopicBudget, "a new period has begun: nothing is used", "budget_id, scope_type, scope_id, by (request, schedule), usage (before), period, next_reset_at?"},
+	{BudgetToppedUp, TopicBudget, "hard limits were raised", "budget_id, scope_type, scope_id, dimensions (by how much), hard_limits (of these, after)"},
+	{BudgetReleased, TopicBudget, "what an execution has spent was given back", "budget_id, scope_type, scope_id, dimensions (how much)"},
+	{BudgetDeleted, TopicBudget, "a budget was deleted", "budget_id, scope_type, scope_id"},
+	{QuotaCreated, TopicQuota, "a quota was made", "quota_id, window_seconds, max_requests_per_window, max_concurrent, jitter_ms, key_tag?"},
+	{QuotaDeleted, TopicQuota, "a quota was deleted", "quota_id"},
+	{QuotaRefused, TopicQuota, "what is at the head of a queue has to wait for the quota", "quota_id, key, outcome (rate_exceeded, concurrency_exceeded), limit, current, retry_at?"},
+	{QuotaAdmitted, TopicQuota, "an execution was admitted by hand", "quota_id, key"},
+	{QuotaReleased, TopicQuota, "the admission of an execution was taken back by hand", "quota_id, key"},
 	{TokenCreated, TopicAdmin, "a token was made", "token_id, name, role"},
 	{TokenRevoked, TopicAdmin, "a token was revoked", "token_id"},
 	{SecretSeeded, TopicAdmin, "waitpoint tokens got their first secret", "kid"},

@@ -56,6 +56,8 @@ const (
 	CodeSelfApproval          Code = "self_approval"
 	CodeInvalidCondition      Code = "invalid_condition"
 	CodeNotSuspended          Code = "not_suspended"
+	CodeBudgetInUse           Code = "budget_in_use"
+	CodeBudgetExhausted       Code = "budget_exhausted"
 	CodeStreamClosed          Code = "stream_closed"
 	CodeWorkerNotRegistered   Code = "worker_not_registered"
 	CodeWorkerReassigned      Code = "worker_reassigned"
@@ -173,6 +175,8 @@ var catalogue = [...]Entry{
 	{Code: CodeSignalLimitExceeded, Status: 409, Retryable: false, Title: "The execution has as many signals as its policy allows", About: "`limit` is `max_signals_per_execution` of its policy."},
 	{Code: CodeWaitpointLimit, Status: 409, Retryable: false, Title: "The execution has as many waitpoints as it may have", About: "`limit` says how many. Suspend on those that there are."},
 	{Code: CodeRotationConflict, Status: 409, Retryable: false, Title: "The secrets cannot be changed in this way", About: "`current_kid` names the secret that tokens are made with. Choose a kid that was not used yet, or send the secret that belongs to it."},
+	{Code: CodeBudgetInUse, Status: 409, Retryable: false, Title: "The budget is the parent of others", About: "`children` says of how many. Delete them first."},
+	{Code: CodeBudgetExhausted, Status: 409, Retryable: true, Title: "A budget has not enough left", About: "`budget_id` and `dimension` say which, and of what. Wait until it is reset, top it up, or claim something else."},
 	{Code: CodeStreamClosed, Status: 409, Retryable: false, Title: "The stream takes no more frames", About: "Nobody is working on the execution: `public_state` says where it is, and `closed_reason` why the stream was closed, if it was."},
 	{Code: CodeWorkerNotRegistered, Status: 409, Retryable: false, Title: "The worker is not registered", About: "Its registration has lapsed, or it never was. Register it with PUT."},
 	{Code: CodeWorkerReassigned, Status: 409, Retryable: false, Title: "The instance belongs to another worker", About: "`worker_id` names it. Choose another instance id, or take the other one off the register first."},
@@ -201,7 +205,7 @@ var catalogue = [...]Entry{
 	{Code: CodeInvalidTagKey, Status: 422, Retryable: false, Title: "The tag's key is not well formed", About: "Keys look like `area.name`: lower-case letters, digits and underscores, with a dot inside."},
 	{Code: CodePreconditionRequired, Status: 428, Retryable: false, Title: "This change needs If-Match", About: "Read the resource and send its ETag as `If-Match`."},
 	{Code: CodeTooManyStreams, Status: 429, Retryable: true, Title: "Too many open streams", About: "Close some streams, or read /v1/events with Prefer: wait instead."},
-	{Code: CodeRateLimited, Status: 429, Retryable: true, Title: "Too many requests", About: "Slow down; `Retry-After` says for how long."},
+	{Code: CodeRateLimited, Status: 429, Retryable: true, Title: "Too many requests", About: "Slow down; `Retry-After` says for how long. `quota_id` names the quota, if one has refused it."},
 	{Code: CodeInternal, Status: 500, Retryable: false, Title: "An error of ours", About: "The log has it under `request_id`. Please report it."},
 	{Code: CodeCorruptRecord, Status: 500, Retryable: false, Title: "A stored record cannot be read", About: "The log has it under `request_id`. Nothing was changed. Restore the record, or report it."},
 	{Code: CodeReactorLoop, Status: 500, Retryable: false, Title: "A change caused itself", About: "The change was rolled back. Please report it with `request_id`."},
