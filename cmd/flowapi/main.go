@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // the time zones of schedules, for a machine that has none
 
 	"github.com/spf13/cobra"
 )
