@@ -30,10 +30,12 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/workers"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/reconcile"
+	budgetrepo "github.com/flowapi/flowapi/internal/repo/budget"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
+	quotarepo "github.com/flowapi/flowapi/internal/repo/quota"
 	runrepo "github.com/flowapi/flowapi/internal/repo/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
@@ -167,7 +169,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{Batch: cfg.Batch})
 	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo, graphrepo.Config{Batch: cfg.Batch})
 	a.graphs = graphRepo
-	executionRepo.Attach(flowRepo, graphRepo)
+	budgetRepo, quotaRepo := budgetrepo.New(a.store, executionRepo), quotarepo.New(a.store, executionRepo)
+	executionRepo.Attach(flowRepo, graphRepo, budgetRepo, quotaRepo)
 	runRepo := runrepo.New(a.store, waitRepo, executionRepo, flowRepo, keys, runrepo.Config{Batch: cfg.Batch})
 	flowRepo.Attach(runRepo)
 	waitRepo.Attach(waitrepo.Owners{Flows: flowRepo, Executions: executionRepo, Runs: runRepo}, waitrepo.Kinds{Executions: executionRepo, Runs: runRepo})
@@ -183,7 +186,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, runRepo, keys)...)
+	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, runRepo, budgetRepo, quotaRepo, keys)...)
 
 	a.streams = streams.New(streamRepo, a.mostStreams(), func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") })
 	feeds := &events.Handlers{

@@ -6,10 +6,12 @@ import (
 
 	"github.com/flowapi/flowapi/internal/reconcile"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
+	budgetrepo "github.com/flowapi/flowapi/internal/repo/budget"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
+	quotarepo "github.com/flowapi/flowapi/internal/repo/quota"
 	runrepo "github.com/flowapi/flowapi/internal/repo/run"
 	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
 	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
@@ -24,7 +26,7 @@ const (
 )
 
 // loopsOf lists the work that time brings.
-func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, graphs *graphrepo.Repo, runs *runrepo.Repo, keys *keyring.Repo) []reconcile.Loop {
+func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, workers *workerrepo.Repo, waits *waitrepo.Repo, flows *flowrepo.Repo, graphs *graphrepo.Repo, runs *runrepo.Repo, budgets *budgetrepo.Repo, quotas *quotarepo.Repo, keys *keyring.Repo) []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
@@ -45,6 +47,11 @@ func (a *App) loopsOf(executions *executionrepo.Repo, streams *streamrepo.Repo, 
 		{Name: executionrepo.WaitpointLoop, Work: limited(executions.ExpireWaitpoints), NextDue: executions.NextWaitpoint, Every: safety},
 		{Name: backlog.Loop, Work: graphs.Work, NextDue: graphs.NextWork, Every: safety},
 		{Name: runrepo.Loop, Work: runs.Pass, NextDue: runs.NextDue, Every: safety},
+		{Name: executionrepo.AdmissionLoop, Work: limited(executions.OpenDue), NextDue: executions.NextOpen, Every: safety},
+		{Name: budgetrepo.Loop, Work: limited(budgets.Pass), NextDue: budgets.NextDue, Every: safety},
+		{Name: "budget_keys", Work: limited(budgets.ExpireKeys), Every: rare},
+		{Name: "budget_ledger", Work: limited(budgets.ExpireLedger), Every: rare},
+		{Name: "quota_starts", Work: limited(quotas.Trim), Every: rare},
 		{Name: graphrepo.BuildLoop, Work: limited(graphs.Clean), NextDue: graphs.NextClean, Every: rare},
 		{Name: "external_events", Work: limited(waits.Expire), Every: rare},
 		{Name: "suspend_keys", Work: limited(executions.ExpireSuspendKeys), Every: rare},

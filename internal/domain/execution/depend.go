@@ -122,9 +122,9 @@ func (e Execution) Skip(now time.Time) (Change, bool) {
 }
 
 // JoinFlow makes e, which belongs to no flow, a member of one.
-func (e Execution) JoinFlow(flowID uuid.UUID) Change {
+func (e Execution) JoinFlow(flowID uuid.UUID, limits *Limits) Change {
 	c := Change{Execution: e}
-	c.Execution.FlowID = flowID
+	c.Execution.FlowID, c.Execution.Limits = flowID, e.Limits.Under(limits)
 	c.Execution.Revision++
 	return c
 }

@@ -194,11 +194,11 @@ func TestDependencies(t *testing.T) {
 			events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`)},
 		},
 		{
-			name: "join a flow", from: plain(created), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9)), nil },
+			name: "join a flow", from: plain(created), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9), nil), nil },
 			vector: waitingRow, public: execution.PublicWaiting, change: func(e *execution.Execution) { e.FlowID = id(9) },
 		},
 		{
-			name: "join a flow at work", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9)), nil },
+			name: "join a flow at work", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9), nil), nil },
 			vector: activeRow, public: execution.PublicActive, change: func(e *execution.Execution) { e.FlowID = id(9) },
 		},
 		{
@@ -389,7 +389,7 @@ func TestDependencies_Explained(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			e := tt.from(t)
-			x := e.Explain(execution.Lane{Name: "ci"}, tt.d, execution.Asker{}, 0, after(10))
+			x := e.Explain(execution.Situation{Lane: execution.Lane{Name: "ci"}, Needs: tt.d}, execution.Asker{}, after(10))
 			checkGates(t, x)
 			if x.Claimable || !strings.Contains(x.Summary, tt.summary) {
 				t.Errorf("claimable %t: %s", x.Claimable, x.Summary)

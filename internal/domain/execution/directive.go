@@ -7,6 +7,10 @@ type Directive string
 const (
 	DirectiveCancel Directive = "cancel" // end the execution
 	DirectiveDrain  Directive = "drain"  // take no more work, end what you hold, and stop
+	// DirectiveBudgetLow says that little is left of a budget.
+	DirectiveBudgetLow Directive = "budget_low"
+	// DirectiveSuspend says that the execution was suspended: stop, a later claim goes on with it.
+	DirectiveSuspend Directive = "suspend"
 )
 
 // Directives returns what is asked of e's worker.

@@ -33,6 +33,8 @@ type Execution struct {
 	Tags            map[string]string
 	Creator         string
 	Awaited         bool // a flow waits for its end, or did
+	Admitted        bool // it has a slot of some quota
+	Limits          *Limits
 
 	CreatedAt        time.Time
 	StartedAt        time.Time // of the first attempt; kept for ever
@@ -153,8 +155,12 @@ type Create struct {
 	DeadlineAt     time.Time
 	IdempotencyKey string
 	Creator        string
-	Paused         bool // the flow it belongs to has not started
-	Blocked        bool // it depends on executions that have not ended
+	BudgetIDs      []uuid.UUID
+	QuotaIDs       []uuid.UUID
+	Estimate       map[string]int64
+	Limits         *Limits // what these are, once they were looked up
+	Paused         bool    // the flow it belongs to has not started
+	Blocked        bool    // it depends on executions that have not ended
 }
 
 // Change is what a transition does: the execution after it, what becomes of its attempts, and the events that tell it.

@@ -51,11 +51,20 @@ const (
 	GateWorker       GateName = "worker"       // the worker is not draining
 )
 
+// Situation is what decides about the claim of an execution beside itself and the worker.
+type Situation struct {
+	Lane    Lane
+	Needs   Dependencies
+	Hold    *Hold // the budget or quota that holds it up
+	Capable int   // how many registered workers could have it
+}
+
 // Explain says whether a claim of e's lane by a worker, who also takes over lost leases, gets e now if nothing stands before
-// it. capable is how many registered workers could have it. All conditions but those of lane and worker are met just when e is
-// [Execution.Claimable], and a claim does not end it because it was lost too often.
-func (e *Execution) Explain(lane Lane, needs Dependencies, by Asker, capable int, now time.Time) Explanation {
-	x := Explanation{Claimable: true, Gates: []Gate{e.phaseGate(now), e.timeGate(now), e.dependenciesGate(needs), e.flowGate(), e.admissionGate(), e.grantGate(), laneGate(lane), e.capabilitiesGate(by, capable), workerGate(by)}}
+// it. All conditions but those of limits, lane and worker are met just when e is [Execution.Claimable], and a claim does not end it
+// because it was lost too often.
+func (e *Execution) Explain(at Situation, by Asker, now time.Time) Explanation {
+	x := Explanation{Claimable: true, Gates: []Gate{e.phaseGate(now), e.timeGate(now), e.dependenciesGate(at.Needs), e.flowGate(), e.admissionGate(at.Hold), e.grantGate(), laneGate(at.Lane),
+		e.capabilitiesGate(by, at.Capable), workerGate(by)}}
 	for _, g := range x.Gates {
 		if !g.Met && x.Claimable {
 			x.Claimable, x.Summary = false, g.what+" "+g.Hint
@@ -65,7 +74,7 @@ func (e *Execution) Explain(lane Lane, needs Dependencies, by Asker, capable int
 	case !x.Claimable:
 	case by.Named:
 		x.Summary = fmt.Sprintf("The next claim of lane %s by this worker gets it, after what stands before it.", e.Lane)
-	case capable == 0 && len(e.Required) > 0:
+	case at.Capable == 0 && len(e.Required) > 0:
 		x.Summary = fmt.Sprintf("A claim of lane %s gets it, but no registered worker has what it requires: %s. Start one that claims with these capabilities.", e.Lane, e.Required)
 	default:
 		x.Summary = fmt.Sprintf("The next claim of lane %s gets it, after what stands before it: start a worker of this lane if there is none.", e.Lane)
@@ -152,12 +161,34 @@ func (e *Execution) flowGate() Gate {
 	return g
 }
 
-func (e *Execution) admissionGate() Gate {
+func (e *Execution) admissionGate(h *Hold) Gate {
+	if h != nil {
+		return h.gate()
+	}
 	held := slices.Contains([]Eligibility{BlockedByBudget, BlockedByQuota, BlockedByRoute, BlockedByOperator}, e.Eligibility)
 	g := Gate{Name: GateAdmission, Met: !held}
 	if held {
 		g.Evidence = map[string]any{"eligibility_state": e.Eligibility, "blocking_reason": e.Blocking}
 		g.what, g.Hint = fmt.Sprintf("It is held up: %s.", e.Blocking), "Remove what holds it up."
+	}
+	return g
+}
+
+// gate tells what holds an execution up, and when that is over.
+func (h *Hold) gate() Gate {
+	g := Gate{Name: GateAdmission, Since: h.Since, NextAt: h.Until, what: h.Detail, Evidence: map[string]any{"eligibility_state": holds[h.By].eligibility, "blocking_reason": holds[h.By].blocking}}
+	if h.By == HeldByBudget {
+		g.Evidence["budget_id"], g.Evidence["dimension"], g.Evidence["need"] = h.ID, h.Key, h.Need
+		g.Hint = fmt.Sprintf("Raise its limit: POST /v1/budgets/%s/topup.", h.ID)
+		if !h.Until.IsZero() {
+			g.Hint += fmt.Sprintf(" It is reset at %s.", stamp(h.Until))
+		}
+		return g
+	}
+	g.Evidence["quota_id"], g.Evidence["key"] = h.ID, h.Key
+	g.Hint = "It goes on when another one that the quota counts has ended."
+	if !h.Until.IsZero() {
+		g.Hint = fmt.Sprintf("Wait until %s.", stamp(h.Until))
 	}
 	return g
 }

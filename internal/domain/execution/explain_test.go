@@ -17,7 +17,7 @@ func TestExplain_agrees(t *testing.T) {
 			e.Vector, e.Grant, e.DelayUntil = v, g, after(100)
 			e.Suspension = &execution.Suspension{Reason: execution.SuspendSignal, Waitpoints: []execution.Bound{{Key: "go"}}}
 			for _, lane := range []execution.Lane{{Name: "ci", State: execution.LaneActive}, {Name: "ci", State: execution.LanePaused, Actor: "token:ops"}} {
-				x := e.Explain(lane, execution.Dependencies{}, execution.Asker{}, 0, after(20))
+				x := e.Explain(execution.Situation{Lane: lane}, execution.Asker{}, after(20))
 				if want := e.Claimable() && lane.State == execution.LaneActive; x.Claimable != want {
 					t.Errorf("%v, reserved %t, lane %s: claimable %t, want %t", v, g != nil, lane.State, x.Claimable, want)
 				}
@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 		{"lane paused", plain(created), execution.Lane{Name: "ci", State: execution.LanePaused, Actor: "token:ops", ChangedAt: after(2)}, execution.Asker{}, 0, 20, execution.GateLane, "Lane ci is paused by token:ops. Resume the lane."},
 	} {
 		e := tt.from(t)
-		x := e.Explain(tt.lane, execution.Dependencies{}, tt.by, tt.capable, after(tt.at))
+		x := e.Explain(execution.Situation{Lane: tt.lane, Capable: tt.capable}, tt.by, after(tt.at))
 		checkGates(t, x)
 		if x.Summary != tt.says {
 			t.Errorf("%s: %q, want %q", tt.name, x.Summary, tt.says)

@@ -1,7 +1,10 @@
 package execution
 
 import (
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
 )
@@ -15,6 +18,7 @@ type Lane struct {
 	Actor     string // who paused it
 	ChangedAt time.Time
 	Revision  int64
+	Quotas    []QuotaRef // for whatever stands in it
 }
 
 // LaneState says whether executions of a lane can be claimed.
@@ -48,6 +52,23 @@ func (l Lane) Turn(state LaneState, reason, actor string, now time.Time) LaneCha
 		Lane   string `json:"lane"`
 		Reason string `json:"reason,omitempty"`
 	}{l.Name, reason}}}}
+}
+
+// Limit gives l other quotas. The same ones change nothing.
+func (l Lane) Limit(quotas []QuotaRef) LaneChange {
+	if slices.Equal(l.Quotas, quotas) {
+		return LaneChange{Lane: l}
+	}
+	l.Quotas = quotas
+	l.Revision++
+	ids := make([]uuid.UUID, len(quotas))
+	for i, q := range quotas {
+		ids[i] = q.ID
+	}
+	return LaneChange{Lane: l, Events: []event.Event{{Namespace: l.Namespace, Type: event.LaneUpdated, Revision: &l.Revision, Data: struct {
+		Lane     string      `json:"lane"`
+		QuotaIDs []uuid.UUID `json:"quota_policy_ids"`
+	}{l.Name, ids}}}}
 }
 
 // LaneStatus is a lane with what stands in it.

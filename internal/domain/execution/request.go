@@ -59,6 +59,7 @@ type Claim struct {
 	Execution Execution
 	Kind      ClaimKind
 	Inputs    map[string]Value // results of others, by key or id
+	Allowance Allowance
 }
 
 // Claimed is the answer to a claim.
@@ -74,6 +75,7 @@ type Report struct {
 	RetryAt    time.Time // when what failed is tried again, zero when it is not
 	Cancelled  bool      // the failure of what was to end has cancelled it
 	Directives []Directive
+	Allowance  Allowance // of what goes on
 }
 
 // GrantRequest asks for the reservation of an execution.

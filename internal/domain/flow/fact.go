@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/merge"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 )
@@ -38,13 +39,14 @@ type created struct {
 	State           json.RawMessage   `json:"state"`
 	Tags            map[string]string `json:"tags,omitempty"`
 	AutoFinish      bool              `json:"auto_finish,omitempty"`
+	Limits          *execution.Limits `json:"limits,omitempty"`
 }
 
 func (created) tells() event.Type { return event.FlowCreated }
 
 func (x created) apply(f *Flow, by By) {
 	f.Goal, f.Kind, f.ControllerID, f.OwnerSessionKey, f.RequesterOrigin = x.Goal, x.Kind, x.ControllerID, x.OwnerSessionKey, x.RequesterOrigin
-	f.CurrentStep, f.State, f.Tags, f.AutoFinish = x.CurrentStep, x.State, x.Tags, x.AutoFinish
+	f.CurrentStep, f.State, f.Tags, f.AutoFinish, f.Limits = x.CurrentStep, x.State, x.Tags, x.AutoFinish, x.Limits
 	f.Status, f.CreatedAt = Created, by.At
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 )
@@ -31,6 +32,7 @@ type Flow struct {
 	Failure         *Failure
 	Tags            map[string]string // nil when there are none
 	AutoFinish      bool
+	Limits          *execution.Limits // that count for its members
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	EndedAt         time.Time // zero until it ends

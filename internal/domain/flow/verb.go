@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
@@ -47,6 +48,9 @@ type Create struct {
 	Tags            map[string]string
 	AutoFinish      bool
 	Start           bool
+	BudgetIDs       []uuid.UUID
+	QuotaIDs        []uuid.UUID
+	Limits          *execution.Limits // what these are, once they were looked up
 }
 
 // New returns a new flow: created at revision 0, or running at revision 1. It returns CodeValidationFailed for a blank goal,
@@ -61,7 +65,7 @@ func New(in Create, by By) (Change, error) {
 	f := Flow{ID: in.ID, Namespace: in.Namespace, Revision: -1}
 	c := f.record(created{
 		Goal: in.Goal, Kind: in.Kind, ControllerID: in.ControllerID, OwnerSessionKey: in.OwnerSessionKey, RequesterOrigin: in.RequesterOrigin,
-		CurrentStep: stepOr(in.CurrentStep), State: stateOr(in.State), Tags: tagsOf(in.Tags), AutoFinish: in.AutoFinish,
+		CurrentStep: stepOr(in.CurrentStep), State: stateOr(in.State), Tags: tagsOf(in.Tags), AutoFinish: in.AutoFinish, Limits: in.Limits,
 	}, by)
 	if !in.Start {
 		return c, nil

@@ -3,10 +3,15 @@ package execution
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
@@ -29,6 +34,7 @@ type bucketKey struct {
 	laneKey
 	capabilities string
 	lost         bool
+	terms        string // as [execution.Terms.String] spells them
 }
 
 type laneKey struct{ namespace, lane string }
@@ -39,18 +45,55 @@ type need struct {
 	lost         bool
 }
 
-// admissionLost is the admission key of the buckets of what was lost.
+// admissionLost is how the admission keys of the buckets begin that hold what was lost.
 const admissionLost = "lost"
 
+// admission returns the admission key of a bucket: that of one without terms says all, others are digests.
 func (k bucketKey) admission() string {
+	key := ""
 	if k.lost {
-		return admissionLost
+		key = admissionLost
 	}
-	return ""
+	if k.terms != "" {
+		sum := sha256.Sum256([]byte(k.terms))
+		key += ":" + hex.EncodeToString(sum[:16])
+	}
+	return key
 }
 
-func keyOf(e *execution.Execution) bucketKey {
-	return bucketKey{laneKey{e.Namespace, e.Lane}, e.Required.String(), e.Lost()}
+// keyOf returns the key of the bucket for e, claimable or not.
+func (r *Repo) keyOf(tx *store.Tx, e *execution.Execution) (bucketKey, error) {
+	quotas, err := r.lanes.quotas(tx, laneKey{e.Namespace, e.Lane})
+	if err != nil {
+		return bucketKey{}, err
+	}
+	terms, err := r.termsIn(&tx.Queries, e, quotas)
+	return keyWith(e, &terms), err
+}
+
+func keyWith(e *execution.Execution, terms *execution.Terms) bucketKey {
+	return bucketKey{laneKey{e.Namespace, e.Lane}, e.Required.String(), e.Lost(), terms.String()}
+}
+
+// termsOf returns what decides whether e may be claimed, beside lane and capabilities.
+func (r *Repo) termsOf(q *store.Queries, e *execution.Execution) (execution.Terms, error) {
+	lane, err := findLane(q, e.Namespace, e.Lane, "")
+	if err != nil {
+		return execution.Terms{}, err
+	}
+	return r.termsIn(q, e, lane.Quotas)
+}
+
+// termsIn is termsOf in a lane with such quotas.
+func (r *Repo) termsIn(q *store.Queries, e *execution.Execution, quotas []execution.QuotaRef) (execution.Terms, error) {
+	var held []uuid.UUID
+	if e.Admitted {
+		var err error
+		if held, err = r.quotas.Held(q, e.ID); err != nil {
+			return execution.Terms{}, err
+		}
+	}
+	return e.Terms(quotas, held), nil
 }
 
 func newBuckets() buckets { return buckets{mu: &sync.RWMutex{}, ids: map[bucketKey]int64{}} }
@@ -92,9 +135,8 @@ func (*buckets) look(q *store.Queries, key bucketKey) (id int64, err error) {
 	return id, nil
 }
 
-// of returns the id of e's bucket, which it makes if there is none.
-func (b *buckets) of(tx *store.Tx, e *execution.Execution) (int64, error) {
-	key := keyOf(e)
+// of returns the id of a bucket, which it makes if there is none.
+func (b *buckets) of(tx *store.Tx, key bucketKey) (int64, error) {
 	id, err := b.find(tx, key)
 	if _, missing := errors.AsType[*missingBuckets](err); !missing {
 		return id, err
@@ -115,9 +157,23 @@ func (b *buckets) make(tx *store.Tx, key bucketKey) error {
 	if _, err := tx.Exec(`INSERT INTO capability_sets (tokens) VALUES (?) ON CONFLICT DO NOTHING`, key.capabilities); err != nil {
 		return fmt.Errorf("make set of capabilities: %w", err)
 	}
-	for _, admission := range []string{"", admissionLost} {
-		_, err := tx.Exec(`INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, state)
-			SELECT ?, ?, id, ?, ? FROM capability_sets WHERE tokens = ? ON CONFLICT DO NOTHING`, key.namespace, key.lane, admission, bucketState(lane.State), key.capabilities)
+	pair := []bucketKey{key}
+	if key.terms == "" { // most likely soon
+		key.lost = !key.lost
+		pair = append(pair, key)
+	}
+	for _, k := range pair {
+		terms, err := execution.ParseTerms(k.terms)
+		if err != nil {
+			return fmt.Errorf("terms of a claim bucket: %w", err)
+		}
+		stale := 0
+		if terms.Lane != execution.LaneQuotas(lane.Quotas) { // they were changed just now
+			stale = 1
+		}
+		_, err = tx.Exec(`INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, terms, lane_quotas, stale, state)
+			SELECT ?, ?, id, ?, ?, ?, CAST(? AS INTEGER), ? FROM capability_sets WHERE tokens = ? ON CONFLICT DO NOTHING`,
+			k.namespace, k.lane, k.admission(), store.Text(k.terms), store.Text(terms.Lane), stale, bucketState(lane.State), k.capabilities)
 		if err != nil {
 			return fmt.Errorf("make claim bucket: %w", err)
 		}
@@ -134,7 +190,7 @@ func withBuckets[T any](ctx context.Context, r *Repo, write func() (T, error)) (
 			return out, err
 		}
 		slices.SortFunc(missing.keys, func(a, b bucketKey) int {
-			return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.lane, b.lane), cmp.Compare(a.capabilities, b.capabilities))
+			return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.lane, b.lane), cmp.Compare(a.capabilities, b.capabilities), cmp.Compare(a.terms, b.terms))
 		})
 		err = store.Do(call.With(ctx, call.Engine(call.From(ctx).Namespace)), r.store, func(tx *store.Tx) error {
 			for _, key := range slices.Compact(missing.keys) {
@@ -183,7 +239,7 @@ func (b *buckets) learn(ctx context.Context, s *store.Store) error {
 		openBucket
 	}
 	err := s.Read(ctx, func(q *store.Queries) error {
-		return q.Select(&rows, `SELECT b.namespace, b.lane, b.admission_key, b.id, c.tokens FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id`)
+		return q.Select(&rows, `SELECT b.namespace, b.lane, b.admission_key, b.id, c.tokens, coalesce(b.terms, '') AS terms FROM claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id`)
 	})
 	if err != nil {
 		return fmt.Errorf("read claim buckets: %w", err)
@@ -191,7 +247,7 @@ func (b *buckets) learn(ctx context.Context, s *store.Store) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range rows {
-		b.add(bucketKey{laneKey{r.Namespace, r.Lane}, r.Tokens, r.Admission == admissionLost}, r.ID)
+		b.add(bucketKey{laneKey{r.Namespace, r.Lane}, r.Tokens, strings.HasPrefix(r.Admission, admissionLost), r.Terms}, r.ID)
 	}
 	b.learnt = true
 	return nil

@@ -96,19 +96,30 @@ func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) (execut
 	if err := r.buckets.learn(ctx, r.store); err != nil {
 		return execution.Claimed{}, err
 	}
-	got, err := store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Claimed) error {
-		taken, cause := 0, error(nil)
-		out.Claims, taken, cause = r.claim(tx, req)
-		if cause == nil && taken == 0 {
-			cause = errNoWork
+	for {
+		got, err := store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Claimed) error {
+			taken, cause := 0, error(nil)
+			out.Claims, taken, cause = r.claim(tx, req)
+			if cause == nil && taken == 0 {
+				cause = errNoWork
+			}
+			tx.Refer(claimRefs(out.Claims))
+			return cause
+		}, store.Reload(r.reloadClaims))
+		switch held, ok := errors.AsType[*heldUp](err); {
+		case errors.Is(err, errNoWork):
+			return execution.Claimed{}, nil
+		case !ok:
+			return got, err
+		default:
+			if err := r.shut(ctx, held.buckets); err != nil {
+				return execution.Claimed{}, err
+			}
+			if len(held.buckets) < mostHeld { // the others were looked at
+				return execution.Claimed{}, nil
+			}
 		}
-		tx.Refer(claimRefs(out.Claims))
-		return cause
-	}, store.Reload(r.reloadClaims))
-	if errors.Is(err, errNoWork) {
-		return execution.Claimed{}, nil
 	}
-	return got, err
 }
 
 // claim takes the best executions. taken also counts those that ended because they were taken over too often.
@@ -117,36 +128,31 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim buckets: %w", err)
 	}
-	for len(claims) < req.Max && len(open) > 0 {
-		ranked, err := heads(tx, open, req.Max-len(claims))
+	taken, held, err := r.pick(tx, open, req.Max, func(e *execution.Execution, terms execution.Terms) (bool, error) {
+		c, kind, err := e.Claim(claimant(req.WorkerID, req.InstanceID, req.TTL), tx.Now())
 		if err != nil {
-			return nil, 0, fmt.Errorf("rank claim buckets: %w", err)
+			return false, err
 		}
-		if len(ranked) == 0 {
-			break
+		claim := execution.Claim{Kind: kind}
+		if kind != "" {
+			claim.Allowance = r.enter(tx, &c.Execution, terms)
 		}
-		found, shelved, err := best(tx, ranked, req.Max-len(claims))
-		if err != nil {
-			return nil, 0, err
+		if err := r.save(tx, e, c, nil); err != nil {
+			return false, err
 		}
-		taken += shelved
-		tx.Later()                   // these were locked just now
-		if len(found)+shelved == 0 { // others are taking what is in these: there are more
-			open = without(open, ranked)
+		if claim.Execution = c.Execution; kind != "" {
+			claims = append(claims, claim)
 		}
-		for i := range found {
-			c, kind, err := found[i].Claim(claimant(req.WorkerID, req.InstanceID, req.TTL), tx.Now())
-			if err != nil {
-				return nil, 0, err
-			}
-			if err := r.save(tx, &found[i], c, nil); err != nil {
-				return nil, 0, err
-			}
-			taken++
-			if kind != "" {
-				claims = append(claims, execution.Claim{Execution: c.Execution, Kind: kind})
-			}
-		}
+		return kind != "", nil
+	})
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case taken == 0 && len(held) > 0:
+		return nil, 0, &heldUp{held}
+	}
+	if err := r.shutIn(tx, held); err != nil {
+		return nil, 0, err
 	}
 	return claims, taken, r.passInputs(&tx.Queries, claims)
 }
@@ -172,36 +178,31 @@ func (r *Repo) passInputs(q *store.Queries, claims []execution.Claim) error {
 	return nil
 }
 
-// without returns the buckets that are not among others.
-func without(ids, others []int64) []int64 {
-	return slices.DeleteFunc(ids, func(id int64) bool { return slices.Contains(others, id) })
-}
-
 // claimant is a worker with the ids of a new lease.
 func claimant(worker, instance string, ttl time.Duration) execution.Claimant {
 	return execution.Claimant{WorkerID: worker, InstanceID: instance, TTL: ttl, LeaseID: uuid.New(), AttemptID: uuid.New()}
 }
 
-// best locks and returns the n best executions of some buckets that nobody else is taking. It puts aside those that cannot be
+// best locks and returns the n best executions of some buckets that nobody else is taking, no more of each than there is room for. It puts aside those that cannot be
 // read, and says how many those were: they must not keep the others from being claimed.
-func best(tx *store.Tx, ranked []int64, n int) (all []execution.Execution, shelved int, err error) {
+func best(tx *store.Tx, ranked []openBucket, room map[int64]int64, n int) (all []candidate, shelved int, err error) {
 	const from = " FROM executions WHERE claim_bucket = ? ORDER BY priority DESC, created_at, id LIMIT ?"
-	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+from, ranked, n)
+	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+from, ranked, room, n)
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, bucket := range ranked {
-		if share[bucket] == 0 {
+		if share[bucket.ID] == 0 {
 			continue
 		}
 		var rows []row
-		if err := tx.Select(&rows, "SELECT "+columns+from+tx.SkipLocked(), bucket, share[bucket]); err != nil {
-			return nil, 0, fmt.Errorf("read claim bucket %d: %w", bucket, err)
+		if err := tx.Select(&rows, "SELECT "+columns+from+tx.SkipLocked(), bucket.ID, share[bucket.ID]); err != nil {
+			return nil, 0, fmt.Errorf("read claim bucket %d: %w", bucket.ID, err)
 		}
 		for i := range rows {
 			e, err := rows[i].execution()
 			if err == nil {
-				all = append(all, e)
+				all = append(all, candidate{e, bucket.ID})
 				continue
 			}
 			tx.Report(err)
@@ -212,24 +213,30 @@ func best(tx *store.Tx, ranked []int64, n int) (all []execution.Execution, shelv
 		}
 	}
 	if len(ranked) > 1 {
-		slices.SortFunc(all, func(a, b execution.Execution) int { return order(&a, &b) })
+		slices.SortFunc(all, func(a, b candidate) int { return order(&a.Execution, &b.Execution) })
 	}
 	return all[:min(n, len(all))], shelved, nil
 }
 
 // shares says how many of the n best executions may stand in each of some buckets. They are looked at before they are read: what
 // is read, or locked, and not taken would be so for nothing.
-func shares(tx *store.Tx, look string, ranked []int64, n int) (map[int64]int, error) {
+func shares(tx *store.Tx, look string, ranked []openBucket, room map[int64]int64, n int) (map[int64]int, error) {
 	share := make(map[int64]int, len(ranked))
+	most := func(id int64) int {
+		if limit, limited := room[id]; limited {
+			return int(min(int64(n), limit))
+		}
+		return n
+	}
 	if len(ranked) == 1 {
-		share[ranked[0]] = n
+		share[ranked[0].ID] = most(ranked[0].ID)
 		return share, nil
 	}
 	var all []row
 	for _, bucket := range ranked {
 		var rows []row
-		if err := tx.Select(&rows, look, bucket, n); err != nil {
-			return nil, fmt.Errorf("look into claim bucket %d: %w", bucket, err)
+		if err := tx.Select(&rows, look, bucket.ID, most(bucket.ID)); err != nil {
+			return nil, fmt.Errorf("look into claim bucket %d: %w", bucket.ID, err)
 		}
 		all = append(all, rows...)
 	}
@@ -271,7 +278,19 @@ func (r *Repo) reloadClaims(ctx context.Context, ref []byte) (execution.Claimed,
 			claims = append(claims, execution.Claim{Execution: e, Kind: old.Kind})
 		}
 	}
-	err := r.store.Read(ctx, func(q *store.Queries) error { return r.passInputs(q, claims) })
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		for i := range claims {
+			e := &claims[i].Execution
+			if len(e.Counted()) == 0 {
+				continue
+			}
+			var err error
+			if claims[i].Allowance, err = r.budgets.Allowance(q, e.ID, e.Counted()); err != nil {
+				return err
+			}
+		}
+		return r.passInputs(q, claims)
+	})
 	return execution.Claimed{Claims: claims}, err
 }
 

@@ -46,6 +46,10 @@ func (r *Repo) create(tx *store.Tx, in execution.Create) (execution.Created, err
 	if in.ID == uuid.Nil {
 		in.ID = store.NewID()
 	}
+	var err error
+	if in.Limits, err = r.limitsOf(&tx.Queries, in.Namespace, in.BudgetIDs, in.QuotaIDs, in.Estimate); err != nil {
+		return execution.Created{}, err
+	}
 	c, err := execution.New(in, now) // before anything is written
 	if err != nil {
 		return execution.Created{}, err
@@ -115,8 +119,13 @@ func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (ex
 				return execution.Created{}, err
 			}
 		}
+		c.Execution.Limits = c.Execution.Limits.Under(owner.Limits)
 	}
-	if _, err := r.buckets.find(tx, keyOf(&c.Execution)); err != nil { // also of what cannot be claimed yet: its lane is known from now on
+	key, err := r.keyOf(tx, &c.Execution)
+	if err != nil {
+		return execution.Created{}, err
+	}
+	if _, err := r.buckets.find(tx, key); err != nil { // also of what cannot be claimed yet: its lane is known from now on
 		return execution.Created{}, err
 	}
 	stored, err := r.stand(tx, &c.Execution, false)

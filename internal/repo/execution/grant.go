@@ -24,26 +24,24 @@ func (r *Repo) Reserve(ctx context.Context, req execution.GrantRequest) (*execut
 		if err != nil {
 			return fmt.Errorf("claim buckets: %w", err)
 		}
-		for len(open) > 0 {
-			ranked, err := heads(tx, open, 1)
-			if err != nil || len(ranked) == 0 {
-				return errors.Join(err, errNoWork)
-			}
-			found, shelved, err := best(tx, ranked, 1)
-			if err != nil {
-				return err
-			}
-			if len(found) > 0 {
-				e, err := r.reserve(tx, found[0], func(g execution.Grant) (execution.Change, error) { return found[0].Reserve(g, tx.Now()) }, req)
-				*out = &e
-				return err
-			}
-			if shelved == 0 { // others are taking what is in these
-				open = without(open, ranked)
-			}
+		_, held, err := r.pick(tx, open, 1, func(e *execution.Execution, _ execution.Terms) (bool, error) {
+			reserved, err := r.reserve(tx, *e, func(g execution.Grant) (execution.Change, error) { return e.Reserve(g, tx.Now()) }, req)
+			*out = &reserved
+			return true, err
+		})
+		switch {
+		case err != nil:
+			return err
+		case *out != nil:
+			return r.shutIn(tx, held)
+		case len(held) > 0:
+			return &heldUp{held}
 		}
 		return errNoWork
 	})
+	if held, ok := errors.AsType[*heldUp](err); ok {
+		return nil, r.shut(ctx, held.buckets)
+	}
 	switch {
 	case errors.Is(err, errNoWork):
 		return nil, nil
@@ -120,7 +118,13 @@ func (r *Repo) claimOne(ctx context.Context, id uuid.UUID, do func(tx *store.Tx,
 		if err != nil {
 			return err
 		}
-		out.Claims = []execution.Claim{{Execution: c.Execution, Kind: kind}}
+		out.Claims = []execution.Claim{{Kind: kind}}
+		if kind != "" {
+			if out.Claims[0].Allowance, err = r.admit(tx, &e, &c.Execution); err != nil {
+				return err
+			}
+		}
+		out.Claims[0].Execution = c.Execution
 		tx.Refer(claimRefs(out.Claims))
 		if err := r.save(tx, &e, c, nil); err != nil {
 			return err

@@ -20,14 +20,18 @@ var insertRows = "INSERT INTO executions (" + columns + ", build_id) VALUES "
 // Prepare makes the places where new executions will stand, before the transaction that makes these. When one is missing it first
 // asks check, if there is one, whether it may be made.
 func (r *Repo) Prepare(ctx context.Context, made []execution.Change, check func() error) error {
-	seen := map[bucketKey]bool{}
+	seen, lanes := map[bucketKey]bool{}, map[laneKey][]execution.QuotaRef{}
 	for i := range made {
-		key := keyOf(&made[i].Execution)
+		e := &made[i].Execution
+		key, err := r.keyIn(ctx, e, lanes)
+		if err != nil {
+			return err
+		}
 		if seen[key] {
 			continue
 		}
 		seen[key] = true
-		err := r.buckets.there(ctx, r.store, key)
+		err = r.buckets.there(ctx, r.store, key)
 		if _, missing := errors.AsType[*missingBuckets](err); missing && check != nil {
 			if err := check(); err != nil {
 				return err
@@ -42,6 +46,25 @@ func (r *Repo) Prepare(ctx context.Context, made []execution.Change, check func(
 		}
 	}
 	return nil
+}
+
+// keyIn returns the key of the bucket for a new execution, and remembers the quotas of the lanes that it has looked at.
+func (r *Repo) keyIn(ctx context.Context, e *execution.Execution, lanes map[laneKey][]execution.QuotaRef) (bucketKey, error) {
+	at := laneKey{e.Namespace, e.Lane}
+	quotas, known := lanes[at]
+	if !known {
+		err := r.store.Read(ctx, func(q *store.Queries) error {
+			lane, err := findLane(q, e.Namespace, e.Lane, "")
+			quotas = lane.Quotas
+			return err
+		})
+		if err != nil {
+			return bucketKey{}, err
+		}
+		lanes[at] = quotas
+	}
+	terms := e.Terms(quotas, nil)
+	return keyWith(e, &terms), nil
 }
 
 // there returns a missingBuckets unless the bucket exists.
@@ -122,7 +145,11 @@ func (*Repo) Tell(tx *store.Tx, made []execution.Change) {
 
 // Enlist makes an execution that exists a member of the flow that c names.
 func (r *Repo) Enlist(tx *store.Tx, before *execution.Execution, c execution.Change) error {
-	n, err := tx.Exec(`UPDATE executions SET flow_id = ? WHERE id = ? AND flow_id IS NULL`, store.ID(c.Execution.FlowID), store.ID(before.ID))
+	limits, err := limitsDoc(c.Execution.Limits)
+	if err != nil {
+		return err
+	}
+	n, err := tx.Exec(`UPDATE executions SET flow_id = ?, limits = ? WHERE id = ? AND flow_id IS NULL`, store.ID(c.Execution.FlowID), limits, store.ID(before.ID))
 	if err == nil && n != 1 {
 		err = errors.New("it belongs to a flow")
 	}

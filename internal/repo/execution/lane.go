@@ -22,13 +22,20 @@ type laneRow struct {
 	Actor     store.Text   `db:"actor"`
 	ChangedAt store.Millis `db:"changed_at"`
 	Revision  int64        `db:"revision"`
+	Quotas    store.JSON   `db:"quotas"`
 }
 
-const laneColumns = "namespace, lane, state, reason, actor, changed_at, revision"
+const laneColumns = "namespace, lane, state, reason, actor, changed_at, revision, quotas"
 
-func (r *laneRow) lane() execution.Lane {
-	return execution.Lane{Namespace: r.Namespace, Name: r.Lane, State: execution.LaneState(r.State), Reason: string(r.Reason), Actor: string(r.Actor),
+func (r *laneRow) lane() (execution.Lane, error) {
+	l := execution.Lane{Namespace: r.Namespace, Name: r.Lane, State: execution.LaneState(r.State), Reason: string(r.Reason), Actor: string(r.Actor),
 		ChangedAt: time.Time(r.ChangedAt), Revision: r.Revision}
+	if r.Quotas != nil {
+		if err := json.Unmarshal(r.Quotas, &l.Quotas); err != nil {
+			return l, store.Corrupt("lane", r.Lane, err)
+		}
+	}
+	return l, nil
 }
 
 // bucketState is the state of the claim buckets of a lane.
@@ -49,7 +56,7 @@ func findLane(q *store.Queries, namespace, name, lock string) (execution.Lane, e
 	if err != nil {
 		return execution.Lane{}, fmt.Errorf("read lane %s: %w", name, err)
 	}
-	return found.lane(), nil
+	return found.lane()
 }
 
 // lockLane reads and locks a lane, which it puts on the list of lanes if it is not there.
@@ -145,7 +152,11 @@ func (r *Repo) Lanes(ctx context.Context, after string, limit int) (page.Named[e
 		}
 		list = make([]execution.LaneStatus, len(rows))
 		for i := range rows {
-			if list[i], err = contents(q, rows[i].lane()); err != nil {
+			lane, err := rows[i].lane()
+			if err == nil {
+				list[i], err = contents(q, lane)
+			}
+			if err != nil {
 				return err
 			}
 			list[i].Completed, list[i].Window = ended[rows[i].Lane], window

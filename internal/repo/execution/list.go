@@ -27,11 +27,25 @@ func (c *condition) and(text string, present bool, args ...any) {
 	}
 }
 
+// waitsHeldUp is the condition that a limit holds up an execution which waits.
+const waitsHeldUp = `claim_bucket IN (SELECT id FROM claim_buckets WHERE held_by IS NOT NULL)`
+
+// state selects a public state. What a limit holds up is stored as waiting, and shown as rate limited.
+func (c *condition) state(s execution.Public) {
+	stored := s
+	if s == execution.PublicRateLimited {
+		stored = execution.PublicWaiting
+	}
+	c.and("public_state = ?", s != "", string(stored))
+	c.and(waitsHeldUp, s == execution.PublicRateLimited)
+	c.and("(claim_bucket IS NULL OR NOT "+waitsHeldUp+")", s == execution.PublicWaiting)
+}
+
 // where returns the condition that f means, within a namespace.
 func where(q *store.Queries, namespace string, f execution.Filter) condition {
 	c := condition{"namespace = ?", []any{namespace}}
 	c.and("lane = ?", f.Lane != "", f.Lane)
-	c.and("public_state = ?", f.State != "", string(f.State))
+	c.state(f.State)
 	c.and("terminal_outcome <> 'success'", f.State != "" && f.State != execution.PublicCompleted) // what executions_state_idx holds
 	c.and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
 	c.and("kind = ?", f.Kind != "", f.Kind)
@@ -55,7 +69,10 @@ func (r *Repo) Executions(ctx context.Context, f execution.Filter, after page.Cu
 		if err != nil {
 			return fmt.Errorf("list executions: %w", err)
 		}
-		list, err = executionsOf(rows)
+		if list, err = executionsOf(rows); err != nil {
+			return err
+		}
+		list, err = shownAll(q, list)
 		return err
 	})
 	return page.Of(list, limit, func(e execution.Execution) page.Cursor { return page.After(e.CreatedAt, e.ID) }), err
@@ -125,9 +142,28 @@ func (r *Repo) count(ctx context.Context, by, query string, rest bool) (executio
 			}
 			counts.Total = all
 		}
-		return withoutHidden(q, namespace, by, &counts)
+		if err := withoutHidden(q, namespace, by, &counts); err != nil || !rest {
+			return err
+		}
+		return withHeldUp(q, namespace, &counts)
 	})
 	return counts, err
+}
+
+// withHeldUp counts what a limit holds up as that.
+func withHeldUp(q *store.Queries, namespace string, counts *execution.Counts) error {
+	var n int64
+	err := q.Get(&n, "SELECT count(*) FROM claim_buckets b JOIN executions e ON e.claim_bucket = b.id WHERE b.namespace = ? AND b.held_by IS NOT NULL AND e.public_state = 'waiting' AND e.terminal_outcome <> 'success'", namespace)
+	if err != nil {
+		return fmt.Errorf("count what is held up: %w", err)
+	}
+	if n > 0 {
+		counts.By[string(execution.PublicRateLimited)] += n
+		if counts.By[string(execution.PublicWaiting)] -= n; counts.By[string(execution.PublicWaiting)] == 0 {
+			delete(counts.By, string(execution.PublicWaiting))
+		}
+	}
+	return nil
 }
 
 // withoutHidden takes what is part of graphs that are still being written out of counts, which come from indexes that do not know
@@ -178,7 +214,12 @@ func (r *Repo) Explain(ctx context.Context, id uuid.UUID, instance string, capab
 				return err
 			}
 		}
-		x = e.Explain(lane, needs, by, capable, now)
+		hold, err := r.holdOf(q, &e, lane)
+		if err != nil {
+			return err
+		}
+		x = e.Explain(execution.Situation{Lane: lane, Needs: needs, Hold: hold, Capable: capable}, by, now)
+		e = hold.Under(e)
 		return nil
 	})
 	return e, x, err

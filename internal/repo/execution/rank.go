@@ -14,6 +14,7 @@ import (
 type openBucket struct {
 	ID     int64  `db:"id"`
 	Tokens string `db:"tokens"`
+	Terms  string `db:"terms"`
 }
 
 // maxBuckets bounds how many buckets of its lanes one claim ranks: beyond it the order between buckets is not exact. reference: measured.md F.
@@ -24,18 +25,18 @@ const draining = 0
 
 // open returns the buckets of some lanes that a worker may claim from and in which something stands, at most maxBuckets; those of
 // what was lost only to take it over. It returns errDraining for a worker that is draining.
-func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities, reclaim bool) ([]int64, error) {
+func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities, reclaim bool) ([]openBucket, error) {
 	fit, known := b.fitting(namespace, lanes, worker, reclaim)
 	if !known {
 		in, size := store.In(len(lanes))
 		if !reclaim {
-			in += " AND b.admission_key <> '" + admissionLost + "'"
+			in += " AND b.admission_key NOT LIKE '" + admissionLost + "%'"
 		}
 		return standing(tx, "claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id", "c.tokens", "b.namespace = ? AND b.lane IN "+in,
 			append([]any{namespace}, store.InArgs(lanes, size)...), namespace, instance, worker)
 	}
-	var ids []int64
-	for len(ids) < maxBuckets {
+	var open []openBucket
+	for len(open) < maxBuckets {
 		n := min(len(fit), maxBuckets)
 		some := append(fit[:n:n], draining) // no bucket has this id, and a list needs one
 		fit = fit[n:]
@@ -44,37 +45,41 @@ func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance 
 		if err != nil {
 			return nil, err
 		}
-		if ids = append(ids, found...); len(fit) == 0 {
+		if open = append(open, found...); len(fit) == 0 {
 			break
 		}
 	}
-	return ids[:min(len(ids), maxBuckets)], nil
+	return open[:min(len(open), maxBuckets)], nil
 }
 
 // standing returns those of the selected buckets which are open, in which something stands, and that worker satisfies.
-func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, worker execution.Capabilities) ([]int64, error) {
+func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, worker execution.Capabilities) ([]openBucket, error) {
 	var rows []openBucket
-	err := tx.Select(&rows, `SELECT b.id, `+tokens+` AS tokens FROM `+from+` WHERE `+where+` AND b.state = 'open' AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
-		UNION ALL SELECT 0, '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL AND expires_at > ?`, append(args, namespace, instance, store.Millis(tx.Queries.Now()))...)
-	ids := make([]int64, 0, len(rows))
+	err := tx.Select(&rows, `SELECT b.id, `+tokens+` AS tokens, coalesce(b.terms, '') AS terms FROM `+from+` WHERE `+where+` AND b.state = 'open' AND b.held_by IS NULL AND b.stale = 0 AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
+		UNION ALL SELECT 0, '', '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL AND expires_at > ?`, append(args, namespace, instance, store.Millis(tx.Queries.Now()))...)
+	open := make([]openBucket, 0, len(rows))
 	for _, row := range rows {
 		if row.ID == draining {
 			return nil, errDraining
 		}
 		if worker.Cover(execution.ParseCapabilities(row.Tokens)) {
-			ids = append(ids, row.ID)
+			open = append(open, row)
 		}
 	}
-	return ids[:min(len(ids), maxBuckets)], err
+	return open[:min(len(open), maxBuckets)], err
 }
 
 // waitKey is the hub's key for claims that wait on a lane.
 func waitKey(namespace, lane string) string { return "claim/" + namespace + "/" + lane }
 
 // heads returns those of the buckets that hold the n best claimable executions, ranked by their best one.
-func heads(tx *store.Tx, ids []int64, n int) ([]int64, error) {
-	if len(ids) <= 1 {
-		return ids, nil
+func heads(tx *store.Tx, open []openBucket, n int) ([]openBucket, error) {
+	if len(open) <= 1 {
+		return open, nil
+	}
+	ids, at := make([]int64, len(open)), make(map[int64]openBucket, len(open))
+	for i, b := range open {
+		ids[i], at[b.ID] = b.ID, b
 	}
 	slices.Sort(ids)
 	in, size := store.In(len(ids))
@@ -84,7 +89,11 @@ func heads(tx *store.Tx, ids []int64, n int) ([]int64, error) {
 			FROM claim_buckets b WHERE b.id IN `+in+`
 		) h JOIN executions x ON x.id = h.head
 		ORDER BY x.priority DESC, x.created_at, x.id LIMIT ?`, append(store.InArgs(ids, size), n)...)
-	return ranked, err
+	out := make([]openBucket, len(ranked))
+	for i, id := range ranked {
+		out[i] = at[id]
+	}
+	return out, err
 }
 
 // order is that of claims: priority, then age, then id.

@@ -31,7 +31,10 @@ type Repo struct {
 	keys    Keys
 	flows   Flows
 	graph   Graph
+	budgets Budgets
+	quotas  Quotas
 	buckets buckets
+	lanes   lanes
 }
 
 // Keys are the secrets that tokens of waitpoints are made with.
@@ -67,20 +70,64 @@ type Graph interface {
 	Dependencies(q *store.Queries, member uuid.UUID) (execution.Dependencies, error)
 }
 
-// New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.
-func New(s *store.Store, waits *waitrepo.Repo, keys Keys) *Repo {
-	return &Repo{store: s, waits: waits, keys: keys, buckets: newBuckets()}
+// Budgets is what executions need to know of the budgets that they are attached to.
+type Budgets interface {
+	// Attach returns budgets with their ancestors. It returns CodeNotFound.
+	Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]uuid.UUID, error)
+	// Lock locks budgets, in one order.
+	Lock(tx *store.Tx, ids []uuid.UUID) error
+	// Check locks budgets and says what holds up an execution that is expected to spend an estimate; nil for nothing.
+	Check(tx *store.Tx, ids []uuid.UUID, estimate map[string]int64) (*execution.Hold, error)
+	// Look is Check without locks.
+	Look(q *store.Queries, ids []uuid.UUID, estimate map[string]int64) (*execution.Hold, error)
+	// Take reserves what an execution is expected to spend, of budgets that were checked.
+	Take(tx *store.Tx, id uuid.UUID, ids []uuid.UUID, estimate map[string]int64) execution.Allowance
+	// Settle gives back what is left of what was reserved for an execution that nobody holds any more.
+	Settle(tx *store.Tx, id uuid.UUID)
+	// Allowance says what budgets leave to an execution.
+	Allowance(q *store.Queries, id uuid.UUID, ids []uuid.UUID) (execution.Allowance, error)
+	// Paused notes that an execution was suspended because of a budget.
+	Paused(tx *store.Tx, budgetID, id uuid.UUID) error
 }
 
-// Attach sets whom to ask about flows and their graphs.
-func (r *Repo) Attach(flows Flows, graph Graph) { r.flows, r.graph = flows, graph }
+// Quotas is what executions need to know of the quotas that they are attached to.
+type Quotas interface {
+	// Attach returns quotas, each once, in one order. It returns CodeNotFound.
+	Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]execution.QuotaRef, error)
+	// Lock locks what terms name, in one order.
+	Lock(tx *store.Tx, terms []execution.QuotaTerm) error
+	// Check locks what terms name and says how many executions may pass, or what holds them up.
+	Check(tx *store.Tx, terms []execution.QuotaTerm) (room int64, hold *execution.Hold, err error)
+	// Look is Check without locks.
+	Look(q *store.Queries, terms []execution.QuotaTerm) (*execution.Hold, error)
+	// Take counts an execution that has passed terms which were checked, and says whether it has a slot now.
+	Take(tx *store.Tx, id uuid.UUID, terms []execution.QuotaTerm) bool
+	// Ended gives back the slots of an execution that has ended.
+	Ended(tx *store.Tx, id uuid.UUID)
+	// Held returns the quotas of which an execution has a slot.
+	Held(q *store.Queries, id uuid.UUID) ([]uuid.UUID, error)
+	// Refused tells that a quota, which was checked, holds up a bucket.
+	Refused(tx *store.Tx, h *execution.Hold)
+}
+
+// New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.
+func New(s *store.Store, waits *waitrepo.Repo, keys Keys) *Repo {
+	return &Repo{store: s, waits: waits, keys: keys, buckets: newBuckets(), lanes: newLanes(s.Hub())}
+}
+
+// Attach sets whom to ask about flows, their graphs, budgets and quotas.
+func (r *Repo) Attach(flows Flows, graph Graph, budgets Budgets, quotas Quotas) {
+	r.flows, r.graph, r.budgets, r.quotas = flows, graph, budgets, quotas
+}
 
 // Execution returns one execution of the caller's namespace. It returns CodeNotFound.
 func (r *Repo) Execution(ctx context.Context, id uuid.UUID) (execution.Execution, error) {
 	var e execution.Execution
 	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
-		e, err = find(q, call.From(ctx).Namespace, id, "")
-		return err
+		if e, err = find(q, call.From(ctx).Namespace, id, ""); err != nil {
+			return err
+		}
+		return shown(q, []*execution.Execution{&e})
 	})
 	return e, err
 }

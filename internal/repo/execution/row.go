@@ -29,6 +29,7 @@ type row struct {
 	Creator         string       `db:"creator"`
 	CreatedAt       store.Millis `db:"created_at"`
 	Awaited         int          `db:"awaited"` // set by a statement of its own
+	Limits          store.JSON   `db:"limits"`
 
 	Priority         int          `db:"priority"`
 	Revision         int64        `db:"revision"`
@@ -67,18 +68,19 @@ type row struct {
 	Grant            store.JSON   `db:"claim_grant"`
 	Suspension       store.JSON   `db:"suspension"`
 	RunID            store.ID     `db:"run_id"`
+	Admitted         int          `db:"admitted"`
 	ClaimBucket      *int64       `db:"claim_bucket"`
 	Draining         bool         `db:"draining"` // only in what selectHeld reads
 }
 
 var (
 	fixed = []string{"id", "namespace", "lane", "kind", "flow_id", "key", "payload", "payload_encoding", "policy", "required_capabilities",
-		"creator", "created_at", "awaited"}
+		"creator", "created_at", "awaited", "limits"}
 	moving = []string{"priority", "revision", "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome",
 		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
 		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
 		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
-		"cancellation", "released", "claim_grant", "suspension", "run_id", "claim_bucket"}
+		"cancellation", "released", "claim_grant", "suspension", "run_id", "admitted", "claim_bucket"}
 
 	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
 	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
@@ -92,14 +94,14 @@ var (
 )
 
 func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt, r.Awaited}
+	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt, r.Awaited, r.Limits}
 }
 
 func (r *row) movingValues() []any {
 	return []any{r.Priority, r.Revision, r.Lifecycle, r.Ownership, r.Eligibility, r.Blocking, r.Outcome, r.Attempt, r.Public, r.BlockingDetail,
 		r.Tags, r.InstanceTag, r.StartedAt, r.CompletedAt, r.DelayUntil, r.DeadlineAt, r.AttemptTimeoutAt, r.DueAt, r.AttemptIndex, r.Attempts,
 		r.Retries, r.Replays, r.Reclaims, r.LeaseID, r.LeaseEpoch, r.AttemptID, r.WorkerID, r.InstanceID, r.LeaseAcquiredAt, r.LeaseExpiresAt,
-		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.Suspension, r.RunID, r.ClaimBucket}
+		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.Suspension, r.RunID, r.Admitted, r.ClaimBucket}
 }
 
 // rowOf returns the stored form of e.
@@ -134,7 +136,19 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 	keep(e.Released, e.Released != nil, &r.Released)
 	keep(e.Grant, e.Grant != nil, &r.Grant)
 	keep(e.Suspension, e.Suspension != nil, &r.Suspension)
+	keep(e.Limits, !e.Limits.None(), &r.Limits)
+	if e.Admitted {
+		r.Admitted = 1
+	}
 	return r, err
+}
+
+// limitsDoc is the stored form of limits.
+func limitsDoc(l *execution.Limits) (store.JSON, error) {
+	if l.None() {
+		return nil, nil
+	}
+	return json.Marshal(l)
 }
 
 // execution returns the execution that r stores. It returns CodeCorruptRecord for a row that cannot be one.
@@ -146,7 +160,7 @@ func (r *row) execution() (execution.Execution, error) {
 			Eligibility: execution.Eligibility(r.Eligibility), Blocking: execution.Blocking(r.Blocking), Outcome: execution.Outcome(r.Outcome),
 			Attempt: execution.AttemptState(r.Attempt)},
 		BlockingDetail: string(r.BlockingDetail), Payload: r.Payload, PayloadEncoding: execution.Encoding(r.PayloadEncoding),
-		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator, Awaited: r.Awaited == 1,
+		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator, Awaited: r.Awaited == 1, Admitted: r.Admitted == 1,
 		CreatedAt: time.Time(r.CreatedAt), StartedAt: time.Time(r.StartedAt), CompletedAt: time.Time(r.CompletedAt), DelayUntil: time.Time(r.DelayUntil),
 		DeadlineAt: time.Time(r.DeadlineAt), AttemptTimeoutAt: time.Time(r.AttemptTimeoutAt),
 		AttemptIndex: execution.NoAttempt, Attempts: r.Attempts, Retries: r.Retries, Replays: r.Replays, Reclaims: r.Reclaims,
@@ -174,6 +188,7 @@ func (r *row) execution() (execution.Execution, error) {
 	read(r.Released, &e.Released)
 	read(r.Grant, &e.Grant)
 	read(r.Suspension, &e.Suspension)
+	read(r.Limits, &e.Limits)
 	if err == nil && (e.Lifecycle == execution.Suspended) != e.Suspension.Open() || err == nil && (!e.Legal() || string(e.Public()) != r.Public) {
 		err = errIllegal
 	}

@@ -22,6 +22,7 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	if c.Execution.Revision == before.Revision {
 		return nil
 	}
+	r.leave(tx, before, &c.Execution)
 	stored, err := r.stand(tx, &c.Execution, before.Claimable())
 	if err != nil {
 		return err
@@ -59,11 +60,27 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	return nil
 }
 
+// leave gives back what an execution has of its limits: when nobody holds it any more what was reserved for it, when it has ended
+// its slots.
+func (r *Repo) leave(tx *store.Tx, before, after *execution.Execution) {
+	if before.Ownership == execution.Leased && after.Ownership != execution.Leased && len(after.Counted()) > 0 && len(after.Estimate()) > 0 {
+		r.budgets.Settle(tx, after.ID)
+	}
+	if after.Admitted && after.Lifecycle == execution.Terminal {
+		r.quotas.Ended(tx, after.ID)
+		after.Admitted = false
+	}
+}
+
 // stand returns the row of e, in its claim bucket if it is claimable, and arranges for whoever waits for it to be woken.
 func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, error) {
 	var bucket *int64
 	if e.Claimable() {
-		id, err := r.buckets.of(tx, e)
+		key, err := r.keyOf(tx, e)
+		if err != nil {
+			return row{}, err
+		}
+		id, err := r.buckets.of(tx, key)
 		if err != nil {
 			return row{}, fmt.Errorf("claim bucket of execution %s: %w", e.ID, err)
 		}

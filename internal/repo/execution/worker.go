@@ -73,7 +73,77 @@ func (r *Repo) apply(tx *store.Tx, e execution.Execution, draining bool, do tran
 	if c.Execution.Released != nil {
 		report.RetryAt, report.Cancelled = c.Execution.Released.RetryAt, c.Execution.Released.Cancelled
 	}
-	return report, r.save(tx, &e, c, result)
+	if err := r.save(tx, &e, c, result); err != nil {
+		return execution.Report{}, err
+	}
+	return report, r.allow(tx, &report)
+}
+
+// allow adds what budgets leave to an execution that its worker goes on with, and does to it what an exhausted one says.
+func (r *Repo) allow(tx *store.Tx, report *execution.Report) (err error) {
+	e := &report.Execution
+	if e.Ownership != execution.Leased || len(e.Counted()) == 0 {
+		return nil
+	}
+	if report.Allowance, err = r.budgets.Allowance(&tx.Queries, e.ID, e.Counted()); err != nil {
+		return err
+	}
+	if report.Allowance.Low {
+		report.Directives = append(report.Directives, execution.DirectiveBudgetLow)
+	}
+	if report.Allowance.Spent == nil {
+		return nil
+	}
+	told, err := r.Obey(tx, e, *report.Allowance.Spent)
+	report.Directives = append(report.Directives, told)
+	return err
+}
+
+// Obey does to an execution, which is held and whose flow is locked, what an exhausted budget says about running work, and returns
+// what its worker is told.
+func (r *Repo) Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (execution.Directive, error) {
+	before := *e
+	c, err := e.Obey(s, store.NewID(), tx.Now())
+	if err != nil {
+		return "", err
+	}
+	if *e = c.Execution; e.Lifecycle != execution.Suspended {
+		return execution.DirectiveCancel, r.save(tx, &before, c, nil)
+	}
+	if err := r.budgets.Paused(tx, s.BudgetID, e.ID); err != nil {
+		return "", err
+	}
+	return execution.DirectiveSuspend, r.save(tx, &before, c, nil)
+}
+
+// Refill lets up to limit executions go on that were suspended because of a budget. Others are left as they are.
+func (r *Repo) Refill(tx *store.Tx, namespace string, ids []uuid.UUID) error {
+	for _, id := range ids {
+		e, err := find(&tx.Queries, namespace, id, tx.ForUpdate())
+		if fault.CodeOf(err) == fault.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if c, ok := e.Refill(tx.Now()); ok {
+			if err := r.save(tx, &e, c, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// HeldBy locks an execution, and its flow, for its worker. It returns CodeNotFound and the refusals of [execution.Execution.Check].
+func (r *Repo) HeldBy(tx *store.Tx, f execution.Fence) (e execution.Execution, draining bool, err error) {
+	if err := lockFlow(tx, f.ExecutionID); err != nil {
+		return e, false, err
+	}
+	if e, draining, err = Held(tx, f.ExecutionID); err != nil {
+		return e, false, err
+	}
+	return e, draining, e.Check(f, tx.Now())
 }
 
 // Renew extends the lease of f's owner. Errors: CodeNotFound and those of [execution.Execution.Check].

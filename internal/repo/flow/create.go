@@ -33,6 +33,10 @@ func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
 	} else if f, err := r.find(&tx.Queries, in.Namespace, in.ID, ""); fault.CodeOf(err) != fault.CodeNotFound {
 		return flow.Creation{Flow: f, Existing: true}, err
 	}
+	var err error
+	if in.Limits, err = r.executions.LimitsOf(&tx.Queries, in.Namespace, in.BudgetIDs, in.QuotaIDs); err != nil {
+		return flow.Creation{}, err
+	}
 	c, err := flow.New(in, by(tx))
 	if err != nil {
 		return flow.Creation{}, err

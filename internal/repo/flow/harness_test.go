@@ -88,6 +88,10 @@ func (x *executions) call(format string, args ...any) int {
 	return x.open
 }
 
+func (*executions) LimitsOf(*store.Queries, string, []uuid.UUID, []uuid.UUID) (*execution.Limits, error) {
+	return nil, nil
+}
+
 func (x *executions) OpenMembers(*store.Tx, uuid.UUID) (int, error) { return x.call("open"), nil }
 
 func (x *executions) UnpauseMembers(*store.Tx, uuid.UUID, int) (int, error) {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -17,7 +18,7 @@ import (
 func (r *Repo) Grow(tx *store.Tx, id uuid.UUID, nodes, edges int) (flow.Flow, error) {
 	var found row
 	err := tx.Get(&found, `UPDATE flows SET node_count = node_count + ?, edge_count = edge_count + ?, graph_revision = graph_revision + ?
-		WHERE id = ? AND namespace = ? AND ended_at IS NULL RETURNING `+aboutColumns+`, graph_revision, edge_count, auto_finish`,
+		WHERE id = ? AND namespace = ? AND ended_at IS NULL RETURNING `+aboutColumns+`, graph_revision, edge_count, auto_finish, limits`,
 		nodes, edges, nodes+edges, store.ID(id), tx.Call.Namespace)
 	switch {
 	case store.NotFound(err):
@@ -29,7 +30,13 @@ func (r *Repo) Grow(tx *store.Tx, id uuid.UUID, nodes, edges int) (flow.Flow, er
 	case err != nil:
 		return flow.Flow{}, fmt.Errorf("grow flow %s: %w", id, err)
 	}
-	return found.about(), nil
+	f := found.about()
+	if found.Limits != nil {
+		if err := json.Unmarshal(found.Limits, &f.Limits); err != nil {
+			return flow.Flow{}, store.Corrupt("flow", id, err)
+		}
+	}
+	return f, nil
 }
 
 // Joined tells that an execution has become a member of a flow, which [Repo.Grow] has counted.

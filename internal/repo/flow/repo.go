@@ -53,6 +53,8 @@ type Executions interface {
 
 // Members are the executions that belong to a flow. The transaction holds the flow, whatever its caller's namespace.
 type Members interface {
+	// LimitsOf returns what budgets and quotas mean for members. It returns CodeNotFound for one that there is not.
+	LimitsOf(q *store.Queries, namespace string, budgets, quotas []uuid.UUID) (*execution.Limits, error)
 	// OpenMembers returns how many members have not ended.
 	OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error)
 	// UnpauseMembers lets up to limit members go on that have waited for the start of their flow, and returns how many that

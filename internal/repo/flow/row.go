@@ -20,6 +20,7 @@ type row struct {
 	Namespace  string       `db:"namespace"`
 	AutoFinish int          `db:"auto_finish"`
 	CreatedAt  store.Millis `db:"created_at"`
+	Limits     store.JSON   `db:"limits"`
 
 	GraphRevision int64 `db:"graph_revision"`
 	NodeCount     int64 `db:"node_count"`
@@ -45,7 +46,7 @@ type row struct {
 }
 
 var (
-	fixed  = []string{"id", "namespace", "auto_finish", "created_at", "graph_revision", "node_count", "edge_count"}
+	fixed  = []string{"id", "namespace", "auto_finish", "created_at", "limits", "graph_revision", "node_count", "edge_count"}
 	moving = []string{"kind", "controller_id", "goal", "owner_session_key", "requester_origin", "current_step", "state", "status",
 		"cancel_requested", "wait_id", "revision", "cancellation", "failure", "tags", "fields_changed", "updated_at", "ended_at"}
 
@@ -56,7 +57,7 @@ var (
 )
 
 func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.AutoFinish, r.CreatedAt, r.GraphRevision, r.NodeCount, r.EdgeCount}
+	return []any{r.ID, r.Namespace, r.AutoFinish, r.CreatedAt, r.Limits, r.GraphRevision, r.NodeCount, r.EdgeCount}
 }
 
 func (r *row) movingValues() []any {
@@ -82,6 +83,7 @@ func rowOf(f *flow.Flow) (row, error) {
 			*into, err = json.Marshal(v)
 		}
 	}
+	keep(f.Limits, !f.Limits.None(), &r.Limits)
 	keep(f.Cancellation, f.Cancellation != nil, &r.Cancellation)
 	keep(f.Failure, f.Failure != nil, &r.Failure)
 	keep(f.Tags, len(f.Tags) > 0, &r.Tags)
@@ -120,6 +122,7 @@ func (r *row) flow(w *wait.Wait) (flow.Flow, error) {
 			err = json.Unmarshal(doc, into)
 		}
 	}
+	read(r.Limits, &f.Limits)
 	read(r.Cancellation, &f.Cancellation)
 	read(r.Failure, &f.Failure)
 	read(r.FieldsChanged, &f.History)

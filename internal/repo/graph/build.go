@@ -46,6 +46,13 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
 		return made, err
 	}
+	limits, err := r.limits(ctx, in.BudgetIDs, in.QuotaIDs)
+	if err != nil {
+		return graph.Creation{}, err
+	}
+	if err := r.limit(ctx, nodes, limits); err != nil {
+		return graph.Creation{}, err
+	}
 	b, err := r.draft(ctx, in.ID, nil, nodes, !in.Start, "/graph/executions")
 	if err != nil {
 		return graph.Creation{}, err
@@ -151,6 +158,9 @@ func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, 
 		return graph.Built{}, err
 	}
 	if err := open(&f); err != nil {
+		return graph.Built{}, err
+	}
+	if err := r.limit(ctx, nodes, f.Limits); err != nil {
 		return graph.Built{}, err
 	}
 	b, err := r.draft(ctx, flowID, &f, nodes, f.Status == flow.Created, "/executions")
@@ -282,6 +292,39 @@ func (r *Repo) draft(ctx context.Context, flowID uuid.UUID, f *flow.Flow, nodes 
 		b.build = store.NewID()
 	}
 	return b, nil
+}
+
+// limits returns what budgets and quotas mean for members.
+func (r *Repo) limits(ctx context.Context, budgets, quotas []uuid.UUID) (l *execution.Limits, err error) {
+	if len(budgets)+len(quotas) == 0 {
+		return nil, nil
+	}
+	err = r.store.Read(ctx, func(q *store.Queries) (err error) {
+		l, err = r.executions.LimitsOf(q, call.From(ctx).Namespace, budgets, quotas)
+		return err
+	})
+	return l, err
+}
+
+// limit looks up the budgets and quotas of nodes, which those of their flow come on top of. Most nodes have the same ones.
+func (r *Repo) limit(ctx context.Context, nodes []graph.Node, flow *execution.Limits) error {
+	known := map[string]*execution.Limits{}
+	for i := range nodes {
+		n := &nodes[i]
+		name := fmt.Sprint(n.BudgetIDs, n.QuotaIDs)
+		l, seen := known[name]
+		if !seen {
+			var err error
+			if l, err = r.limits(ctx, n.BudgetIDs, n.QuotaIDs); err != nil {
+				return err
+			}
+			known[name] = l
+		}
+		if n.Limits = l.Under(flow); len(n.Estimate) > 0 {
+			n.Limits = n.Limits.Expecting(n.Estimate)
+		}
+	}
+	return nil
 }
 
 // names finds the members that nodes name, and what is taken of the keys and ids that they want.

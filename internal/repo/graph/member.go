@@ -56,7 +56,7 @@ func (r *Repo) enlist(tx *store.Tx, flowID uuid.UUID, e *execution.Execution, ou
 	if err != nil {
 		return err
 	}
-	c := e.JoinFlow(flowID)
+	c := e.JoinFlow(flowID, f.Limits)
 	if f.Status == flow.Created {
 		if paused, changed := c.Execution.Pause(); changed {
 			paused.Execution.Revision = c.Execution.Revision // one change, one revision
@@ -104,7 +104,11 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 	if err := open(&f); err != nil {
 		return graph.Member{}, err
 	}
-	b, err := r.draft(ctx, flowID, &f, []graph.Node{node}, f.Status == flow.Created, "/execution")
+	nodes := []graph.Node{node}
+	if err := r.limit(ctx, nodes, f.Limits); err != nil {
+		return graph.Member{}, err
+	}
+	b, err := r.draft(ctx, flowID, &f, nodes, f.Status == flow.Created, "/execution")
 	if err != nil {
 		return graph.Member{}, graph.Single(err)
 	}

@@ -45,6 +45,8 @@ type Executions interface {
 	Named(q *store.Queries, flowID uuid.UUID, names []string) (map[string]uuid.UUID, error)
 	// Taken returns those of some ids that executions have.
 	Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error)
+	// LimitsOf returns what budgets and quotas mean for members of a flow. It returns CodeNotFound for one that there is not.
+	LimitsOf(q *store.Queries, namespace string, budgets, quotas []uuid.UUID) (*execution.Limits, error)
 	// Save writes what a transition did.
 	Save(tx *store.Tx, before *execution.Execution, c execution.Change) error
 	// Prepare makes the places where new executions will stand, before the transaction that makes these. When one is missing it

@@ -174,6 +174,16 @@ type sum struct {
 	write func() error
 }
 
+// first is the key of a sum that is written before others: its rows are locked early by some transactions, and in one order by all.
+type first interface{ First() }
+
+func (s *sum) rank() int {
+	if _, ok := s.key.(first); ok {
+		return 1
+	}
+	return 0
+}
+
 // Final sets the function that runs last, when all reactors are done: it reads back what is answered.
 func (tx *Tx) Final(fn func() error) { tx.final = fn }
 
@@ -260,6 +270,7 @@ func (tx *Tx) settle() error {
 		}
 		due := tx.sums
 		tx.sums = nil
+		slices.SortStableFunc(due, func(a, b *sum) int { return b.rank() - a.rank() })
 		for _, s := range due {
 			if err := s.write(); err != nil {
 				return err

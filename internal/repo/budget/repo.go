@@ -1,0 +1,259 @@
+// Package budget keeps budgets: what may be spent, what was, by whom, and what is reserved for whoever is at work.
+package budget
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/budget"
+	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/repo/store"
+)
+
+// Loop is the name of the work that resets budgets at their time, and lets go on what they had suspended.
+const Loop = "budgets"
+
+// Repo is the store of budgets.
+type Repo struct {
+	store      *store.Store
+	executions Executions
+}
+
+// Executions is what budgets need to know of the executions that they hold up.
+type Executions interface {
+	// State returns an execution of the caller's namespace and locks it. It returns CodeNotFound.
+	State(tx *store.Tx, id uuid.UUID) (execution.Execution, error)
+	// HeldBy locks an execution, and its flow, for its worker. It returns CodeNotFound and the refusals of [execution.Execution.Check].
+	HeldBy(tx *store.Tx, f execution.Fence) (e execution.Execution, draining bool, err error)
+	// Obey does to an execution that is held what an exhausted budget says, and returns what its worker is told.
+	Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (execution.Directive, error)
+	// Refill lets executions go on that were suspended because of a budget. Others are left as they are.
+	Refill(tx *store.Tx, namespace string, ids []uuid.UUID) error
+	// Reopen opens the buckets that were held up for want of room.
+	Reopen(tx *store.Tx, id uuid.UUID, key string, room int64) error
+	// ReopenAll opens the buckets that a budget holds up.
+	ReopenAll(tx *store.Tx, id uuid.UUID) error
+}
+
+// New returns a repository on s.
+func New(s *store.Store, executions Executions) *Repo { return &Repo{store: s, executions: executions} }
+
+// Create makes a budget in the caller's namespace. An id that a budget has already gets that budget, and nothing changes. It returns the
+// refusals of [budget.New], CodeNotFound for the parent, and CodeAlreadyExists for an id that another namespace has.
+func (r *Repo) Create(ctx context.Context, in budget.Create) (budget.Creation, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *budget.Creation) error {
+		in := in
+		in.Namespace = tx.Call.Namespace
+		if in.ID == uuid.Nil {
+			in.ID = store.NewID()
+		} else if b, err := find(&tx.Queries, in.Namespace, in.ID, ""); fault.CodeOf(err) != fault.CodeNotFound {
+			*out = budget.Creation{Budget: b, Existing: true}
+			tx.Refer(in.ID)
+			return err
+		}
+		if err := r.checkParent(tx, in.ParentID); err != nil {
+			return err
+		}
+		c, err := budget.New(in, tx.Now())
+		if err != nil {
+			return err
+		}
+		tx.Refer(in.ID)
+		n, err := insert(tx, &c.Budget)
+		if err != nil {
+			return err
+		}
+		if n == 0 { // made at the same time, or elsewhere
+			b, err := find(&tx.Queries, in.Namespace, in.ID, "")
+			if fault.CodeOf(err) == fault.CodeNotFound {
+				return fault.New(fault.CodeAlreadyExists, "The id %s is taken. Choose another one.", in.ID)
+			}
+			*out = budget.Creation{Budget: b, Existing: true}
+			return err
+		}
+		*out = budget.Creation{Budget: c.Budget}
+		return r.tell(tx, c)
+	}, store.Reload(func(ctx context.Context, ref []byte) (budget.Creation, error) {
+		b, err := r.reload(ctx, ref)
+		return budget.Creation{Budget: b}, err
+	}))
+}
+
+// checkParent refuses a parent that there is not, and one too many above each other.
+func (r *Repo) checkParent(tx *store.Tx, id uuid.UUID) error {
+	if id == uuid.Nil {
+		return nil
+	}
+	above, err := chainOf(&tx.Queries, tx.Call.Namespace, id)
+	if err != nil {
+		return err
+	}
+	if len(above) >= budget.MaxDepth {
+		return fault.Invalid(fault.CodeOutOfRange, "/parent_id", "There are %d budgets above each other already, which is the most.", len(above))
+	}
+	var locked store.ID // it is not deleted meanwhile
+	if err := tx.Get(&locked, `SELECT id FROM budgets WHERE id = ?`+tx.ForUpdate(), store.ID(id)); err != nil {
+		return fmt.Errorf("lock the parent: %w", err)
+	}
+	return nil
+}
+
+// Budget returns a budget of the caller's namespace. It returns CodeNotFound.
+func (r *Repo) Budget(ctx context.Context, id uuid.UUID) (b budget.Budget, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) (err error) {
+		b, err = find(q, call.From(ctx).Namespace, id, "")
+		return err
+	})
+	return b, err
+}
+
+// Budgets lists the budgets of the caller's namespace, newest first.
+func (r *Repo) Budgets(ctx context.Context, f budget.Filter, after page.Cursor, limit int) (page.Page[budget.Budget], error) {
+	where, args := "namespace = ?", []any{call.From(ctx).Namespace}
+	and := func(text string, present bool, more ...any) {
+		if present {
+			where, args = where+" AND "+text, append(args, more...)
+		}
+	}
+	if f.ScopeType != nil {
+		and("scope_type = ?", true, *f.ScopeType)
+	}
+	if f.ScopeID != nil {
+		and("scope_id = ?", true, *f.ScopeID)
+	}
+	and("parent_id = ?", f.ParentID != uuid.Nil, store.ID(f.ParentID))
+	if f.Exhausted != nil {
+		and("exhausted = ?", true, bit(*f.Exhausted))
+	}
+	and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+	var list []budget.Budget
+	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
+		list, err = read(q, "WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		return err
+	})
+	return page.Of(list, limit, func(b budget.Budget) page.Cursor { return page.After(b.CreatedAt, b.ID) }), err
+}
+
+// change makes one change of a budget of the caller's namespace. It returns CodeNotFound, and CodeRevisionMismatch when the caller has
+// read another revision than the present one.
+func (r *Repo) change(ctx context.Context, id uuid.UUID, expected *int64, do func(tx *store.Tx, b budget.Budget) (budget.Change, error)) (budget.Budget, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *budget.Budget) error {
+		b, err := find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		tx.Later()
+		if expected != nil && *expected != b.Revision {
+			return fault.Stale("Budget "+id.String(), *expected, b.Revision)
+		}
+		c, err := do(tx, b)
+		if err != nil {
+			return err
+		}
+		*out = c.Budget
+		tx.Refer(id)
+		return r.save(tx, b, c)
+	}, store.Reload(r.reload))
+}
+
+func (r *Repo) reload(ctx context.Context, ref []byte) (budget.Budget, error) {
+	var id uuid.UUID
+	if err := json.Unmarshal(ref, &id); err != nil {
+		return budget.Budget{}, store.Corrupt("idempotency key", "", err)
+	}
+	return r.Budget(ctx, id)
+}
+
+// Patch changes a budget. It also returns the refusals of [budget.Budget.Patch].
+func (r *Repo) Patch(ctx context.Context, id uuid.UUID, expected *int64, p budget.Patch) (budget.Budget, error) {
+	return r.change(ctx, id, expected, func(tx *store.Tx, b budget.Budget) (budget.Change, error) { return b.Patch(p, tx.Now()) })
+}
+
+// TopUp raises hard limits. It also returns the refusals of [budget.Budget.TopUp].
+func (r *Repo) TopUp(ctx context.Context, id uuid.UUID, dimensions map[string]int64) (budget.Budget, error) {
+	return r.change(ctx, id, nil, func(tx *store.Tx, b budget.Budget) (budget.Change, error) { return b.TopUp(dimensions, tx.Now()) })
+}
+
+// Reset begins a new period.
+func (r *Repo) Reset(ctx context.Context, id uuid.UUID) (budget.Budget, error) {
+	return r.change(ctx, id, nil, func(tx *store.Tx, b budget.Budget) (budget.Change, error) { return b.Reset(true, tx.Now()), nil })
+}
+
+// Delete deletes a budget: what is attached to it is limited by it no more. It returns CodeNotFound, CodeRevisionMismatch, and
+// CodeBudgetInUse while it is the parent of others.
+func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error {
+	return store.Do(ctx, r.store, func(tx *store.Tx) error {
+		b, err := find(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if expected != nil && *expected != b.Revision {
+			return fault.Stale("Budget "+id.String(), *expected, b.Revision)
+		}
+		var children int64
+		if err := tx.Get(&children, `SELECT count(*) FROM budgets WHERE parent_id = ?`, store.ID(id)); err != nil {
+			return fmt.Errorf("count what is below budget %s: %w", id, err)
+		}
+		deleted, err := b.Deleted(children)
+		if err != nil {
+			return err
+		}
+		if err := r.refillAll(tx, &b); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`DELETE FROM budget_reservations WHERE budget_id = ?`, store.ID(id)); err != nil {
+			return fmt.Errorf("drop reservations of budget %s: %w", id, err)
+		}
+		if err := tx.ExecOne(`DELETE FROM budgets WHERE id = ?`, store.ID(id)); err != nil {
+			return fmt.Errorf("delete budget %s: %w", id, err)
+		}
+		tx.Emit(deleted)
+		return r.executions.ReopenAll(tx, id)
+	})
+}
+
+// Attach returns budgets of a namespace with their ancestors, in the order of their ids. It returns CodeNotFound.
+func (r *Repo) Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]uuid.UUID, error) {
+	var all []uuid.UUID
+	for _, id := range ids {
+		if slices.Contains(all, id) {
+			continue
+		}
+		chain, err := chainOf(q, namespace, id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, chain...)
+	}
+	slices.SortFunc(all, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(all), nil
+}
+
+// chainOf returns a budget and those above it. It returns CodeNotFound.
+func chainOf(q *store.Queries, namespace string, id uuid.UUID) ([]uuid.UUID, error) {
+	var chain []uuid.UUID
+	for id != uuid.Nil && len(chain) <= budget.MaxDepth {
+		var found struct {
+			Namespace string   `db:"namespace"`
+			ParentID  store.ID `db:"parent_id"`
+		}
+		err := q.Get(&found, `SELECT namespace, parent_id FROM budgets WHERE id = ?`, store.ID(id))
+		if store.NotFound(err) || err == nil && found.Namespace != namespace {
+			return nil, fault.NotFound("budget", id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read budget %s: %w", id, err)
+		}
+		chain = append(chain, id)
+		id = uuid.UUID(found.ParentID)
+	}
+	return chain, nil
+}
