@@ -88,15 +88,17 @@ type App struct {
 	// Anonymous says whether callers on the loopback interface need no token.
 	Anonymous func() bool
 
-	cfg      Config
-	store    *store.Store
-	tokens   *token.Repo
-	hub      *hub.Hub
-	loops    *reconcile.Supervisor
-	tails    []*sse.Tail
-	streams  *streams.Handlers
-	graphs   *graphrepo.Repo
-	draining atomic.Bool
+	cfg        Config
+	store      *store.Store
+	tokens     *token.Repo
+	hub        *hub.Hub
+	loops      *reconcile.Supervisor
+	tails      []*sse.Tail
+	streams    *streams.Handlers
+	graphs     *graphrepo.Repo
+	budgets    *budgetrepo.Repo
+	executions *executionrepo.Repo
+	draining   atomic.Bool
 	// generation of the event log, which changes only while no server runs.
 	generation string
 }
@@ -168,8 +170,9 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	executionRepo := executionrepo.New(a.store, waitRepo, keys)
 	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{Batch: cfg.Batch})
 	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo, graphrepo.Config{Batch: cfg.Batch})
-	a.graphs = graphRepo
+	a.graphs, a.executions = graphRepo, executionRepo
 	budgetRepo, quotaRepo := budgetrepo.New(a.store, executionRepo), quotarepo.New(a.store, executionRepo)
+	a.budgets = budgetRepo
 	executionRepo.Attach(flowRepo, graphRepo, budgetRepo, quotaRepo)
 	runRepo := runrepo.New(a.store, waitRepo, executionRepo, flowRepo, keys, runrepo.Config{Batch: cfg.Batch})
 	flowRepo.Attach(runRepo)

@@ -49,8 +49,9 @@ func (m *metrics) watch(a *App) error {
 			return float64(n)
 		}),
 		gauge("flowapi_frames_waiting", "Requests that wait for frames, followers among them.", func() float64 { return float64(a.Waiting()) }),
-		gauge("flowapi_graph_backlog", "Parts of graphs that are left to be decided, started, cancelled or replayed; -1 when that cannot be read.", func() float64 { return a.graphsLeft() }),
-		loopCollector{a},
+		gauge("flowapi_graph_backlog", "Parts of graphs that are left to be decided, started, cancelled or replayed; -1 when that cannot be read.", func() float64 { return counted(a.graphs.Left) }),
+		gauge("flowapi_budgets_exhausted", "Budgets that have nothing left of a limited dimension; -1 when that cannot be read.", func() float64 { return counted(a.budgets.Exhausted) }),
+		loopCollector{a}, heldCollector{a},
 	} {
 		if err := m.registry.Register(c); err != nil {
 			return err
@@ -59,15 +60,36 @@ func (m *metrics) watch(a *App) error {
 	return nil
 }
 
-// graphsLeft is what the backlog of graphs has.
-func (a *App) graphsLeft() float64 {
+// counted returns what a count of rows says, -1 for one that fails.
+func counted[N int | int64](count func(ctx context.Context) (N, error)) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	n, err := a.graphs.Left(ctx)
+	n, err := count(ctx)
 	if err != nil {
 		return -1
 	}
 	return float64(n)
+}
+
+// heldCollector shows what limits hold up.
+type heldCollector struct{ app *App }
+
+var heldBuckets = prometheus.NewDesc("flowapi_claim_buckets_held", "Claim buckets that are closed because a limit is reached, by its kind.", []string{"by"}, nil)
+
+// Describe implements prometheus.Collector.
+func (heldCollector) Describe(ch chan<- *prometheus.Desc) { ch <- heldBuckets }
+
+// Collect implements prometheus.Collector.
+func (c heldCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	held, err := c.app.executions.HeldUp(ctx)
+	if err != nil {
+		return // as a scrape without them shows
+	}
+	for by, n := range held {
+		ch <- prometheus.MustNewConstMetric(heldBuckets, prometheus.GaugeValue, float64(n), string(by))
+	}
 }
 
 // loopCollector shows the figures of the background loops.

@@ -25,13 +25,14 @@ const (
 	PartTimers  = "timers"  // what time brings, and what waiting for it costs
 	PartSuspend = "suspend" // executions that wait for a signal
 	PartGraph   = "graph"   // flows with members that depend on one another
+	PartQuota   = "quota"   // executions of tenants of which only so many may be at work
 	PartEvents  = "events"  // subscribers of the event stream
 	PartFrames  = "frames"  // followers of the stream of an attempt
 )
 
 // Parts returns all parts, in the order in which they run.
 func Parts() []string {
-	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartGraph, PartEvents, PartFrames}
+	return []string{PartOne, PartBatch, PartAhead, PartTimers, PartSuspend, PartGraph, PartQuota, PartEvents, PartFrames}
 }
 
 // Config says what to measure, and where.
@@ -89,6 +90,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if r.wants(PartGraph) {
 		if err := r.graphs(ctx); err != nil {
 			return r.report, fmt.Errorf("graphs: %w", err)
+		}
+	}
+	if r.wants(PartQuota) {
+		if err := r.quotas(ctx); err != nil {
+			return r.report, fmt.Errorf("quotas: %w", err)
 		}
 	}
 	if r.wants(PartEvents) {

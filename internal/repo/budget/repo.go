@@ -257,3 +257,9 @@ func chainOf(q *store.Queries, namespace string, id uuid.UUID) ([]uuid.UUID, err
 	}
 	return chain, nil
 }
+
+// Exhausted says how many budgets have nothing left of a limited dimension.
+func (r *Repo) Exhausted(ctx context.Context) (n int64, err error) {
+	err = r.store.Read(ctx, func(q *store.Queries) error { return q.Get(&n, `SELECT count(*) FROM budgets WHERE exhausted = 1`) })
+	return n, err
+}

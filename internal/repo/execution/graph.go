@@ -249,7 +249,11 @@ func (r *Repo) Nodes(q *store.Queries, flowID uuid.UUID) ([]execution.Execution,
 	if err != nil {
 		return nil, fmt.Errorf("read the members of flow %s: %w", flowID, err)
 	}
-	return executionsOf(rows)
+	list, err := executionsOf(rows)
+	if err != nil {
+		return nil, err
+	}
+	return shownAll(q, list)
 }
 
 // nodeColumns are all columns, but with documents left out that a node does not show.

@@ -1,7 +1,9 @@
 package execution
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,16 +35,15 @@ const selectHolds = `SELECT e.id, b.held_by, b.held_id, b.held_key, b.held_need,
 // holdsOf returns what holds up those of some executions that a limit holds up.
 func holdsOf(q *store.Queries, ids []store.ID) (map[uuid.UUID]*execution.Hold, error) {
 	found := map[uuid.UUID]*execution.Hold{}
-	if len(ids) == 0 {
-		return found, nil
-	}
-	in, size := store.In(len(ids))
-	var rows []holdRow
-	if err := q.Select(&rows, selectHolds+in, store.InArgs(ids, size)...); err != nil {
-		return nil, fmt.Errorf("look what holds up executions: %w", err)
-	}
-	for i := range rows {
-		found[uuid.UUID(rows[i].ID)] = rows[i].hold()
+	for chunk := range slices.Chunk(ids, 512) {
+		in, size := store.In(len(chunk))
+		var rows []holdRow
+		if err := q.Select(&rows, selectHolds+in, store.InArgs(chunk, size)...); err != nil {
+			return nil, fmt.Errorf("look what holds up executions: %w", err)
+		}
+		for i := range rows {
+			found[uuid.UUID(rows[i].ID)] = rows[i].hold()
+		}
 	}
 	return found, nil
 }
@@ -88,4 +89,20 @@ func (r *Repo) holdOf(q *store.Queries, e *execution.Execution, lane execution.L
 		return hold, err
 	}
 	return r.budgets.Look(q, terms.Budgets, e.Estimate())
+}
+
+// HeldUp says how many claim buckets are closed, by what kind of limit holds them up.
+func (r *Repo) HeldUp(ctx context.Context) (map[execution.HeldBy]int64, error) {
+	found := map[execution.HeldBy]int64{execution.HeldByBudget: 0, execution.HeldByQuota: 0}
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		var rows []countRow
+		if err := q.Select(&rows, `SELECT held_by AS name, count(*) AS n FROM claim_buckets WHERE held_by IS NOT NULL GROUP BY held_by`); err != nil {
+			return fmt.Errorf("count closed claim buckets: %w", err)
+		}
+		for _, row := range rows {
+			found[execution.HeldBy(row.Name)] = row.N
+		}
+		return nil
+	})
+	return found, err
 }

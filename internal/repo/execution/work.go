@@ -255,6 +255,9 @@ func (r *Repo) Work(q *store.Queries, of execution.WorkOf, limit int) ([]executi
 	if err != nil {
 		return nil, err
 	}
+	if list, err = shownAll(q, list); err != nil {
+		return nil, err
+	}
 	return withAttempts(q, list)
 }
 
