@@ -59,10 +59,7 @@ func (s Schedule) parse() (*cron.SpecSchedule, error) {
 	} else if len(strings.Fields(s.Cron)) != 5 {
 		return nil, refused
 	}
-	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
-	if err != nil {
-		return nil, err
-	}
+	parser := cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 	parsed, err := parser.WithMaxSearchYears(searchYears).Parse(s.Cron)
 	if err != nil {
 		return nil, refused.Because(err)
