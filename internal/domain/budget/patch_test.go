@@ -60,6 +60,8 @@ func TestBudget_Patch(t *testing.T) {
 			[]string{`budget.updated {"changed":["on_hard_limit"]}`}},
 		{"an interval", spent, budget.Patch{ResetInterval: patch.Some(time.Hour)}, func(b *budget.Budget) { b.ResetInterval, b.NextResetAt = time.Hour, at(3602) },
 			[]string{`budget.updated {"changed":["reset_interval_ms"]}`}},
+		{"something else: the period goes on", regular, budget.Patch{OnHardLimit: patch.Some(budget.Cancel)}, func(b *budget.Budget) { b.OnHardLimit = budget.Cancel },
+			[]string{`budget.updated {"changed":["on_hard_limit"]}`}},
 		{"no interval", regular, budget.Patch{ResetInterval: null[time.Duration]()}, func(b *budget.Budget) { b.ResetInterval, b.NextResetAt = 0, time.Time{} },
 			[]string{`budget.updated {"changed":["reset_interval_ms"]}`}},
 		{"a schedule for an interval", regular, budget.Patch{ResetInterval: null[time.Duration](), Schedule: patch.Some(hourly)}, func(b *budget.Budget) {
@@ -96,6 +98,16 @@ func TestBudget_Patch(t *testing.T) {
 			}
 			same(t, want, tt.told, got)
 		})
+	}
+}
+
+func TestBudget_Patch_keepsItsOwnLimits(t *testing.T) {
+	t.Parallel()
+	limit := int64(5)
+	c, err := fresh(t, nil, nil).Patch(budget.Patch{Hard: map[string]*int64{"x": &limit}}, at(2))
+	limit = 1
+	if got := c.Budget.HardLimits()["x"]; got != 5 || err != nil {
+		t.Errorf("%d, %v", got, err)
 	}
 }
 
