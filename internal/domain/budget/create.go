@@ -16,7 +16,6 @@ type Create struct {
 	ScopeType     string
 	ScopeID       string
 	ParentID      uuid.UUID // uuid.Nil without one
-	Depth         int       // how many budgets stand above it
 	Hard          map[string]int64
 	Soft          map[string]int64
 	OnHardLimit   OnHardLimit   // "" for [Deny]
@@ -29,9 +28,6 @@ func New(in Create, now time.Time) (Change, error) {
 	b := Budget{
 		ID: in.ID, Namespace: in.Namespace, ScopeType: in.ScopeType, ScopeID: in.ScopeID, ParentID: in.ParentID, OnHardLimit: in.OnHardLimit,
 		ResetInterval: in.ResetInterval, Schedule: in.Schedule, Amounts: map[string]Amount{}, Revision: 1, CreatedAt: now, UpdatedAt: now,
-	}
-	if in.Depth >= MaxDepth {
-		return Change{}, fault.Invalid(fault.CodeValidationFailed, "/parent_id", "%d budgets stand one above the other already.", in.Depth).With("limit", MaxDepth)
 	}
 	if b.OnHardLimit == "" {
 		b.OnHardLimit = Deny

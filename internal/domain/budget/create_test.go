@@ -29,7 +29,7 @@ func TestNew(t *testing.T) {
 			budget.Budget{OnHardLimit: budget.Cancel, Amounts: map[string]budget.Amount{
 				"tokens": {Hard: new(int64(100)), Soft: new(int64(50))}, "usd": {Hard: new(int64(0))}, "calls": {Soft: new(int64(7))},
 			}}, `"hard_limits":{"tokens":100,"usd":0},"soft_limits":{"calls":7,"tokens":50},"on_hard_limit":"cancel"}`},
-		{"an interval", budget.Create{ParentID: parentID, Depth: budget.MaxDepth - 1, ResetInterval: time.Hour, OnHardLimit: budget.Suspend},
+		{"an interval", budget.Create{ParentID: parentID, ResetInterval: time.Hour, OnHardLimit: budget.Suspend},
 			budget.Budget{ParentID: parentID, OnHardLimit: budget.Suspend, ResetInterval: time.Hour, NextResetAt: at(3600), Amounts: map[string]budget.Amount{}},
 			`"parent_id":"01985c3e-7a10-7c3e-9b52-3f1d8e6a4b02","hard_limits":{},"soft_limits":{},"on_hard_limit":"suspend","reset_interval_ms":3600000,"next_reset_at":"2026-11-21T10:30:00.000Z"}`},
 		{"a schedule", budget.Create{Schedule: daily},
@@ -73,7 +73,6 @@ func TestNew_refused(t *testing.T) {
 		code    fault.Code
 		pointer string
 	}{
-		{"too deep", budget.Create{ParentID: parentID, Depth: budget.MaxDepth}, fault.CodeValidationFailed, "/parent_id"},
 		{"a dimension without a name", budget.Create{Hard: dims{"": 1}}, fault.CodeValidationFailed, "/hard_limits/"},
 		{"a name with a slash", budget.Create{Soft: dims{"a/b": 1}}, fault.CodeValidationFailed, "/soft_limits/a~1b"},
 		{"a name with a line break at its end", budget.Create{Soft: dims{"a\n": 1}}, fault.CodeValidationFailed, "/soft_limits/a\n"},
