@@ -25,7 +25,7 @@ func (r *run) quotas(ctx context.Context) error {
 		var quota struct {
 			ID string `json:"id"`
 		}
-		if err := api.post(ctx, "/v1/quotas", fmt.Sprintf(`{"max_concurrent":%d,"key_tag":"tenant"}`, tenantCap), &quota); err != nil {
+		if err := api.post(ctx, "/v1/quotas", fmt.Sprintf(`{"max_concurrent":%d,"key_tag":"org.tenant"}`, tenantCap), &quota); err != nil {
 			return err
 		}
 		var free, limited timing
@@ -40,7 +40,7 @@ func (r *run) quotas(ctx context.Context) error {
 					return err
 				}
 				err := api.createMany(ctx, quotaWork, func(i int) string {
-					return fmt.Sprintf(`{"lane":%q,"tags":{"tenant":"t%d"}}`, lane, i%tenants)
+					return fmt.Sprintf(`{"lane":%q,"tags":{"org.tenant":"t%d"}}`, lane, i%tenants)
 				})
 				if err != nil {
 					return err

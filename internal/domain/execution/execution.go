@@ -193,7 +193,7 @@ func New(in Create, now time.Time) (Change, error) {
 		ID: in.ID, Namespace: in.Namespace, Lane: in.Lane, Kind: in.Kind, FlowID: in.FlowID, RunID: in.RunID, Key: in.Key,
 		Priority: clamp(in.Priority),
 		Vector:   Vector{Runnable, Unowned, EligibleNow, WaitingForWorker, OutcomeNone, AttemptPendingFirst},
-		Policy:   in.Policy, Required: routed, Tags: in.Tags, Creator: in.Creator,
+		Policy:   in.Policy, Required: routed, Tags: in.Tags, Creator: in.Creator, Limits: in.Limits,
 		PayloadEncoding: EncodingJSON, CreatedAt: now, AttemptIndex: NoAttempt,
 	}
 	if in.Payload != nil {

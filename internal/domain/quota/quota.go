@@ -12,6 +12,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/tag"
 )
 
 // Bounds.
@@ -60,7 +61,7 @@ type Admission struct {
 	AdmittedAt  time.Time
 }
 
-// New returns a quota that nobody has made use of. It returns CodeValidationFailed, pointing at what cannot be.
+// New returns a quota that nobody has made use of. It returns CodeValidationFailed or CodeInvalidTagKey, pointing at what cannot be.
 func New(in Create, now time.Time) (Quota, []event.Event, error) {
 	q := Quota{
 		ID: in.ID, Namespace: in.Namespace, Window: in.Window, MaxRequests: in.MaxRequests, MaxConcurrent: in.MaxConcurrent,
@@ -68,6 +69,11 @@ func New(in Create, now time.Time) (Quota, []event.Event, error) {
 	}
 	if q.Window == 0 {
 		q.Window = DefaultWindow
+	}
+	if q.KeyTag != "" {
+		if err := tag.CheckKey(q.KeyTag, "/key_tag"); err != nil {
+			return Quota{}, nil, err
+		}
 	}
 	for _, bound := range []struct {
 		name          string

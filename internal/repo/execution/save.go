@@ -22,7 +22,9 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	if c.Execution.Revision == before.Revision {
 		return nil
 	}
-	r.leave(tx, before, &c.Execution)
+	if err := r.leave(tx, before, &c.Execution); err != nil {
+		return err
+	}
 	stored, err := r.stand(tx, &c.Execution, before.Claimable())
 	if err != nil {
 		return err
@@ -61,8 +63,8 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 }
 
 // leave gives back what an execution has of its limits: when nobody holds it any more what was reserved for it, when it has ended
-// its slots.
-func (r *Repo) leave(tx *store.Tx, before, after *execution.Execution) {
+// its slots, and when it is not claimed any more its place before others.
+func (r *Repo) leave(tx *store.Tx, before, after *execution.Execution) error {
 	if before.Ownership == execution.Leased && after.Ownership != execution.Leased && len(after.Counted()) > 0 && len(after.Estimate()) > 0 {
 		r.budgets.Settle(tx, after.ID)
 	}
@@ -70,6 +72,27 @@ func (r *Repo) leave(tx *store.Tx, before, after *execution.Execution) {
 		r.quotas.Ended(tx, after.ID)
 		after.Admitted = false
 	}
+	if len(before.Estimate()) == 0 || !before.Claimable() || after.Claimable() || after.Ownership == execution.Leased {
+		return nil
+	}
+	key, err := r.keyOf(tx, before)
+	if err != nil {
+		return err
+	}
+	id, err := r.buckets.of(tx, key)
+	if err != nil {
+		return err
+	}
+	return r.nudge(tx, before, id)
+}
+
+// nudge opens a bucket that a budget holds up, since what stands at its head may be another execution now: those in one bucket are
+// expected to spend about as much as one another, but not the same.
+func (r *Repo) nudge(tx *store.Tx, e *execution.Execution, bucket int64) error {
+	if len(e.Estimate()) == 0 || len(e.Counted()) == 0 {
+		return nil
+	}
+	return r.unhold(tx, unhold+`id = ? AND held_by = 'budget'`, 1, bucket)
 }
 
 // stand returns the row of e, in its claim bucket if it is claimable, and arranges for whoever waits for it to be woken.
@@ -85,6 +108,9 @@ func (r *Repo) stand(tx *store.Tx, e *execution.Execution, stood bool) (row, err
 			return row{}, fmt.Errorf("claim bucket of execution %s: %w", e.ID, err)
 		}
 		bucket = &id
+		if err := r.nudge(tx, e, id); err != nil {
+			return row{}, err
+		}
 		if !stood {
 			tx.Signal(waitKey(e.Namespace, e.Lane), e.Required.String())
 		}
