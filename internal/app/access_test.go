@@ -61,7 +61,7 @@ func asked(method, path string, body any) accessCall {
 }
 
 // accessRows is every operation of the contract.
-var accessRows = append([]accessRow{
+var accessRows = slices.Concat([]accessRow{
 	{"createFlow", operators, "", func(*accessTest) accessCall { return asked(http.MethodPost, "/v1/flows", `{"goal":"x"}`) }},
 	{"listFlows", readers, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/flows", nil) }},
 	{"getFlow", readers, "flow", func(a *accessTest) accessCall { return asked(http.MethodGet, a.of("running"), nil) }},
@@ -285,7 +285,7 @@ var accessRows = append([]accessRow{
 		return asked(http.MethodPost, "/v1/admin/waitpoint-secrets/rotate", nil)
 	}},
 	{"getMeta", everybody, "", func(*accessTest) accessCall { return asked(http.MethodGet, "/v1/meta", nil) }},
-}, runAccessRows...)
+}, runAccessRows, budgetAccessRows)
 
 // of is the path of a new flow in a status, or of what belongs to it.
 func (a *accessTest) of(status oapi.FlowStatus, parts ...string) string {

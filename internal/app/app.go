@@ -20,10 +20,12 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers"
 	"github.com/flowapi/flowapi/internal/handlers/admin"
 	"github.com/flowapi/flowapi/internal/handlers/approve"
+	"github.com/flowapi/flowapi/internal/handlers/budgets"
 	"github.com/flowapi/flowapi/internal/handlers/events"
 	"github.com/flowapi/flowapi/internal/handlers/executions"
 	"github.com/flowapi/flowapi/internal/handlers/flows"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/quotas"
 	"github.com/flowapi/flowapi/internal/handlers/runs"
 	"github.com/flowapi/flowapi/internal/handlers/streams"
 	"github.com/flowapi/flowapi/internal/handlers/suspensions"
@@ -110,6 +112,8 @@ type operations struct {
 	*workerOperations
 	*suspensionOperations
 	*runOperations
+	*budgetOperations
+	*quotaOperations
 	*streamOperations
 	*eventOperations
 	*adminOperations
@@ -122,6 +126,8 @@ type (
 	streamOperations     = streams.Handlers
 	suspensionOperations = suspensions.Handlers
 	runOperations        = runs.Handlers
+	budgetOperations     = budgets.Handlers
+	quotaOperations      = quotas.Handlers
 	eventOperations      = events.Handlers
 	adminOperations      = admin.Handlers
 )
@@ -212,6 +218,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			&workers.Handlers{Workers: workerRepo},
 			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, Gates: runRepo, PublicURL: a.publicURL},
 			&runs.Handlers{Runs: runRepo, PublicURL: a.publicURL, Now: cfg.Clock.Now},
+			&budgets.Handlers{Budgets: budgetRepo, Now: cfg.Clock.Now},
+			&quotas.Handlers{Quotas: quotaRepo, Now: cfg.Clock.Now},
 			a.streams,
 			feeds,
 			&admin.Handlers{Tokens: tokens, Secrets: keys, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: a.limits(), Features: features},

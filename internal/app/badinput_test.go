@@ -97,12 +97,15 @@ func newBadWorld(t *testing.T, s *apptest.Server) *badWorld {
 	waitpoint := e.report(mine, "waitpoints", `"waitpoint_key":"k","expires_in_ms":2592000000`).Want(http.StatusCreated).Str("waitpoint_id")
 	edge := x.Post(flowPath(f.ID, "graph"), `{"executions":[{"key":"a","lane":"idle"},{"key":"b","lane":"idle","needs":["a"]}]}`).Want(http.StatusCreated)
 	edgeID := x.Post(flowPath(f.ID, "edges"), fmt.Sprintf(`{"upstream_execution_id":%q,"downstream_execution_id":%q}`, edge.Str("executions.a"), edge.Str("executions.b"))).Want(http.StatusOK).Str("edge.edge_id")
+	budget := x.Post("/v1/budgets", `{"hard_limits":{"tokens":100}}`).Want(http.StatusCreated).Str("id")
+	quota := x.Post("/v1/quotas", `{"max_concurrent":1}`).Want(http.StatusCreated).Str("id")
 	job := x.Post("/v1/executions/bulk", `{"action":"cancel","filter":{"lane":"nothing"}}`).Want(http.StatusAccepted).Str("job_id")
 	s.Advance(0) // it has ended
 	token := x.Post("/v1/admin/tokens", `{"name":"eve","role":"viewer"}`).Want(http.StatusCreated).Str("token_id")
 	return &badWorld{Client: s.For(t), t: t, server: s, spec: spec, mine: mine, other: other, rows: countRows(t, s), params: map[string]string{
 		"flow_id": f.ID.String(), "id": f.ID.String(), "run_id": run, "step_id": step, "key": "a.b", "execution_id": mine.Execution.ID.String(), "token_id": token,
 		"job_id": job, "lane": "bad", "worker_id": "w1", "worker_instance_id": "w1-a", "waitpoint_id": waitpoint, "attempt": "0", "edge_id": edgeID,
+		"budget_id": budget, "quota_id": quota,
 	}}
 }
 
@@ -575,6 +578,7 @@ func (w *badWorld) written() []badCase {
 	}
 	all = append(all, w.ofOperators(execution)...)
 	all = append(all, w.ofSuspensions(execution)...)
+	all = append(all, w.ofBudgets()...)
 	all = append(all, ofStreams(execution, `"handle":"`+w.mine.Handle+`"`)...)
 	for verb, id := range map[string]string{"frames": "appendFrames", "renew": "renewExecution", "progress": "reportProgress", "complete": "completeExecution", "fail": "failExecution", "release": "releaseExecution",
 		"delay": "delayExecution", "wait-children": "waitForChildren", "cancel": "cancelHeldExecution", "suspend": "suspendExecution", "waitpoints": "createWaitpoint"} {

@@ -30,6 +30,7 @@ func TestExecutions_Create(t *testing.T) {
 					BlockingReason: "waiting_for_worker", TerminalOutcome: "none", AttemptState: "pending_first_attempt", PublicState: "waiting"},
 				BlockingReason: "waiting_for_worker", Payload: oapi.Document(`{"run":"go build"}`), PayloadEncoding: "json", Policy: oapi.Document("null"),
 				RequiredCapabilities: []string{}, Tags: oapi.Tags{"a.b": "", "team.name": "platform"}, BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{},
+				Estimate:  oapi.CountedAmounts{},
 				CreatedAt: got.CreatedAt,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -326,7 +326,7 @@ func shown(f flow.Flow) oapi.Flow {
 	out := oapi.Flow{
 		ID: f.ID, Namespace: f.Namespace, Kind: f.Kind, ControllerID: f.ControllerID, Goal: f.Goal, OwnerSessionKey: f.OwnerSessionKey, RequesterOrigin: f.RequesterOrigin,
 		CurrentStep: f.CurrentStep, State: f.State, Status: oapi.FlowStatus(f.Status), CancelRequested: f.CancelRequested, Revision: f.Revision, AutoFinish: f.AutoFinish,
-		Tags: oapi.Tags{}, CreatedAt: wire.Time(f.CreatedAt), UpdatedAt: wire.Time(f.UpdatedAt),
+		Tags: oapi.Tags{}, BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{}, CreatedAt: wire.Time(f.CreatedAt), UpdatedAt: wire.Time(f.UpdatedAt),
 	}
 	maps.Copy(out.Tags, f.Tags)
 	at := func(t time.Time) *wire.Time {

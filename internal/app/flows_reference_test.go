@@ -26,7 +26,7 @@ func flowReferenceCases() []flowCase {
 			want := oapi.Flow{
 				ID: got.ID, Namespace: x.namespace, Kind: "release", ControllerID: "ci/release", Goal: "Release 1.4", OwnerSessionKey: "agent:ci:session:main",
 				RequesterOrigin: "chat", CurrentStep: "plan", State: oapi.Document(`{"b":1,"a":[1.50,{"x":null}]}`), Status: "created", AutoFinish: true,
-				Tags: oapi.Tags{"team.name": "platform"}, CreatedAt: got.CreatedAt, UpdatedAt: got.CreatedAt,
+				Tags: oapi.Tags{"team.name": "platform"}, BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{}, CreatedAt: got.CreatedAt, UpdatedAt: got.CreatedAt,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				x.t.Errorf("(-want +got):\n%s", diff)
@@ -42,7 +42,7 @@ func flowReferenceCases() []flowCase {
 		{"only a goal is needed (B6)", func(x *flowTest) {
 			got := flowAs[oapi.Flow](x.Post("/v1/flows", `{"goal":"x"}`).Want(http.StatusCreated))
 			want := oapi.Flow{ID: got.ID, Namespace: x.namespace, Goal: "x", CurrentStep: "init", State: oapi.Document(`{}`), Status: "created", Tags: oapi.Tags{},
-				CreatedAt: got.CreatedAt, UpdatedAt: got.CreatedAt}
+				BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{}, CreatedAt: got.CreatedAt, UpdatedAt: got.CreatedAt}
 			if diff := cmp.Diff(want, got); diff != "" {
 				x.t.Errorf("(-want +got):\n%s", diff)
 			}

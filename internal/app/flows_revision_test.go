@@ -244,7 +244,7 @@ func flowReplaceCases() []flowCase {
 			f = x.park(f.ID, manual)
 			got := flowAs[oapi.Flow](x.put(f.ID, 2, `{"goal":"y"}`).Want(http.StatusOK))
 			want := oapi.Flow{ID: f.ID, Namespace: x.namespace, Goal: "y", CurrentStep: "init", State: oapi.Document(`{}`), Wait: f.Wait, Status: "waiting", Revision: 3, Tags: oapi.Tags{},
-				CreatedAt: f.CreatedAt, UpdatedAt: got.UpdatedAt}
+				BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{}, CreatedAt: f.CreatedAt, UpdatedAt: got.UpdatedAt}
 			if diff := cmp.Diff(want, got); diff != "" {
 				x.t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -32,4 +32,4 @@ var limits = oapi.Limits{
 }
 
 // features are what this version has, for clients that meet several.
-var features = []string{"flows", "executions", "workers", "lanes", "graphs", "streams", "bulk", "events", "inbox", "suspension", "signals", "approvals", "runs", "gates"}
+var features = []string{"flows", "executions", "workers", "lanes", "graphs", "streams", "bulk", "events", "inbox", "suspension", "signals", "approvals", "runs", "gates", "budgets", "quotas"}

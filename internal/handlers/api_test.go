@@ -56,7 +56,7 @@ func (a *api) CreateFlow(ctx context.Context, req oapi.CreateFlowRequestObject) 
 		a.made++
 		c := call.From(ctx)
 		flow := oapi.Flow{
-			ID: uuid.New(), Goal: req.Body.Goal, Namespace: c.Namespace, ControllerID: c.Actor, State: req.Body.State, Tags: oapi.Tags{},
+			ID: uuid.New(), Goal: req.Body.Goal, Namespace: c.Namespace, ControllerID: c.Actor, State: req.Body.State, Tags: oapi.Tags{}, BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{},
 			Status: oapi.FlowStatusCreated, CurrentStep: "init", CreatedAt: at, UpdatedAt: at,
 		}
 		if len(flow.State) == 0 {

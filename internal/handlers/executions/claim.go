@@ -80,7 +80,7 @@ func claim(c *execution.Claim) oapi.Claim {
 	return oapi.Claim{
 		Execution: shape.Execution(&c.Execution), Handle: f.Handle(), Kind: oapi.ClaimKind(c.Kind), LeaseExpiresAt: wire.Time(c.Execution.Lease.ExpiresAt),
 		Fence:  oapi.Fence{LeaseID: f.LeaseID, LeaseEpoch: f.LeaseEpoch, AttemptID: f.AttemptID, AttemptIndex: int32(f.AttemptIndex)},
-		Inputs: inputs(c),
+		Inputs: inputs(c), BudgetRemaining: shape.Remaining(c.Allowance.Remaining),
 	}
 }
 

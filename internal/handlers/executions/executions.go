@@ -56,6 +56,7 @@ type Executions interface {
 	Explain(ctx context.Context, id uuid.UUID, instance string, capabilities execution.Capabilities, named bool) (execution.Execution, execution.Explanation, error)
 	Lanes(ctx context.Context, after string, limit int) (page.Named[execution.LaneStatus], error)
 	TurnLane(ctx context.Context, name string, expected *int64, state execution.LaneState, reason string) (execution.Lane, error)
+	SetLaneQuotas(ctx context.Context, name string, expected *int64, ids []uuid.UUID) (execution.Lane, error)
 
 	StartBulk(ctx context.Context, in execution.Bulk, dryRun bool) (execution.BulkJob, error)
 	Bulk(ctx context.Context, id uuid.UUID) (execution.BulkJob, error)

@@ -31,6 +31,19 @@ func (h *Handlers) ListLanes(ctx context.Context, req oapi.ListLanesRequestObjec
 	return oapi.ListLanes200JSONResponse{Body: oapi.LaneList{Items: items, NextCursor: next}, Headers: oapi.ListLanes200ResponseHeaders{Link: link}}, nil
 }
 
+// SetLaneQuotas handles PUT /v1/lanes/{lane}.
+func (h *Handlers) SetLaneQuotas(ctx context.Context, req oapi.SetLaneQuotasRequestObject) (oapi.SetLaneQuotasResponseObject, error) {
+	expected, err := ask.Expected(req.Params.IfMatch, req.Params.Revision)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.Executions.SetLaneQuotas(ctx, req.Lane, expected, req.Body.QuotaPolicyIds)
+	if err != nil {
+		return nil, err
+	}
+	return oapi.SetLaneQuotas200JSONResponse{LaneOKJSONResponse: laneOK(l)}, nil
+}
+
 // PauseLane handles POST /v1/lanes/{lane}/pause.
 func (h *Handlers) PauseLane(ctx context.Context, req oapi.PauseLaneRequestObject) (oapi.PauseLaneResponseObject, error) {
 	expected, err := ask.Expected(req.Params.IfMatch, req.Params.Revision)
@@ -64,6 +77,10 @@ func laneOK(l execution.Lane) oapi.LaneOKJSONResponse {
 }
 
 func lane(l execution.Lane) oapi.Lane {
+	quotas := make(oapi.QuotaPolicyIDs, len(l.Quotas))
+	for i, q := range l.Quotas {
+		quotas[i] = q.ID
+	}
 	return oapi.Lane{Lane: l.Name, Namespace: l.Namespace, State: oapi.LaneState(l.State), Reason: wire.TextOrNull(l.Reason), Actor: wire.TextOrNull(l.Actor),
-		Since: wire.TimeOrNull(l.ChangedAt), Revision: l.Revision}
+		Since: wire.TimeOrNull(l.ChangedAt), Revision: l.Revision, QuotaPolicyIds: quotas}
 }

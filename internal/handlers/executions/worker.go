@@ -24,7 +24,8 @@ func (h *Handlers) RenewExecution(ctx context.Context, req oapi.RenewExecutionRe
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
 		return h.Executions.Renew(ctx, f, ttl(req.Body.LeaseTTLMs))
 	}, func(r execution.Report) oapi.RenewExecutionResponseObject {
-		return oapi.RenewExecution200JSONResponse{Body: oapi.RenewedLease{Directives: worker.Directives(r.Directives), LeaseEpoch: r.Execution.Lease.Epoch, LeaseExpiresAt: wire.Time(r.Execution.Lease.ExpiresAt)}}
+		return oapi.RenewExecution200JSONResponse{Body: oapi.RenewedLease{Directives: worker.Directives(r.Directives), LeaseEpoch: r.Execution.Lease.Epoch,
+			LeaseExpiresAt: wire.TimeOrNull(r.Execution.Lease.ExpiresAt), BudgetRemaining: shape.Remaining(r.Allowance.Remaining)}}
 	}, oapi.RenewExecutionResponseObject.VisitRenewExecutionResponse)
 }
 
@@ -41,7 +42,7 @@ func (h *Handlers) ReportProgress(ctx context.Context, req oapi.ReportProgressRe
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
 		return h.Executions.Progress(ctx, f, pct, req.Body.Message)
 	}, func(r execution.Report) oapi.ReportProgressResponseObject {
-		return oapi.ReportProgress200JSONResponse{Body: oapi.ProgressNoted{Directives: worker.Directives(r.Directives)}}
+		return oapi.ReportProgress200JSONResponse{Body: oapi.ProgressNoted{Directives: worker.Directives(r.Directives), BudgetRemaining: shape.Remaining(r.Allowance.Remaining)}}
 	}, oapi.ReportProgressResponseObject.VisitReportProgressResponse)
 }
 

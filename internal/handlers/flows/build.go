@@ -23,10 +23,7 @@ const maxState = 1 << 20
 
 // createWithGraph is CreateFlow with a graph.
 func (h *Handlers) createWithGraph(ctx context.Context, in flow.Create, b *oapi.Graph) (oapi.CreateFlowResponseObject, error) {
-	nodes, err := nodesOf(b.Executions)
-	if err != nil {
-		return nil, err
-	}
+	nodes := nodesOf(b.Executions)
 	return answer.Write(ctx, func(ctx context.Context) (graph.Creation, error) {
 		return h.Graph.Create(ctx, in, nodes)
 	}, func(made graph.Creation) oapi.CreateFlowResponseObject {
@@ -50,10 +47,7 @@ func (h *Handlers) BuildFlowGraph(ctx context.Context, req oapi.BuildFlowGraphRe
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := nodesOf(req.Body.Executions)
-	if err != nil {
-		return nil, err
-	}
+	nodes := nodesOf(req.Body.Executions)
 	dryRun := ask.Or(req.Params.DryRun, false)
 	return answer.Write(ctx, func(ctx context.Context) (graph.Built, error) {
 		return h.Graph.Build(ctx, req.FlowID, nodes, holder, dryRun)
@@ -79,15 +73,12 @@ func holder(ctx context.Context, handle *string) (*execution.Fence, error) {
 }
 
 // nodesOf reads the executions of a graph. What is wrong with one of them stays with it, to be reported with everything else.
-func nodesOf(in []oapi.GraphExecution) ([]graph.Node, error) {
+func nodesOf(in []oapi.GraphExecution) []graph.Node {
 	nodes := make([]graph.Node, len(in))
 	for i := range in {
 		nodes[i] = node(&in[i])
-		if fault.CodeOf(nodes[i].Err) == fault.CodeNotFound {
-			return nil, nodes[i].Err
-		}
 	}
-	return nodes, nil
+	return nodes
 }
 
 func node(in *oapi.MemberExecution) graph.Node {
@@ -96,6 +87,7 @@ func node(in *oapi.MemberExecution) graph.Node {
 		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), Key: ask.Or(in.Key, ""), Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload),
 		Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags, Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond,
 		DelayUntil: shape.Time(in.DelayUntil), DeadlineAt: shape.Time(in.DeadlineAt),
+		BudgetIDs: in.BudgetIds, QuotaIDs: in.QuotaPolicyIds, Estimate: in.Estimate,
 	}
 	for _, need := range in.Needs {
 		n.Needs = append(n.Needs, graph.Need{Name: need.Key, PassResult: need.PassResult})
@@ -109,13 +101,8 @@ func node(in *oapi.MemberExecution) graph.Node {
 		}
 	}
 	n.Policy.OnSatisfied = graph.OnSatisfied(ask.Or(in.OnSatisfied, oapi.OnSatisfied(graph.LetRun)))
-	switch {
-	case in.DelayUntil != nil && in.DelayMs != nil:
+	if n.Err = shape.Expected(in.Estimate); in.DelayUntil != nil && in.DelayMs != nil {
 		n.Err = fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
-	case len(in.BudgetIds) > 0:
-		n.Err = fault.NotFound("budget", in.BudgetIds[0])
-	case len(in.QuotaPolicyIds) > 0:
-		n.Err = fault.NotFound("quota", in.QuotaPolicyIds[0])
 	}
 	return n
 }

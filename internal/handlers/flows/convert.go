@@ -6,6 +6,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
@@ -21,6 +22,7 @@ func body(f flow.Flow) oapi.Flow {
 		Revision: f.Revision, GraphRevision: f.GraphRevision, NodeCount: f.NodeCount, EdgeCount: f.EdgeCount, AutoFinish: f.AutoFinish, Tags: wire.Tags(f.Tags),
 		CreatedAt: wire.Time(f.CreatedAt), UpdatedAt: wire.Time(f.UpdatedAt), EndedAt: wire.TimeOrNull(f.EndedAt), Rollup: rollup(f.Rollup),
 	}
+	out.BudgetIds, out.QuotaPolicyIds, _ = shape.Attached(f.Limits)
 	if w := f.Wait; w != nil {
 		condition, err := json.Marshal(w.Condition)
 		if err != nil {

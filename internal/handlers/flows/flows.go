@@ -66,16 +66,11 @@ type Handlers struct {
 // CreateFlow handles POST /v1/flows.
 func (h *Handlers) CreateFlow(ctx context.Context, req oapi.CreateFlowRequestObject) (oapi.CreateFlowResponseObject, error) {
 	b := req.Body
-	switch {
-	case len(b.BudgetIds) > 0:
-		return nil, fault.NotFound("budget", b.BudgetIds[0])
-	case len(b.QuotaPolicyIds) > 0:
-		return nil, fault.NotFound("quota", b.QuotaPolicyIds[0])
-	}
 	in := flow.Create{
 		ID: ask.Or(b.ID, uuid.Nil), Kind: ask.Or(b.Kind, ""), ControllerID: ask.Or(b.ControllerID, ""), Goal: b.Goal,
 		OwnerSessionKey: ask.Or(b.OwnerSessionKey, ""), RequesterOrigin: ask.Or(b.RequesterOrigin, ""), CurrentStep: ask.Or(b.CurrentStep, ""),
 		State: b.State, Tags: b.Tags, AutoFinish: ask.Or(b.AutoFinish, b.Graph != nil), Start: ask.Or(b.Start, b.Graph != nil),
+		BudgetIDs: b.BudgetIds, QuotaIDs: b.QuotaPolicyIds,
 	}
 	if len(b.State) > maxState {
 		return nil, fault.New(fault.CodePayloadTooLarge, "The state of a flow may have %d bytes.", maxState).With("limit_bytes", maxState)

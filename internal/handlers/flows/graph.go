@@ -50,11 +50,7 @@ func (h *Handlers) AddFlowMember(ctx context.Context, req oapi.AddFlowMemberRequ
 		if b.ExecutionID != nil {
 			return h.Graph.Enlist(ctx, req.FlowID, *b.ExecutionID, holder)
 		}
-		n := node(b.Execution)
-		if fault.CodeOf(n.Err) == fault.CodeNotFound {
-			return graph.Member{}, n.Err
-		}
-		return h.Graph.Add(ctx, req.FlowID, n, holder)
+		return h.Graph.Add(ctx, req.FlowID, node(b.Execution), holder)
 	}, func(m graph.Member) oapi.AddFlowMemberResponseObject {
 		ok := oapi.FlowMemberOKJSONResponse{Body: oapi.FlowMember{Execution: shape.Execution(&m.Execution), NodeCount: m.NodeCount, GraphRevision: m.GraphRevision}}
 		if m.Existing {

@@ -25,6 +25,30 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for AdmissionOutcome.
+const (
+	AdmissionOutcomeAdmitted            AdmissionOutcome = "admitted"
+	AdmissionOutcomeAlreadyAdmitted     AdmissionOutcome = "already_admitted"
+	AdmissionOutcomeConcurrencyExceeded AdmissionOutcome = "concurrency_exceeded"
+	AdmissionOutcomeRateExceeded        AdmissionOutcome = "rate_exceeded"
+)
+
+// Valid indicates whether the value is a known member of the AdmissionOutcome enum.
+func (e AdmissionOutcome) Valid() bool {
+	switch e {
+	case AdmissionOutcomeAdmitted:
+		return true
+	case AdmissionOutcomeAlreadyAdmitted:
+		return true
+	case AdmissionOutcomeConcurrencyExceeded:
+		return true
+	case AdmissionOutcomeRateExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AttemptLifecycle.
 const (
 	AttemptLifecycleCreated              AttemptLifecycle = "created"
@@ -775,6 +799,27 @@ func (e LifecyclePhase) Valid() bool {
 	case LifecyclePhaseSuspended:
 		return true
 	case LifecyclePhaseTerminal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OnHardLimit.
+const (
+	OnHardLimitCancel  OnHardLimit = "cancel"
+	OnHardLimitDeny    OnHardLimit = "deny"
+	OnHardLimitSuspend OnHardLimit = "suspend"
+)
+
+// Valid indicates whether the value is a known member of the OnHardLimit enum.
+func (e OnHardLimit) Valid() bool {
+	switch e {
+	case OnHardLimitCancel:
+		return true
+	case OnHardLimitDeny:
+		return true
+	case OnHardLimitSuspend:
 		return true
 	default:
 		return false
@@ -1555,6 +1600,30 @@ func (e TreeNodeType) Valid() bool {
 	}
 }
 
+// Defines values for UsageOutcome.
+const (
+	UsageOutcomeAlreadyApplied UsageOutcome = "already_applied"
+	UsageOutcomeHardBreach     UsageOutcome = "hard_breach"
+	UsageOutcomeOk             UsageOutcome = "ok"
+	UsageOutcomeSoftBreach     UsageOutcome = "soft_breach"
+)
+
+// Valid indicates whether the value is a known member of the UsageOutcome enum.
+func (e UsageOutcome) Valid() bool {
+	switch e {
+	case UsageOutcomeAlreadyApplied:
+		return true
+	case UsageOutcomeHardBreach:
+		return true
+	case UsageOutcomeOk:
+		return true
+	case UsageOutcomeSoftBreach:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WaitpointState.
 const (
 	WaitpointStateActive  WaitpointState = "active"
@@ -1652,6 +1721,41 @@ type AddedRunItems struct {
 	Items []AddedRunItem `json:"items"`
 }
 
+// Admission defines model for Admission.
+type Admission struct {
+	// AdmittedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	AdmittedAt  Time               `json:"admitted_at"`
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+
+	// Key The value of `key_tag` that it is counted under; empty without the tag, or without a `key_tag`.
+	Key string `json:"key"`
+}
+
+// AdmissionList defines model for AdmissionList.
+type AdmissionList struct {
+	Items      []Admission `json:"items"`
+	NextCursor *string     `json:"next_cursor"`
+}
+
+// AdmissionOutcome defines model for AdmissionOutcome.
+type AdmissionOutcome string
+
+// AdmissionReport defines model for AdmissionReport.
+type AdmissionReport struct {
+	Outcome AdmissionOutcome `json:"outcome"`
+
+	// RetryAfterMs When to ask again, of `rate_exceeded`.
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+}
+
+// AdmitExecution defines model for AdmitExecution.
+type AdmitExecution struct {
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+}
+
+// Amounts Amounts by dimension, a name of up to 64 letters, digits, dots, colons, dashes and underscores.
+type Amounts map[string]int64
+
 // AppendFlowEvent defines model for AppendFlowEvent.
 type AppendFlowEvent struct {
 	// Data Any JSON value. Numbers keep all their digits, and objects the order of their members.
@@ -1680,7 +1784,9 @@ type AppendedFrame struct {
 
 // AppendedFrames defines model for AppendedFrames.
 type AppendedFrames struct {
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 
 	// FrameCount Frames that the stream has ever had.
@@ -1808,8 +1914,105 @@ type BoundWaitpoint struct {
 	WaitpointKey string             `json:"waitpoint_key"`
 }
 
-// BudgetIDs Budgets that apply.
+// Budget defines model for Budget.
+type Budget struct {
+	// BreachCount Reports that were not counted because of one of its hard limits.
+	BreachCount int64 `json:"breach_count"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time `json:"created_at"`
+
+	// Exhausted Of some dimension as much is used as its hard limit allows.
+	Exhausted bool `json:"exhausted"`
+
+	// HardLimits Amounts by dimension.
+	HardLimits CountedAmounts     `json:"hard_limits"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// LastBreachAt As Time, or null.
+	LastBreachAt        *NullableTime `json:"last_breach_at"`
+	LastBreachDimension *string       `json:"last_breach_dimension"`
+
+	// LastResetAt As Time, or null.
+	LastResetAt *NullableTime `json:"last_reset_at"`
+	Namespace   string        `json:"namespace"`
+
+	// NextResetAt As Time, or null.
+	NextResetAt *NullableTime `json:"next_reset_at"`
+
+	// OnHardLimit What becomes of work that is held when the budget is exhausted: with `deny` it goes on, with `suspend` and `cancel` its next call suspends
+	// it until there is something again, or ends it. New work is not handed out in any case.
+	OnHardLimit OnHardLimit `json:"on_hard_limit"`
+
+	// ParentID The budget that it is in.
+	ParentID *openapi_types.UUID `json:"parent_id"`
+
+	// Reserved Amounts by dimension.
+	Reserved        CountedAmounts `json:"reserved"`
+	ResetIntervalMs *int64         `json:"reset_interval_ms"`
+
+	// Revision Goes up by one with every change but reports; the ETag.
+	Revision int64 `json:"revision"`
+
+	// Schedule When it begins anew.
+	Schedule *BudgetSchedule `json:"schedule"`
+
+	// ScopeID Which of them, a label.
+	ScopeID string `json:"scope_id"`
+
+	// ScopeType What sort of thing it is for, a label.
+	ScopeType string `json:"scope_type"`
+
+	// SoftBreachCount Reports after which it was above one of its soft limits.
+	SoftBreachCount int64 `json:"soft_breach_count"`
+
+	// SoftLimits Amounts by dimension.
+	SoftLimits CountedAmounts `json:"soft_limits"`
+
+	// UpdatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	UpdatedAt Time `json:"updated_at"`
+
+	// Usage Amounts by dimension.
+	Usage CountedAmounts `json:"usage"`
+}
+
+// BudgetEntry defines model for BudgetEntry.
+type BudgetEntry struct {
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+
+	// Reserved Amounts by dimension.
+	Reserved CountedAmounts `json:"reserved"`
+
+	// Spent Amounts by dimension.
+	Spent CountedAmounts `json:"spent"`
+
+	// UpdatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	UpdatedAt Time `json:"updated_at"`
+}
+
+// BudgetIDs Budgets that it, or what belongs to it, uses up.
 type BudgetIDs = []openapi_types.UUID
+
+// BudgetLedger defines model for BudgetLedger.
+type BudgetLedger struct {
+	Items      []BudgetEntry `json:"items"`
+	NextCursor *string       `json:"next_cursor"`
+}
+
+// BudgetList defines model for BudgetList.
+type BudgetList struct {
+	Items      []Budget `json:"items"`
+	NextCursor *string  `json:"next_cursor"`
+}
+
+// BudgetSchedule When it begins anew.
+type BudgetSchedule struct {
+	// Cron Minute, hour, day, month and day of the week; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+	Cron string `json:"cron"`
+
+	// TimeZone By its IANA name, like `Europe/Berlin`.
+	TimeZone string `json:"time_zone"`
+}
 
 // BuildFlowGraph defines model for BuildFlowGraph.
 type BuildFlowGraph struct {
@@ -1934,9 +2137,15 @@ type CancelRun struct {
 // without commas, white space and control characters; else 422 `invalid_capabilities`.
 type Capabilities = []string
 
+// ChangedAmounts Amounts by dimension that replace those that there are; null takes one away.
+type ChangedAmounts = map[string]*int64
+
 // Claim defines model for Claim.
 type Claim struct {
-	Execution Execution `json:"execution"`
+	// BudgetRemaining What is left to this execution of each limited dimension, by the id of each budget that counts for it. What is reserved for others is
+	// not left. Only where it has a budget.
+	BudgetRemaining Remaining `json:"budget_remaining,omitempty"`
+	Execution       Execution `json:"execution"`
 
 	// Fence The handle's contents, for those who want to see them.
 	Fence Fence `json:"fence"`
@@ -1987,7 +2196,9 @@ type ClaimKind string
 type Claims struct {
 	Claims []Claim `json:"claims"`
 
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 }
 
@@ -2082,9 +2293,32 @@ type CompletionItem struct {
 	Result Document `json:"result,omitempty"`
 }
 
+// CountedAmounts Amounts by dimension.
+type CountedAmounts map[string]int64
+
+// CreateBudget defines model for CreateBudget.
+type CreateBudget struct {
+	// HardLimits Amounts by dimension, a name of up to 64 letters, digits, dots, colons, dashes and underscores.
+	HardLimits Amounts `json:"hard_limits,omitempty"`
+
+	// ID An id of your own.
+	ID              *openapi_types.UUID `json:"id,omitempty"`
+	OnHardLimit     *OnHardLimit        `json:"on_hard_limit,omitempty"`
+	ParentID        *openapi_types.UUID `json:"parent_id,omitempty"`
+	ResetIntervalMs *int64              `json:"reset_interval_ms,omitempty"`
+
+	// Schedule Instead of `reset_interval_ms`.
+	Schedule  *BudgetSchedule `json:"schedule,omitempty"`
+	ScopeID   *string         `json:"scope_id,omitempty"`
+	ScopeType *string         `json:"scope_type,omitempty"`
+
+	// SoftLimits Amounts by dimension, a name of up to 64 letters, digits, dots, colons, dashes and underscores.
+	SoftLimits Amounts `json:"soft_limits,omitempty"`
+}
+
 // CreateExecution defines model for CreateExecution.
 type CreateExecution struct {
-	// BudgetIds Budgets that apply.
+	// BudgetIds Budgets that it, or what belongs to it, uses up.
 	BudgetIds BudgetIDs `json:"budget_ids,omitempty"`
 
 	// DeadlineAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
@@ -2095,6 +2329,9 @@ type CreateExecution struct {
 
 	// DelayUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
 	DelayUntil *Time `json:"delay_until,omitempty"`
+
+	// Estimate What one attempt is expected to use up, by dimension. It is reserved on its budgets while somebody holds it.
+	Estimate Estimate `json:"estimate,omitempty"`
 
 	// FlowID The flow to be a member of.
 	FlowID *openapi_types.UUID `json:"flow_id,omitempty"`
@@ -2123,7 +2360,7 @@ type CreateExecution struct {
 	// Priority Higher is earlier. Clamped to 0 … 9000.
 	Priority *int32 `json:"priority,omitempty"`
 
-	// QuotaPolicyIds Quota policies that apply.
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
 	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids,omitempty"`
 
 	// RequiredCapabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
@@ -2145,7 +2382,7 @@ type CreateFlow struct {
 	// AutoFinish The flow ends by itself when all its members have ended. True when a graph comes with it.
 	AutoFinish *bool `json:"auto_finish,omitempty"`
 
-	// BudgetIds Budgets that apply.
+	// BudgetIds Budgets that it, or what belongs to it, uses up.
 	BudgetIds    BudgetIDs `json:"budget_ids,omitempty"`
 	ControllerID *string   `json:"controller_id,omitempty"`
 	CurrentStep  *string   `json:"current_step,omitempty"`
@@ -2157,7 +2394,7 @@ type CreateFlow struct {
 	Kind            *string             `json:"kind,omitempty"`
 	OwnerSessionKey *string             `json:"owner_session_key,omitempty"`
 
-	// QuotaPolicyIds Quota policies that apply.
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
 	QuotaPolicyIds  QuotaPolicyIDs `json:"quota_policy_ids,omitempty"`
 	RequesterOrigin *string        `json:"requester_origin,omitempty"`
 
@@ -2170,6 +2407,25 @@ type CreateFlow struct {
 	// Tags Labels by name. Keys look like `team.name`: lower-case letters, digits and underscores, with a dot inside; else 422
 	// `invalid_tag_key`.
 	Tags Tags `json:"tags,omitempty"`
+}
+
+// CreateQuota defines model for CreateQuota.
+type CreateQuota struct {
+	// ID An id of your own.
+	ID *openapi_types.UUID `json:"id,omitempty"`
+
+	// JitterMs Up to so much is added to `retry_after_ms`, so that not all come back at once.
+	JitterMs *int64 `json:"jitter_ms,omitempty"`
+
+	// KeyTag The tag for whose values it counts one by one.
+	KeyTag *string `json:"key_tag,omitempty"`
+
+	// MaxConcurrent 0 is no limit.
+	MaxConcurrent *int64 `json:"max_concurrent,omitempty"`
+
+	// MaxRequestsPerWindow 0 is no limit.
+	MaxRequestsPerWindow *int64 `json:"max_requests_per_window,omitempty"`
+	WindowSeconds        *int64 `json:"window_seconds,omitempty"`
 }
 
 // CreateRun defines model for CreateRun.
@@ -2364,7 +2620,9 @@ type DeliverSignal struct {
 // DependencyKind defines model for DependencyKind.
 type DependencyKind string
 
-// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+// of a hard one is left).
 type Directives = []string
 
 // DismissRun defines model for DismissRun.
@@ -2391,6 +2649,9 @@ type EdgeState string
 
 // EligibilityState defines model for EligibilityState.
 type EligibilityState string
+
+// Estimate What one attempt is expected to use up, by dimension. It is reserved on its budgets while somebody holds it.
+type Estimate = Amounts
 
 // Event defines model for Event.
 type Event struct {
@@ -2452,7 +2713,7 @@ type Execution struct {
 	BlockingDetail string         `json:"blocking_detail"`
 	BlockingReason BlockingReason `json:"blocking_reason"`
 
-	// BudgetIds Budgets that apply.
+	// BudgetIds Budgets that it, or what belongs to it, uses up.
 	BudgetIds BudgetIDs `json:"budget_ids"`
 
 	// Cancellation Who asked for the cancellation, and why.
@@ -2475,6 +2736,9 @@ type Execution struct {
 
 	// DelayUntil As Time, or null.
 	DelayUntil *NullableTime `json:"delay_until"`
+
+	// Estimate Amounts by dimension.
+	Estimate CountedAmounts `json:"estimate"`
 
 	// Failure The last failure.
 	Failure *ExecutionFailure `json:"failure"`
@@ -2510,7 +2774,7 @@ type Execution struct {
 	// PublicState Derived from the state vector.
 	PublicState PublicState `json:"public_state"`
 
-	// QuotaPolicyIds Quota policies that apply.
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
 	QuotaPolicyIds       QuotaPolicyIDs `json:"quota_policy_ids"`
 	ReplayCount          int32          `json:"replay_count"`
 	RequiredCapabilities []string       `json:"required_capabilities"`
@@ -2649,7 +2913,9 @@ type FailureReport struct {
 	// DelayUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
 	DelayUntil *Time `json:"delay_until,omitempty"`
 
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 	Execution  Execution  `json:"execution"`
 
@@ -2688,6 +2954,9 @@ type FinishFlow struct {
 type Flow struct {
 	// AutoFinish The flow ends by itself when all its members have ended.
 	AutoFinish bool `json:"auto_finish"`
+
+	// BudgetIds Budgets that it, or what belongs to it, uses up.
+	BudgetIds BudgetIDs `json:"budget_ids"`
 
 	// CancelRequested Once true it stays, and the flow can only be cancelled or failed.
 	CancelRequested bool `json:"cancel_requested"`
@@ -2730,6 +2999,9 @@ type Flow struct {
 
 	// OwnerSessionKey Whose flow it is, a label.
 	OwnerSessionKey string `json:"owner_session_key"`
+
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
+	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids"`
 
 	// Replayed What runs again. Only in the answer to `replay`.
 	Replayed []NamedMember `json:"replayed,omitzero"`
@@ -3185,7 +3457,9 @@ type Heartbeat = map[string]interface{}
 
 // HeartbeatReport defines model for HeartbeatReport.
 type HeartbeatReport struct {
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 
 	// ExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
@@ -3307,10 +3581,13 @@ type Lane struct {
 	// OldestAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
 	OldestAt *Time `json:"oldest_at,omitempty"`
 
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
+	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids"`
+
 	// Reason Why it is paused.
 	Reason *string `json:"reason"`
 
-	// Revision Goes up when it is paused or resumed; the ETag.
+	// Revision Goes up when it is paused or resumed, or gets other quotas; the ETag.
 	Revision int64 `json:"revision"`
 
 	// Since As Time, or null.
@@ -3425,7 +3702,7 @@ type MatchedWait struct {
 
 // MemberExecution As in a graph; it may go without a key.
 type MemberExecution struct {
-	// BudgetIds Budgets that apply.
+	// BudgetIds Budgets that it, or what belongs to it, uses up.
 	BudgetIds BudgetIDs `json:"budget_ids,omitempty"`
 
 	// DeadlineAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
@@ -3436,6 +3713,9 @@ type MemberExecution struct {
 
 	// DelayUntil RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
 	DelayUntil *Time `json:"delay_until,omitempty"`
+
+	// Estimate What one attempt is expected to use up, by dimension. It is reserved on its budgets while somebody holds it.
+	Estimate Estimate `json:"estimate,omitempty"`
 
 	// ID An id of your own.
 	ID *openapi_types.UUID `json:"id,omitempty"`
@@ -3467,7 +3747,7 @@ type MemberExecution struct {
 	// Priority Higher is earlier. Clamped to 0 … 9000.
 	Priority *int32 `json:"priority,omitempty"`
 
-	// QuotaPolicyIds Quota policies that apply.
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
 	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids,omitempty"`
 
 	// RequiredCapabilities Tokens that are compared exactly. At most 256 of them and 4,096 bytes together (sorted, joined by commas), none empty,
@@ -3621,6 +3901,10 @@ type ObserveFlowStep struct {
 	WorkflowRunID ClearableID `json:"workflow_run_id,omitempty,omitzero"`
 }
 
+// OnHardLimit What becomes of work that is held when the budget is exhausted: with `deny` it goes on, with `suspend` and `cancel` its next call suspends
+// it until there is something again, or ends it. New work is not handed out in any case.
+type OnHardLimit string
+
 // OnSatisfied What becomes of the other upstream members once an `any` or a quorum is decided.
 type OnSatisfied string
 
@@ -3645,6 +3929,27 @@ type OperatorClaim struct {
 
 // OwnershipState defines model for OwnershipState.
 type OwnershipState string
+
+// PatchBudget defines model for PatchBudget.
+type PatchBudget struct {
+	// HardLimits Amounts by dimension that replace those that there are; null takes one away.
+	HardLimits ChangedAmounts `json:"hard_limits,omitempty"`
+
+	// OnHardLimit What becomes of work that is held when the budget is exhausted: with `deny` it goes on, with `suspend` and `cancel` its next call suspends
+	// it until there is something again, or ends it. New work is not handed out in any case.
+	OnHardLimit *OnHardLimit `json:"on_hard_limit,omitempty"`
+
+	// ResetIntervalMs Left out it keeps its value, null clears it.
+	ResetIntervalMs wire.Field[int64] `json:"reset_interval_ms,omitempty,omitzero"`
+
+	// Schedule Left out it keeps its value, null clears it.
+	Schedule  wire.Field[BudgetSchedule] `json:"schedule,omitempty,omitzero"`
+	ScopeID   *string                    `json:"scope_id,omitempty"`
+	ScopeType *string                    `json:"scope_type,omitempty"`
+
+	// SoftLimits Amounts by dimension that replace those that there are; null takes one away.
+	SoftLimits ChangedAmounts `json:"soft_limits,omitempty"`
+}
 
 // PatchFlow defines model for PatchFlow.
 type PatchFlow struct {
@@ -3788,7 +4093,13 @@ type Progress struct {
 
 // ProgressNoted defines model for ProgressNoted.
 type ProgressNoted struct {
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// BudgetRemaining What is left to this execution of each limited dimension, by the id of each budget that counts for it. What is reserved for others is
+	// not left. Only where it has a budget.
+	BudgetRemaining Remaining `json:"budget_remaining,omitempty"`
+
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 }
 
@@ -3841,7 +4152,35 @@ type PurgedRuns struct {
 	Runs int64 `json:"runs"`
 }
 
-// QuotaPolicyIDs Quota policies that apply.
+// Quota defines model for Quota.
+type Quota struct {
+	// Active How many executions have a slot now.
+	Active int64 `json:"active"`
+
+	// CreatedAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
+	CreatedAt Time               `json:"created_at"`
+	ID        openapi_types.UUID `json:"id"`
+	JitterMs  int64              `json:"jitter_ms"`
+
+	// KeyTag The tag for whose values it counts one by one.
+	KeyTag *string `json:"key_tag"`
+
+	// MaxConcurrent 0 is no limit.
+	MaxConcurrent int64 `json:"max_concurrent"`
+
+	// MaxRequestsPerWindow 0 is no limit.
+	MaxRequestsPerWindow int64  `json:"max_requests_per_window"`
+	Namespace            string `json:"namespace"`
+	WindowSeconds        int64  `json:"window_seconds"`
+}
+
+// QuotaList defines model for QuotaList.
+type QuotaList struct {
+	Items      []Quota `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// QuotaPolicyIDs Quotas that it, or what belongs to it, is admitted by.
 type QuotaPolicyIDs = []openapi_types.UUID
 
 // RecoverRunStep defines model for RecoverRunStep.
@@ -3889,6 +4228,11 @@ type RejectGate struct {
 	Feedback *string `json:"feedback,omitempty"`
 }
 
+// ReleaseBudget defines model for ReleaseBudget.
+type ReleaseBudget struct {
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+}
+
 // ReleaseExecution One of `handle` and `fence` is required.
 type ReleaseExecution struct {
 	// Fence Instead of the handle.
@@ -3908,6 +4252,10 @@ type ReleaseRunLease struct {
 	Token       string `json:"token"`
 }
 
+// Remaining What is left to this execution of each limited dimension, by the id of each budget that counts for it. What is reserved for others is
+// not left. Only where it has a budget.
+type Remaining map[string]CountedAmounts
+
 // RenewExecution One of `handle` and `fence` is required.
 type RenewExecution struct {
 	// Fence Instead of the handle.
@@ -3920,18 +4268,27 @@ type RenewExecution struct {
 
 // RenewedLease defines model for RenewedLease.
 type RenewedLease struct {
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// BudgetRemaining What is left to this execution of each limited dimension, by the id of each budget that counts for it. What is reserved for others is
+	// not left. Only where it has a budget.
+	BudgetRemaining Remaining `json:"budget_remaining,omitempty"`
+
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 	LeaseEpoch int64      `json:"lease_epoch"`
 
-	// LeaseExpiresAt RFC 3339. Answers are in UTC with milliseconds; requests may use any offset, and are cut to milliseconds.
-	LeaseExpiresAt Time `json:"lease_expires_at"`
+	// LeaseExpiresAt As Time, or null.
+	LeaseExpiresAt *NullableTime `json:"lease_expires_at"`
 }
 
 // ReplaceFlow A flow as GET gives it. Members that the server owns are ignored.
 type ReplaceFlow struct {
 	// AutoFinish Owned by the server; accepted and ignored.
 	AutoFinish Ignored `json:"auto_finish,omitempty"`
+
+	// BudgetIds Owned by the server; accepted and ignored.
+	BudgetIds Ignored `json:"budget_ids,omitempty"`
 
 	// CancelRequested Owned by the server; accepted and ignored.
 	CancelRequested Ignored `json:"cancel_requested,omitempty"`
@@ -3970,6 +4327,9 @@ type ReplaceFlow struct {
 	// NodeCount Owned by the server; accepted and ignored.
 	NodeCount       Ignored `json:"node_count,omitempty"`
 	OwnerSessionKey *string `json:"owner_session_key,omitempty"`
+
+	// QuotaPolicyIds Owned by the server; accepted and ignored.
+	QuotaPolicyIds  Ignored `json:"quota_policy_ids,omitempty"`
 	RequesterOrigin *string `json:"requester_origin,omitempty"`
 
 	// Revision Owned by the server; accepted and ignored.
@@ -4035,7 +4395,9 @@ type ReplayFlow struct {
 
 // Report defines model for Report.
 type Report struct {
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives Directives `json:"directives"`
 	Execution  Execution  `json:"execution"`
 
@@ -4054,10 +4416,31 @@ type ReportProgress struct {
 	Pct     *int32  `json:"pct,omitempty"`
 }
 
+// ReportUsage With a `fence` the `execution_id` is required, too.
+type ReportUsage struct {
+	// DedupKey Counts once in 24 hours, on this budget.
+	DedupKey *string `json:"dedup_key,omitempty"`
+
+	// Dimensions Amounts by dimension, a name of up to 64 letters, digits, dots, colons, dashes and underscores.
+	Dimensions Amounts `json:"dimensions"`
+
+	// ExecutionID For whom it was used up.
+	ExecutionID *openapi_types.UUID `json:"execution_id,omitempty"`
+
+	// Fence Instead of the handle.
+	Fence *SentFence `json:"fence,omitempty"`
+
+	// Handle The proof that the caller holds the execution, as the claim gave it. It is a secret.
+	Handle *Handle `json:"handle,omitempty"`
+}
+
 // RequestCancelFlow defines model for RequestCancelFlow.
 type RequestCancelFlow struct {
 	Reason *string `json:"reason,omitempty"`
 }
+
+// ResetBudget defines model for ResetBudget.
+type ResetBudget = map[string]interface{}
 
 // ResumeExecution defines model for ResumeExecution.
 type ResumeExecution struct {
@@ -4565,6 +4948,12 @@ type SetFlowEdgeGroup struct {
 	OnSatisfied *OnSatisfied `json:"on_satisfied,omitempty"`
 }
 
+// SetLaneQuotas defines model for SetLaneQuotas.
+type SetLaneQuotas struct {
+	// QuotaPolicyIds Quotas that it, or what belongs to it, is admitted by.
+	QuotaPolicyIds QuotaPolicyIDs `json:"quota_policy_ids"`
+}
+
 // SetPriority defines model for SetPriority.
 type SetPriority struct {
 	Priority int32 `json:"priority"`
@@ -4616,6 +5005,16 @@ type SignalReceipt struct {
 
 // SignalReceiptOutcome defines model for SignalReceipt.Outcome.
 type SignalReceiptOutcome string
+
+// SpendBudget defines model for SpendBudget.
+type SpendBudget struct {
+	// DedupKey Counts once in 24 hours, on this budget.
+	DedupKey *string `json:"dedup_key,omitempty"`
+
+	// Dimensions Amounts by dimension, a name of up to 64 letters, digits, dots, colons, dashes and underscores.
+	Dimensions  Amounts            `json:"dimensions"`
+	ExecutionID openapi_types.UUID `json:"execution_id"`
+}
 
 // StageFlowEdge defines model for StageFlowEdge.
 type StageFlowEdge struct {
@@ -4775,7 +5174,9 @@ type SuspendReason string
 
 // SuspendedExecution defines model for SuspendedExecution.
 type SuspendedExecution struct {
-	// Directives What the server asks of the worker: cancel, drain, slow_down, budget_low. Mostly empty.
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
 	Directives   Directives                `json:"directives"`
 	Outcome      SuspendedExecutionOutcome `json:"outcome"`
 	SuspensionID openapi_types.UUID        `json:"suspension_id"`
@@ -4887,6 +5288,12 @@ type TokenList struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
+// TopUpBudget defines model for TopUpBudget.
+type TopUpBudget struct {
+	// Dimensions Amounts by dimension, a name of up to 64 letters, digits, dots, colons, dashes and underscores.
+	Dimensions Amounts `json:"dimensions"`
+}
+
 // Tree defines model for Tree.
 type Tree struct {
 	Root TreeNode `json:"root"`
@@ -4924,6 +5331,30 @@ type TreeNode struct {
 
 // TreeNodeType defines model for TreeNodeType.
 type TreeNodeType string
+
+// UsageOutcome defines model for UsageOutcome.
+type UsageOutcome string
+
+// UsageReport `budget_id`, `dimension`, `current_usage` and `limit` say which limit was met, on a breach.
+type UsageReport struct {
+	// BudgetID Whose limit it is: this budget's, or that of one that it is in.
+	BudgetID *openapi_types.UUID `json:"budget_id,omitempty"`
+
+	// BudgetRemaining What is left to this execution of each limited dimension, by the id of each budget that counts for it. What is reserved for others is
+	// not left. Only where it has a budget.
+	BudgetRemaining Remaining `json:"budget_remaining,omitempty"`
+
+	// CurrentUsage Before a `hard_breach`, after a `soft_breach`.
+	CurrentUsage *int64  `json:"current_usage,omitempty"`
+	Dimension    *string `json:"dimension,omitempty"`
+
+	// Directives What the server asks of the worker, mostly nothing: `cancel` (end the execution, or it has been ended), `suspend` (it was suspended in
+	// this call: stop, a later claim goes on with it), `drain`, `slow_down`, `budget_low` (one of its budgets is above a soft limit, or less than a tenth
+	// of a hard one is left).
+	Directives Directives   `json:"directives"`
+	Limit      *int64       `json:"limit,omitempty"`
+	Outcome    UsageOutcome `json:"outcome"`
+}
 
 // UseGrant defines model for UseGrant.
 type UseGrant struct {
@@ -5130,6 +5561,9 @@ type After = int64
 // AttemptParam defines model for AttemptParam.
 type AttemptParam = string
 
+// BudgetID defines model for BudgetID.
+type BudgetID = openapi_types.UUID
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -5193,6 +5627,9 @@ type NamespaceQuery = NamespaceName
 // Prefer defines model for Prefer.
 type Prefer = string
 
+// QuotaID defines model for QuotaID.
+type QuotaID = openapi_types.UUID
+
 // Revision defines model for Revision.
 type Revision = int64
 
@@ -5239,6 +5676,12 @@ type WorkflowFilter = string
 // WorkflowRunID defines model for WorkflowRunID.
 type WorkflowRunID = openapi_types.UUID
 
+// BudgetCreated defines model for BudgetCreated.
+type BudgetCreated = Budget
+
+// BudgetOK defines model for BudgetOK.
+type BudgetOK = Budget
+
 // BulkOK defines model for BulkOK.
 type BulkOK = BulkJob
 
@@ -5282,6 +5725,12 @@ type OperatedOK = Operated
 // `from`, `to`, `allowed`, `current_status`, `required_role`, `limit_bytes`, …
 type Problem = ProblemDetails
 
+// QuotaCreated defines model for QuotaCreated.
+type QuotaCreated = Quota
+
+// QuotaOK defines model for QuotaOK.
+type QuotaOK = Quota
+
 // ReportOK defines model for ReportOK.
 type ReportOK = Report
 
@@ -5302,6 +5751,9 @@ type SignalOK = SignalReceipt
 
 // TagOK defines model for TagOK.
 type TagOK = Tag
+
+// UsageReported `budget_id`, `dimension`, `current_usage` and `limit` say which limit was met, on a breach.
+type UsageReported = UsageReport
 
 // WorkerOK defines model for WorkerOK.
 type WorkerOK = Worker
@@ -5392,6 +5844,159 @@ type SeedWaitpointSecretParams struct {
 
 // RotateWaitpointSecretParams defines parameters for RotateWaitpointSecret.
 type RotateWaitpointSecretParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListBudgetsParams defines parameters for ListBudgets.
+type ListBudgetsParams struct {
+	// ScopeType Only budgets with exactly this scope type.
+	ScopeType *string `form:"scope_type,omitempty" json:"scope_type,omitempty"`
+
+	// ScopeID Only budgets with exactly this scope id.
+	ScopeID *string `form:"scope_id,omitempty" json:"scope_id,omitempty"`
+
+	// ParentID Only budgets directly in this one.
+	ParentID *openapi_types.UUID `form:"parent_id,omitempty" json:"parent_id,omitempty"`
+
+	// Exhausted Only budgets of which nothing is left in some dimension, or only the others.
+	Exhausted *bool `form:"exhausted,omitempty" json:"exhausted,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CreateBudgetParams defines parameters for CreateBudget.
+type CreateBudgetParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// DeleteBudgetParams defines parameters for DeleteBudget.
+type DeleteBudgetParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetBudgetParams defines parameters for GetBudget.
+type GetBudgetParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// PatchBudgetParams defines parameters for PatchBudget.
+type PatchBudgetParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListBudgetLedgerParams defines parameters for ListBudgetLedger.
+type ListBudgetLedgerParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReleaseBudgetParams defines parameters for ReleaseBudget.
+type ReleaseBudgetParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ResetBudgetParams defines parameters for ResetBudget.
+type ResetBudgetParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// SpendBudgetParams defines parameters for SpendBudget.
+type SpendBudgetParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// TopUpBudgetParams defines parameters for TopUpBudget.
+type TopUpBudgetParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReportUsageParams defines parameters for ReportUsage.
+type ReportUsageParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -6773,6 +7378,21 @@ type ListLanesParams struct {
 	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
 }
 
+// SetLaneQuotasParams defines parameters for SetLaneQuotas.
+type SetLaneQuotasParams struct {
+	// Revision The revision that the resource must still have; the same as `If-Match`.
+	Revision *Revision `form:"revision,omitempty" json:"revision,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The ETag (`"7"`, or `W/"7"`) that the resource must still have.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
 // PauseLaneParams defines parameters for PauseLane.
 type PauseLaneParams struct {
 	// Revision The revision that the resource must still have; the same as `If-Match`.
@@ -6838,6 +7458,90 @@ type ListLeasesParams struct {
 
 // GetMetaParams defines parameters for GetMeta.
 type GetMetaParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListQuotasParams defines parameters for ListQuotas.
+type ListQuotasParams struct {
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// CreateQuotaParams defines parameters for CreateQuota.
+type CreateQuotaParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// DeleteQuotaParams defines parameters for DeleteQuota.
+type DeleteQuotaParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// GetQuotaParams defines parameters for GetQuota.
+type GetQuotaParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ListAdmissionsParams defines parameters for ListAdmissions.
+type ListAdmissionsParams struct {
+	// Key Only those that are counted under this value of `key_tag`; the empty one is for those without the tag.
+	Key *string `form:"key,omitempty" json:"key,omitempty"`
+
+	// Cursor The `next_cursor` of the page before.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many items at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// AdmitExecutionParams defines parameters for AdmitExecution.
+type AdmitExecutionParams struct {
+	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
+	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IdempotencyKey Makes a repetition of this request harmless for 24 hours.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// FlowapiNamespace The namespace, for a token that is valid in all of them.
+	FlowapiNamespace *NamespaceHeader `json:"Flowapi-Namespace,omitempty"`
+}
+
+// ReleaseAdmissionParams defines parameters for ReleaseAdmission.
+type ReleaseAdmissionParams struct {
 	// Namespace The namespace, for a token that is valid in all of them. The header means the same.
 	Namespace *NamespaceQuery `form:"namespace,omitempty" json:"namespace,omitempty"`
 
@@ -7433,6 +8137,27 @@ type SeedWaitpointSecretJSONRequestBody = SeedWaitpointSecret
 // RotateWaitpointSecretJSONRequestBody defines body for RotateWaitpointSecret for application/json ContentType.
 type RotateWaitpointSecretJSONRequestBody = RotateWaitpointSecret
 
+// CreateBudgetJSONRequestBody defines body for CreateBudget for application/json ContentType.
+type CreateBudgetJSONRequestBody = CreateBudget
+
+// PatchBudgetJSONRequestBody defines body for PatchBudget for application/json ContentType.
+type PatchBudgetJSONRequestBody = PatchBudget
+
+// ReleaseBudgetJSONRequestBody defines body for ReleaseBudget for application/json ContentType.
+type ReleaseBudgetJSONRequestBody = ReleaseBudget
+
+// ResetBudgetJSONRequestBody defines body for ResetBudget for application/json ContentType.
+type ResetBudgetJSONRequestBody = ResetBudget
+
+// SpendBudgetJSONRequestBody defines body for SpendBudget for application/json ContentType.
+type SpendBudgetJSONRequestBody = SpendBudget
+
+// TopUpBudgetJSONRequestBody defines body for TopUpBudget for application/json ContentType.
+type TopUpBudgetJSONRequestBody = TopUpBudget
+
+// ReportUsageJSONRequestBody defines body for ReportUsage for application/json ContentType.
+type ReportUsageJSONRequestBody = ReportUsage
+
 // ClaimExecutionsJSONRequestBody defines body for ClaimExecutions for application/json ContentType.
 type ClaimExecutionsJSONRequestBody = ClaimExecutions
 
@@ -7595,11 +8320,20 @@ type SetFlowTagJSONRequestBody = SetTag
 // WaitFlowJSONRequestBody defines body for WaitFlow for application/json ContentType.
 type WaitFlowJSONRequestBody = WaitFlow
 
+// SetLaneQuotasJSONRequestBody defines body for SetLaneQuotas for application/json ContentType.
+type SetLaneQuotasJSONRequestBody = SetLaneQuotas
+
 // PauseLaneJSONRequestBody defines body for PauseLane for application/json ContentType.
 type PauseLaneJSONRequestBody = PauseLane
 
 // ResumeLaneJSONRequestBody defines body for ResumeLane for application/json ContentType.
 type ResumeLaneJSONRequestBody = ResumeLane
+
+// CreateQuotaJSONRequestBody defines body for CreateQuota for application/json ContentType.
+type CreateQuotaJSONRequestBody = CreateQuota
+
+// AdmitExecutionJSONRequestBody defines body for AdmitExecution for application/json ContentType.
+type AdmitExecutionJSONRequestBody = AdmitExecution
 
 // CreateRunJSONRequestBody defines body for CreateRun for application/json ContentType.
 type CreateRunJSONRequestBody = CreateRun
@@ -7865,6 +8599,39 @@ type ServerInterface interface {
 	// RotateWaitpointSecret Make waitpoint tokens with another secret
 	// (POST /v1/admin/waitpoint-secrets/rotate)
 	RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams)
+	// ListBudgets List budgets
+	// (GET /v1/budgets)
+	ListBudgets(w http.ResponseWriter, r *http.Request, params ListBudgetsParams)
+	// CreateBudget Create a budget
+	// (POST /v1/budgets)
+	CreateBudget(w http.ResponseWriter, r *http.Request, params CreateBudgetParams)
+	// DeleteBudget Delete a budget
+	// (DELETE /v1/budgets/{budget_id})
+	DeleteBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params DeleteBudgetParams)
+	// GetBudget Read a budget
+	// (GET /v1/budgets/{budget_id})
+	GetBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params GetBudgetParams)
+	// PatchBudget Change a budget
+	// (PATCH /v1/budgets/{budget_id})
+	PatchBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params PatchBudgetParams)
+	// ListBudgetLedger List what executions have spent
+	// (GET /v1/budgets/{budget_id}/ledger)
+	ListBudgetLedger(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ListBudgetLedgerParams)
+	// ReleaseBudget Give back what an execution has spent
+	// (POST /v1/budgets/{budget_id}/release)
+	ReleaseBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ReleaseBudgetParams)
+	// ResetBudget Begin a budget anew
+	// (POST /v1/budgets/{budget_id}/reset)
+	ResetBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ResetBudgetParams)
+	// SpendBudget Report what an execution has spent
+	// (POST /v1/budgets/{budget_id}/spend)
+	SpendBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params SpendBudgetParams)
+	// TopUpBudget Raise the hard limits of a budget
+	// (POST /v1/budgets/{budget_id}/topup)
+	TopUpBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params TopUpBudgetParams)
+	// ReportUsage Report what was used up
+	// (POST /v1/budgets/{budget_id}/usage)
+	ReportUsage(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ReportUsageParams)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(w http.ResponseWriter, r *http.Request, params ClaimExecutionsParams)
@@ -8138,6 +8905,9 @@ type ServerInterface interface {
 	// ListLanes List lanes
 	// (GET /v1/lanes)
 	ListLanes(w http.ResponseWriter, r *http.Request, params ListLanesParams)
+	// SetLaneQuotas Set the quotas of a lane
+	// (PUT /v1/lanes/{lane})
+	SetLaneQuotas(w http.ResponseWriter, r *http.Request, lane LaneParam, params SetLaneQuotasParams)
 	// PauseLane Pause a lane
 	// (POST /v1/lanes/{lane}/pause)
 	PauseLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params PauseLaneParams)
@@ -8150,6 +8920,27 @@ type ServerInterface interface {
 	// GetMeta Read what this server is
 	// (GET /v1/meta)
 	GetMeta(w http.ResponseWriter, r *http.Request, params GetMetaParams)
+	// ListQuotas List quotas
+	// (GET /v1/quotas)
+	ListQuotas(w http.ResponseWriter, r *http.Request, params ListQuotasParams)
+	// CreateQuota Create a quota
+	// (POST /v1/quotas)
+	CreateQuota(w http.ResponseWriter, r *http.Request, params CreateQuotaParams)
+	// DeleteQuota Delete a quota
+	// (DELETE /v1/quotas/{quota_id})
+	DeleteQuota(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params DeleteQuotaParams)
+	// GetQuota Read a quota
+	// (GET /v1/quotas/{quota_id})
+	GetQuota(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params GetQuotaParams)
+	// ListAdmissions List who has a slot
+	// (GET /v1/quotas/{quota_id}/admissions)
+	ListAdmissions(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params ListAdmissionsParams)
+	// AdmitExecution Ask for a slot
+	// (POST /v1/quotas/{quota_id}/admissions)
+	AdmitExecution(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params AdmitExecutionParams)
+	// ReleaseAdmission Take a slot back
+	// (DELETE /v1/quotas/{quota_id}/admissions/{execution_id})
+	ReleaseAdmission(w http.ResponseWriter, r *http.Request, quotaID QuotaID, executionID ExecutionID, params ReleaseAdmissionParams)
 	// ListRuns List runs
 	// (GET /v1/runs)
 	ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams)
@@ -8315,6 +9106,72 @@ func (_ Unimplemented) SeedWaitpointSecret(w http.ResponseWriter, r *http.Reques
 // RotateWaitpointSecret Make waitpoint tokens with another secret
 // (POST /v1/admin/waitpoint-secrets/rotate)
 func (_ Unimplemented) RotateWaitpointSecret(w http.ResponseWriter, r *http.Request, params RotateWaitpointSecretParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListBudgets List budgets
+// (GET /v1/budgets)
+func (_ Unimplemented) ListBudgets(w http.ResponseWriter, r *http.Request, params ListBudgetsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateBudget Create a budget
+// (POST /v1/budgets)
+func (_ Unimplemented) CreateBudget(w http.ResponseWriter, r *http.Request, params CreateBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteBudget Delete a budget
+// (DELETE /v1/budgets/{budget_id})
+func (_ Unimplemented) DeleteBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params DeleteBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetBudget Read a budget
+// (GET /v1/budgets/{budget_id})
+func (_ Unimplemented) GetBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params GetBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PatchBudget Change a budget
+// (PATCH /v1/budgets/{budget_id})
+func (_ Unimplemented) PatchBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params PatchBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListBudgetLedger List what executions have spent
+// (GET /v1/budgets/{budget_id}/ledger)
+func (_ Unimplemented) ListBudgetLedger(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ListBudgetLedgerParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReleaseBudget Give back what an execution has spent
+// (POST /v1/budgets/{budget_id}/release)
+func (_ Unimplemented) ReleaseBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ReleaseBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResetBudget Begin a budget anew
+// (POST /v1/budgets/{budget_id}/reset)
+func (_ Unimplemented) ResetBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ResetBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SpendBudget Report what an execution has spent
+// (POST /v1/budgets/{budget_id}/spend)
+func (_ Unimplemented) SpendBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params SpendBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TopUpBudget Raise the hard limits of a budget
+// (POST /v1/budgets/{budget_id}/topup)
+func (_ Unimplemented) TopUpBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params TopUpBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReportUsage Report what was used up
+// (POST /v1/budgets/{budget_id}/usage)
+func (_ Unimplemented) ReportUsage(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ReportUsageParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -8864,6 +9721,12 @@ func (_ Unimplemented) ListLanes(w http.ResponseWriter, r *http.Request, params 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// SetLaneQuotas Set the quotas of a lane
+// (PUT /v1/lanes/{lane})
+func (_ Unimplemented) SetLaneQuotas(w http.ResponseWriter, r *http.Request, lane LaneParam, params SetLaneQuotasParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // PauseLane Pause a lane
 // (POST /v1/lanes/{lane}/pause)
 func (_ Unimplemented) PauseLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params PauseLaneParams) {
@@ -8885,6 +9748,48 @@ func (_ Unimplemented) ListLeases(w http.ResponseWriter, r *http.Request, params
 // GetMeta Read what this server is
 // (GET /v1/meta)
 func (_ Unimplemented) GetMeta(w http.ResponseWriter, r *http.Request, params GetMetaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListQuotas List quotas
+// (GET /v1/quotas)
+func (_ Unimplemented) ListQuotas(w http.ResponseWriter, r *http.Request, params ListQuotasParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateQuota Create a quota
+// (POST /v1/quotas)
+func (_ Unimplemented) CreateQuota(w http.ResponseWriter, r *http.Request, params CreateQuotaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteQuota Delete a quota
+// (DELETE /v1/quotas/{quota_id})
+func (_ Unimplemented) DeleteQuota(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params DeleteQuotaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetQuota Read a quota
+// (GET /v1/quotas/{quota_id})
+func (_ Unimplemented) GetQuota(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params GetQuotaParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListAdmissions List who has a slot
+// (GET /v1/quotas/{quota_id}/admissions)
+func (_ Unimplemented) ListAdmissions(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params ListAdmissionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AdmitExecution Ask for a slot
+// (POST /v1/quotas/{quota_id}/admissions)
+func (_ Unimplemented) AdmitExecution(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params AdmitExecutionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReleaseAdmission Take a slot back
+// (DELETE /v1/quotas/{quota_id}/admissions/{execution_id})
+func (_ Unimplemented) ReleaseAdmission(w http.ResponseWriter, r *http.Request, quotaID QuotaID, executionID ExecutionID, params ReleaseAdmissionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -9678,6 +10583,963 @@ func (siw *ServerInterfaceWrapper) RotateWaitpointSecret(w http.ResponseWriter, 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RotateWaitpointSecret(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListBudgets operation middleware
+func (siw *ServerInterfaceWrapper) ListBudgets(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBudgetsParams
+
+	// ------------- Optional query parameter "scope_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope_type", r.URL.Query(), &params.ScopeType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope_type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope_type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope_id", r.URL.Query(), &params.ScopeID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "parent_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "parent_id", r.URL.Query(), &params.ParentID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "parent_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "parent_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "exhausted" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "exhausted", r.URL.Query(), &params.Exhausted, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "exhausted"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "exhausted", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListBudgets(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateBudget operation middleware
+func (siw *ServerInterfaceWrapper) CreateBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateBudgetParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateBudget(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteBudget operation middleware
+func (siw *ServerInterfaceWrapper) DeleteBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteBudgetParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetBudget operation middleware
+func (siw *ServerInterfaceWrapper) GetBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetBudgetParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PatchBudget operation middleware
+func (siw *ServerInterfaceWrapper) PatchBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchBudgetParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PatchBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListBudgetLedger operation middleware
+func (siw *ServerInterfaceWrapper) ListBudgetLedger(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBudgetLedgerParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListBudgetLedger(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReleaseBudget operation middleware
+func (siw *ServerInterfaceWrapper) ReleaseBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReleaseBudgetParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReleaseBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResetBudget operation middleware
+func (siw *ServerInterfaceWrapper) ResetBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResetBudgetParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResetBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SpendBudget operation middleware
+func (siw *ServerInterfaceWrapper) SpendBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SpendBudgetParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SpendBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TopUpBudget operation middleware
+func (siw *ServerInterfaceWrapper) TopUpBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TopUpBudgetParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TopUpBudget(w, r, budgetID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReportUsage operation middleware
+func (siw *ServerInterfaceWrapper) ReportUsage(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget_id" -------------
+	var budgetID BudgetID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget_id", chi.URLParam(r, "budget_id"), &budgetID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReportUsageParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReportUsage(w, r, budgetID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -18233,6 +20095,101 @@ func (siw *ServerInterfaceWrapper) ListLanes(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// SetLaneQuotas operation middleware
+func (siw *ServerInterfaceWrapper) SetLaneQuotas(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "lane" -------------
+	var lane LaneParam
+
+	err = runtime.BindStyledParameterWithOptions("simple", "lane", chi.URLParam(r, "lane"), &lane, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lane", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SetLaneQuotasParams
+
+	// ------------- Optional query parameter "revision" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "revision", r.URL.Query(), &params.Revision, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "revision"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "revision", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetLaneQuotas(w, r, lane, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // PauseLane operation middleware
 func (siw *ServerInterfaceWrapper) PauseLane(w http.ResponseWriter, r *http.Request) {
 
@@ -18638,6 +20595,541 @@ func (siw *ServerInterfaceWrapper) GetMeta(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetMeta(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListQuotas operation middleware
+func (siw *ServerInterfaceWrapper) ListQuotas(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListQuotasParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListQuotas(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateQuota operation middleware
+func (siw *ServerInterfaceWrapper) CreateQuota(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateQuotaParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateQuota(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteQuota operation middleware
+func (siw *ServerInterfaceWrapper) DeleteQuota(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "quota_id" -------------
+	var quotaID QuotaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quota_id", chi.URLParam(r, "quota_id"), &quotaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "quota_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteQuotaParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteQuota(w, r, quotaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetQuota operation middleware
+func (siw *ServerInterfaceWrapper) GetQuota(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "quota_id" -------------
+	var quotaID QuotaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quota_id", chi.URLParam(r, "quota_id"), &quotaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "quota_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetQuotaParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetQuota(w, r, quotaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAdmissions operation middleware
+func (siw *ServerInterfaceWrapper) ListAdmissions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "quota_id" -------------
+	var quotaID QuotaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quota_id", chi.URLParam(r, "quota_id"), &quotaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "quota_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAdmissionsParams
+
+	// ------------- Optional query parameter "key" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAdmissions(w, r, quotaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AdmitExecution operation middleware
+func (siw *ServerInterfaceWrapper) AdmitExecution(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "quota_id" -------------
+	var quotaID QuotaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quota_id", chi.URLParam(r, "quota_id"), &quotaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "quota_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AdmitExecutionParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AdmitExecution(w, r, quotaID, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReleaseAdmission operation middleware
+func (siw *ServerInterfaceWrapper) ReleaseAdmission(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "quota_id" -------------
+	var quotaID QuotaID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "quota_id", chi.URLParam(r, "quota_id"), &quotaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "quota_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "execution_id" -------------
+	var executionID ExecutionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "execution_id", chi.URLParam(r, "execution_id"), &executionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "execution_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReleaseAdmissionParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", r.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "namespace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "namespace", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Flowapi-Namespace" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Flowapi-Namespace")]; found {
+		var FlowapiNamespace NamespaceHeader
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Flowapi-Namespace", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Flowapi-Namespace", valueList[0], &FlowapiNamespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Flowapi-Namespace", Err: err})
+			return
+		}
+
+		params.FlowapiNamespace = &FlowapiNamespace
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReleaseAdmission(w, r, quotaID, executionID, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -22630,6 +25122,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/lanes", wrapper.ListLanes)
 	})
 	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/lanes/{lane}", wrapper.SetLaneQuotas)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/lanes/{lane}/pause", wrapper.PauseLane)
 	})
 	r.Group(func(r chi.Router) {
@@ -22723,6 +25218,60 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/gates/stats", wrapper.GetGateStats)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/budgets", wrapper.ListBudgets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/budgets", wrapper.CreateBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/budgets/{budget_id}", wrapper.DeleteBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/budgets/{budget_id}", wrapper.GetBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/budgets/{budget_id}", wrapper.PatchBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/budgets/{budget_id}/usage", wrapper.ReportUsage)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/budgets/{budget_id}/spend", wrapper.SpendBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/budgets/{budget_id}/release", wrapper.ReleaseBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/budgets/{budget_id}/reset", wrapper.ResetBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/budgets/{budget_id}/topup", wrapper.TopUpBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/budgets/{budget_id}/ledger", wrapper.ListBudgetLedger)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/quotas", wrapper.ListQuotas)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/quotas", wrapper.CreateQuota)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/quotas/{quota_id}", wrapper.DeleteQuota)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/quotas/{quota_id}", wrapper.GetQuota)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/quotas/{quota_id}/admissions", wrapper.ListAdmissions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/quotas/{quota_id}/admissions", wrapper.AdmitExecution)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/quotas/{quota_id}/admissions/{execution_id}", wrapper.ReleaseAdmission)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
@@ -22772,6 +25321,27 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 
 	return r
+}
+
+type BudgetCreatedResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+	Location         string
+}
+type BudgetCreatedJSONResponse struct {
+	Body Budget
+
+	Headers BudgetCreatedResponseHeaders
+}
+
+type BudgetOKResponseHeaders struct {
+	ETag             string
+	IdempotentReplay *bool
+}
+type BudgetOKJSONResponse struct {
+	Body Budget
+
+	Headers BudgetOKResponseHeaders
 }
 
 type BulkOKResponseHeaders struct {
@@ -22924,6 +25494,25 @@ type ProblemApplicationProblemPlusJSONResponse struct {
 	Headers ProblemResponseHeaders
 }
 
+type QuotaCreatedResponseHeaders struct {
+	IdempotentReplay *bool
+	Location         string
+}
+type QuotaCreatedJSONResponse struct {
+	Body Quota
+
+	Headers QuotaCreatedResponseHeaders
+}
+
+type QuotaOKResponseHeaders struct {
+	IdempotentReplay *bool
+}
+type QuotaOKJSONResponse struct {
+	Body Quota
+
+	Headers QuotaOKResponseHeaders
+}
+
 type ReportOKResponseHeaders struct {
 	IdempotentReplay *bool
 }
@@ -22989,6 +25578,17 @@ type TagOKJSONResponse struct {
 	Body Tag
 
 	Headers TagOKResponseHeaders
+}
+
+type UsageReportedResponseHeaders struct {
+	IdempotentReplay *bool
+	RateLimit        *string
+	RateLimitPolicy  *string
+}
+type UsageReportedJSONResponse struct {
+	Body UsageReport
+
+	Headers UsageReportedResponseHeaders
 }
 
 type WorkerOKResponseHeaders struct {
@@ -23439,6 +26039,603 @@ type RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RotateWaitpointSecretdefaultApplicationProblemPlusJSONResponse) VisitRotateWaitpointSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBudgetsRequestObject struct {
+	Params ListBudgetsParams
+}
+
+type ListBudgetsResponseObject interface {
+	VisitListBudgetsResponse(w http.ResponseWriter) error
+}
+
+type ListBudgets200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBudgets200JSONResponse struct {
+	Body    BudgetList
+	Headers ListBudgets200ResponseHeaders
+}
+
+func (response ListBudgets200JSONResponse) VisitListBudgetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBudgetsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListBudgetsdefaultApplicationProblemPlusJSONResponse) VisitListBudgetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBudgetRequestObject struct {
+	Params CreateBudgetParams
+	Body   *CreateBudgetJSONRequestBody
+}
+
+type CreateBudgetResponseObject interface {
+	VisitCreateBudgetResponse(w http.ResponseWriter) error
+}
+
+type CreateBudget200JSONResponse struct{ BudgetOKJSONResponse }
+
+func (response CreateBudget200JSONResponse) VisitCreateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBudget201JSONResponse struct{ BudgetCreatedJSONResponse }
+
+func (response CreateBudget201JSONResponse) VisitCreateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CreateBudgetdefaultApplicationProblemPlusJSONResponse) VisitCreateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   DeleteBudgetParams
+}
+
+type DeleteBudgetResponseObject interface {
+	VisitDeleteBudgetResponse(w http.ResponseWriter) error
+}
+
+type DeleteBudget204Response struct {
+}
+
+func (response DeleteBudget204Response) VisitDeleteBudgetResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteBudgetdefaultApplicationProblemPlusJSONResponse) VisitDeleteBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   GetBudgetParams
+}
+
+type GetBudgetResponseObject interface {
+	VisitGetBudgetResponse(w http.ResponseWriter) error
+}
+
+type GetBudget200JSONResponse struct{ BudgetOKJSONResponse }
+
+func (response GetBudget200JSONResponse) VisitGetBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetBudgetdefaultApplicationProblemPlusJSONResponse) VisitGetBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   PatchBudgetParams
+	Body     *PatchBudgetJSONRequestBody
+}
+
+type PatchBudgetResponseObject interface {
+	VisitPatchBudgetResponse(w http.ResponseWriter) error
+}
+
+type PatchBudget200JSONResponse struct{ BudgetOKJSONResponse }
+
+func (response PatchBudget200JSONResponse) VisitPatchBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response PatchBudgetdefaultApplicationProblemPlusJSONResponse) VisitPatchBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBudgetLedgerRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   ListBudgetLedgerParams
+}
+
+type ListBudgetLedgerResponseObject interface {
+	VisitListBudgetLedgerResponse(w http.ResponseWriter) error
+}
+
+type ListBudgetLedger200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBudgetLedger200JSONResponse struct {
+	Body    BudgetLedger
+	Headers ListBudgetLedger200ResponseHeaders
+}
+
+func (response ListBudgetLedger200JSONResponse) VisitListBudgetLedgerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBudgetLedgerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListBudgetLedgerdefaultApplicationProblemPlusJSONResponse) VisitListBudgetLedgerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   ReleaseBudgetParams
+	Body     *ReleaseBudgetJSONRequestBody
+}
+
+type ReleaseBudgetResponseObject interface {
+	VisitReleaseBudgetResponse(w http.ResponseWriter) error
+}
+
+type ReleaseBudget200JSONResponse struct{ BudgetOKJSONResponse }
+
+func (response ReleaseBudget200JSONResponse) VisitReleaseBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReleaseBudgetdefaultApplicationProblemPlusJSONResponse) VisitReleaseBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   ResetBudgetParams
+	Body     *ResetBudgetJSONRequestBody
+}
+
+type ResetBudgetResponseObject interface {
+	VisitResetBudgetResponse(w http.ResponseWriter) error
+}
+
+type ResetBudget200JSONResponse struct{ BudgetOKJSONResponse }
+
+func (response ResetBudget200JSONResponse) VisitResetBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ResetBudgetdefaultApplicationProblemPlusJSONResponse) VisitResetBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SpendBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   SpendBudgetParams
+	Body     *SpendBudgetJSONRequestBody
+}
+
+type SpendBudgetResponseObject interface {
+	VisitSpendBudgetResponse(w http.ResponseWriter) error
+}
+
+type SpendBudget200JSONResponse struct{ UsageReportedJSONResponse }
+
+func (response SpendBudget200JSONResponse) VisitSpendBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SpendBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SpendBudgetdefaultApplicationProblemPlusJSONResponse) VisitSpendBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TopUpBudgetRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   TopUpBudgetParams
+	Body     *TopUpBudgetJSONRequestBody
+}
+
+type TopUpBudgetResponseObject interface {
+	VisitTopUpBudgetResponse(w http.ResponseWriter) error
+}
+
+type TopUpBudget200JSONResponse struct{ BudgetOKJSONResponse }
+
+func (response TopUpBudget200JSONResponse) VisitTopUpBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TopUpBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response TopUpBudgetdefaultApplicationProblemPlusJSONResponse) VisitTopUpBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportUsageRequestObject struct {
+	BudgetID BudgetID `json:"budget_id"`
+	Params   ReportUsageParams
+	Body     *ReportUsageJSONRequestBody
+}
+
+type ReportUsageResponseObject interface {
+	VisitReportUsageResponse(w http.ResponseWriter) error
+}
+
+type ReportUsage200JSONResponse struct{ UsageReportedJSONResponse }
+
+func (response ReportUsage200JSONResponse) VisitReportUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReportUsagedefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReportUsagedefaultApplicationProblemPlusJSONResponse) VisitReportUsageResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -28711,6 +31908,58 @@ func (response ListLanesdefaultApplicationProblemPlusJSONResponse) VisitListLane
 	return err
 }
 
+type SetLaneQuotasRequestObject struct {
+	Lane   LaneParam `json:"lane"`
+	Params SetLaneQuotasParams
+	Body   *SetLaneQuotasJSONRequestBody
+}
+
+type SetLaneQuotasResponseObject interface {
+	VisitSetLaneQuotasResponse(w http.ResponseWriter) error
+}
+
+type SetLaneQuotas200JSONResponse struct{ LaneOKJSONResponse }
+
+func (response SetLaneQuotas200JSONResponse) VisitSetLaneQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetLaneQuotasdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response SetLaneQuotasdefaultApplicationProblemPlusJSONResponse) VisitSetLaneQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PauseLaneRequestObject struct {
 	Lane   LaneParam `json:"lane"`
 	Params PauseLaneParams
@@ -28900,6 +32149,386 @@ type GetMetadefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetMetadefaultApplicationProblemPlusJSONResponse) VisitGetMetaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListQuotasRequestObject struct {
+	Params ListQuotasParams
+}
+
+type ListQuotasResponseObject interface {
+	VisitListQuotasResponse(w http.ResponseWriter) error
+}
+
+type ListQuotas200ResponseHeaders struct {
+	Link *string
+}
+
+type ListQuotas200JSONResponse struct {
+	Body    QuotaList
+	Headers ListQuotas200ResponseHeaders
+}
+
+func (response ListQuotas200JSONResponse) VisitListQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListQuotasdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListQuotasdefaultApplicationProblemPlusJSONResponse) VisitListQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateQuotaRequestObject struct {
+	Params CreateQuotaParams
+	Body   *CreateQuotaJSONRequestBody
+}
+
+type CreateQuotaResponseObject interface {
+	VisitCreateQuotaResponse(w http.ResponseWriter) error
+}
+
+type CreateQuota200JSONResponse struct{ QuotaOKJSONResponse }
+
+func (response CreateQuota200JSONResponse) VisitCreateQuotaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateQuota201JSONResponse struct{ QuotaCreatedJSONResponse }
+
+func (response CreateQuota201JSONResponse) VisitCreateQuotaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateQuotadefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response CreateQuotadefaultApplicationProblemPlusJSONResponse) VisitCreateQuotaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteQuotaRequestObject struct {
+	QuotaID QuotaID `json:"quota_id"`
+	Params  DeleteQuotaParams
+}
+
+type DeleteQuotaResponseObject interface {
+	VisitDeleteQuotaResponse(w http.ResponseWriter) error
+}
+
+type DeleteQuota204Response struct {
+}
+
+func (response DeleteQuota204Response) VisitDeleteQuotaResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteQuotadefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response DeleteQuotadefaultApplicationProblemPlusJSONResponse) VisitDeleteQuotaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQuotaRequestObject struct {
+	QuotaID QuotaID `json:"quota_id"`
+	Params  GetQuotaParams
+}
+
+type GetQuotaResponseObject interface {
+	VisitGetQuotaResponse(w http.ResponseWriter) error
+}
+
+type GetQuota200JSONResponse struct{ QuotaOKJSONResponse }
+
+func (response GetQuota200JSONResponse) VisitGetQuotaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQuotadefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response GetQuotadefaultApplicationProblemPlusJSONResponse) VisitGetQuotaResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAdmissionsRequestObject struct {
+	QuotaID QuotaID `json:"quota_id"`
+	Params  ListAdmissionsParams
+}
+
+type ListAdmissionsResponseObject interface {
+	VisitListAdmissionsResponse(w http.ResponseWriter) error
+}
+
+type ListAdmissions200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAdmissions200JSONResponse struct {
+	Body    AdmissionList
+	Headers ListAdmissions200ResponseHeaders
+}
+
+func (response ListAdmissions200JSONResponse) VisitListAdmissionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAdmissionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ListAdmissionsdefaultApplicationProblemPlusJSONResponse) VisitListAdmissionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AdmitExecutionRequestObject struct {
+	QuotaID QuotaID `json:"quota_id"`
+	Params  AdmitExecutionParams
+	Body    *AdmitExecutionJSONRequestBody
+}
+
+type AdmitExecutionResponseObject interface {
+	VisitAdmitExecutionResponse(w http.ResponseWriter) error
+}
+
+type AdmitExecution200ResponseHeaders struct {
+	IdempotentReplay *bool
+	RateLimit        *string
+	RateLimitPolicy  *string
+}
+
+type AdmitExecution200JSONResponse struct {
+	Body    AdmissionReport
+	Headers AdmitExecution200ResponseHeaders
+}
+
+func (response AdmitExecution200JSONResponse) VisitAdmitExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AdmitExecutiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response AdmitExecutiondefaultApplicationProblemPlusJSONResponse) VisitAdmitExecutionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.Allow != nil {
+		w.Header().Set("Allow", fmt.Sprint(*response.Headers.Allow))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseAdmissionRequestObject struct {
+	QuotaID     QuotaID     `json:"quota_id"`
+	ExecutionID ExecutionID `json:"execution_id"`
+	Params      ReleaseAdmissionParams
+}
+
+type ReleaseAdmissionResponseObject interface {
+	VisitReleaseAdmissionResponse(w http.ResponseWriter) error
+}
+
+type ReleaseAdmission204Response struct {
+}
+
+func (response ReleaseAdmission204Response) VisitReleaseAdmissionResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ReleaseAdmissiondefaultApplicationProblemPlusJSONResponse struct {
+	Body       ProblemDetails
+	Headers    ProblemResponseHeaders
+	StatusCode int
+}
+
+func (response ReleaseAdmissiondefaultApplicationProblemPlusJSONResponse) VisitReleaseAdmissionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -31104,6 +34733,39 @@ type StrictServerInterface interface {
 	// RotateWaitpointSecret Make waitpoint tokens with another secret
 	// (POST /v1/admin/waitpoint-secrets/rotate)
 	RotateWaitpointSecret(ctx context.Context, request RotateWaitpointSecretRequestObject) (RotateWaitpointSecretResponseObject, error)
+	// ListBudgets List budgets
+	// (GET /v1/budgets)
+	ListBudgets(ctx context.Context, request ListBudgetsRequestObject) (ListBudgetsResponseObject, error)
+	// CreateBudget Create a budget
+	// (POST /v1/budgets)
+	CreateBudget(ctx context.Context, request CreateBudgetRequestObject) (CreateBudgetResponseObject, error)
+	// DeleteBudget Delete a budget
+	// (DELETE /v1/budgets/{budget_id})
+	DeleteBudget(ctx context.Context, request DeleteBudgetRequestObject) (DeleteBudgetResponseObject, error)
+	// GetBudget Read a budget
+	// (GET /v1/budgets/{budget_id})
+	GetBudget(ctx context.Context, request GetBudgetRequestObject) (GetBudgetResponseObject, error)
+	// PatchBudget Change a budget
+	// (PATCH /v1/budgets/{budget_id})
+	PatchBudget(ctx context.Context, request PatchBudgetRequestObject) (PatchBudgetResponseObject, error)
+	// ListBudgetLedger List what executions have spent
+	// (GET /v1/budgets/{budget_id}/ledger)
+	ListBudgetLedger(ctx context.Context, request ListBudgetLedgerRequestObject) (ListBudgetLedgerResponseObject, error)
+	// ReleaseBudget Give back what an execution has spent
+	// (POST /v1/budgets/{budget_id}/release)
+	ReleaseBudget(ctx context.Context, request ReleaseBudgetRequestObject) (ReleaseBudgetResponseObject, error)
+	// ResetBudget Begin a budget anew
+	// (POST /v1/budgets/{budget_id}/reset)
+	ResetBudget(ctx context.Context, request ResetBudgetRequestObject) (ResetBudgetResponseObject, error)
+	// SpendBudget Report what an execution has spent
+	// (POST /v1/budgets/{budget_id}/spend)
+	SpendBudget(ctx context.Context, request SpendBudgetRequestObject) (SpendBudgetResponseObject, error)
+	// TopUpBudget Raise the hard limits of a budget
+	// (POST /v1/budgets/{budget_id}/topup)
+	TopUpBudget(ctx context.Context, request TopUpBudgetRequestObject) (TopUpBudgetResponseObject, error)
+	// ReportUsage Report what was used up
+	// (POST /v1/budgets/{budget_id}/usage)
+	ReportUsage(ctx context.Context, request ReportUsageRequestObject) (ReportUsageResponseObject, error)
 	// ClaimExecutions Claim work
 	// (POST /v1/claims)
 	ClaimExecutions(ctx context.Context, request ClaimExecutionsRequestObject) (ClaimExecutionsResponseObject, error)
@@ -31377,6 +35039,9 @@ type StrictServerInterface interface {
 	// ListLanes List lanes
 	// (GET /v1/lanes)
 	ListLanes(ctx context.Context, request ListLanesRequestObject) (ListLanesResponseObject, error)
+	// SetLaneQuotas Set the quotas of a lane
+	// (PUT /v1/lanes/{lane})
+	SetLaneQuotas(ctx context.Context, request SetLaneQuotasRequestObject) (SetLaneQuotasResponseObject, error)
 	// PauseLane Pause a lane
 	// (POST /v1/lanes/{lane}/pause)
 	PauseLane(ctx context.Context, request PauseLaneRequestObject) (PauseLaneResponseObject, error)
@@ -31389,6 +35054,27 @@ type StrictServerInterface interface {
 	// GetMeta Read what this server is
 	// (GET /v1/meta)
 	GetMeta(ctx context.Context, request GetMetaRequestObject) (GetMetaResponseObject, error)
+	// ListQuotas List quotas
+	// (GET /v1/quotas)
+	ListQuotas(ctx context.Context, request ListQuotasRequestObject) (ListQuotasResponseObject, error)
+	// CreateQuota Create a quota
+	// (POST /v1/quotas)
+	CreateQuota(ctx context.Context, request CreateQuotaRequestObject) (CreateQuotaResponseObject, error)
+	// DeleteQuota Delete a quota
+	// (DELETE /v1/quotas/{quota_id})
+	DeleteQuota(ctx context.Context, request DeleteQuotaRequestObject) (DeleteQuotaResponseObject, error)
+	// GetQuota Read a quota
+	// (GET /v1/quotas/{quota_id})
+	GetQuota(ctx context.Context, request GetQuotaRequestObject) (GetQuotaResponseObject, error)
+	// ListAdmissions List who has a slot
+	// (GET /v1/quotas/{quota_id}/admissions)
+	ListAdmissions(ctx context.Context, request ListAdmissionsRequestObject) (ListAdmissionsResponseObject, error)
+	// AdmitExecution Ask for a slot
+	// (POST /v1/quotas/{quota_id}/admissions)
+	AdmitExecution(ctx context.Context, request AdmitExecutionRequestObject) (AdmitExecutionResponseObject, error)
+	// ReleaseAdmission Take a slot back
+	// (DELETE /v1/quotas/{quota_id}/admissions/{execution_id})
+	ReleaseAdmission(ctx context.Context, request ReleaseAdmissionRequestObject) (ReleaseAdmissionResponseObject, error)
 	// ListRuns List runs
 	// (GET /v1/runs)
 	ListRuns(ctx context.Context, request ListRunsRequestObject) (ListRunsResponseObject, error)
@@ -31787,6 +35473,356 @@ func (sh *strictHandler) RotateWaitpointSecret(w http.ResponseWriter, r *http.Re
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RotateWaitpointSecretResponseObject); ok {
 		if err := validResponse.VisitRotateWaitpointSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListBudgets operation middleware
+func (sh *strictHandler) ListBudgets(w http.ResponseWriter, r *http.Request, params ListBudgetsParams) {
+	var request ListBudgetsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBudgets(ctx, request.(ListBudgetsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBudgets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListBudgetsResponseObject); ok {
+		if err := validResponse.VisitListBudgetsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateBudget operation middleware
+func (sh *strictHandler) CreateBudget(w http.ResponseWriter, r *http.Request, params CreateBudgetParams) {
+	var request CreateBudgetRequestObject
+
+	request.Params = params
+
+	var body CreateBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateBudget(ctx, request.(CreateBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateBudgetResponseObject); ok {
+		if err := validResponse.VisitCreateBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteBudget operation middleware
+func (sh *strictHandler) DeleteBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params DeleteBudgetParams) {
+	var request DeleteBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteBudget(ctx, request.(DeleteBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteBudgetResponseObject); ok {
+		if err := validResponse.VisitDeleteBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBudget operation middleware
+func (sh *strictHandler) GetBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params GetBudgetParams) {
+	var request GetBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBudget(ctx, request.(GetBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBudgetResponseObject); ok {
+		if err := validResponse.VisitGetBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PatchBudget operation middleware
+func (sh *strictHandler) PatchBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params PatchBudgetParams) {
+	var request PatchBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	var body PatchBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchBudget(ctx, request.(PatchBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PatchBudgetResponseObject); ok {
+		if err := validResponse.VisitPatchBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListBudgetLedger operation middleware
+func (sh *strictHandler) ListBudgetLedger(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ListBudgetLedgerParams) {
+	var request ListBudgetLedgerRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBudgetLedger(ctx, request.(ListBudgetLedgerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBudgetLedger")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListBudgetLedgerResponseObject); ok {
+		if err := validResponse.VisitListBudgetLedgerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReleaseBudget operation middleware
+func (sh *strictHandler) ReleaseBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ReleaseBudgetParams) {
+	var request ReleaseBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	var body ReleaseBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseBudget(ctx, request.(ReleaseBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReleaseBudgetResponseObject); ok {
+		if err := validResponse.VisitReleaseBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResetBudget operation middleware
+func (sh *strictHandler) ResetBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ResetBudgetParams) {
+	var request ResetBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	var body ResetBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResetBudget(ctx, request.(ResetBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResetBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResetBudgetResponseObject); ok {
+		if err := validResponse.VisitResetBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SpendBudget operation middleware
+func (sh *strictHandler) SpendBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params SpendBudgetParams) {
+	var request SpendBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	var body SpendBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SpendBudget(ctx, request.(SpendBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SpendBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SpendBudgetResponseObject); ok {
+		if err := validResponse.VisitSpendBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TopUpBudget operation middleware
+func (sh *strictHandler) TopUpBudget(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params TopUpBudgetParams) {
+	var request TopUpBudgetRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	var body TopUpBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TopUpBudget(ctx, request.(TopUpBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TopUpBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TopUpBudgetResponseObject); ok {
+		if err := validResponse.VisitTopUpBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReportUsage operation middleware
+func (sh *strictHandler) ReportUsage(w http.ResponseWriter, r *http.Request, budgetID BudgetID, params ReportUsageParams) {
+	var request ReportUsageRequestObject
+
+	request.BudgetID = budgetID
+	request.Params = params
+
+	var body ReportUsageJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReportUsage(ctx, request.(ReportUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReportUsage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReportUsageResponseObject); ok {
+		if err := validResponse.VisitReportUsageResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -34681,6 +38717,40 @@ func (sh *strictHandler) ListLanes(w http.ResponseWriter, r *http.Request, param
 	}
 }
 
+// SetLaneQuotas operation middleware
+func (sh *strictHandler) SetLaneQuotas(w http.ResponseWriter, r *http.Request, lane LaneParam, params SetLaneQuotasParams) {
+	var request SetLaneQuotasRequestObject
+
+	request.Lane = lane
+	request.Params = params
+
+	var body SetLaneQuotasJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetLaneQuotas(ctx, request.(SetLaneQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetLaneQuotas")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetLaneQuotasResponseObject); ok {
+		if err := validResponse.VisitSetLaneQuotasResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // PauseLane operation middleware
 func (sh *strictHandler) PauseLane(w http.ResponseWriter, r *http.Request, lane LaneParam, params PauseLaneParams) {
 	var request PauseLaneRequestObject
@@ -34800,6 +38870,211 @@ func (sh *strictHandler) GetMeta(w http.ResponseWriter, r *http.Request, params 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetMetaResponseObject); ok {
 		if err := validResponse.VisitGetMetaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListQuotas operation middleware
+func (sh *strictHandler) ListQuotas(w http.ResponseWriter, r *http.Request, params ListQuotasParams) {
+	var request ListQuotasRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListQuotas(ctx, request.(ListQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListQuotas")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListQuotasResponseObject); ok {
+		if err := validResponse.VisitListQuotasResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateQuota operation middleware
+func (sh *strictHandler) CreateQuota(w http.ResponseWriter, r *http.Request, params CreateQuotaParams) {
+	var request CreateQuotaRequestObject
+
+	request.Params = params
+
+	var body CreateQuotaJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateQuota(ctx, request.(CreateQuotaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateQuota")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateQuotaResponseObject); ok {
+		if err := validResponse.VisitCreateQuotaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteQuota operation middleware
+func (sh *strictHandler) DeleteQuota(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params DeleteQuotaParams) {
+	var request DeleteQuotaRequestObject
+
+	request.QuotaID = quotaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteQuota(ctx, request.(DeleteQuotaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteQuota")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteQuotaResponseObject); ok {
+		if err := validResponse.VisitDeleteQuotaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetQuota operation middleware
+func (sh *strictHandler) GetQuota(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params GetQuotaParams) {
+	var request GetQuotaRequestObject
+
+	request.QuotaID = quotaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetQuota(ctx, request.(GetQuotaRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetQuota")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetQuotaResponseObject); ok {
+		if err := validResponse.VisitGetQuotaResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAdmissions operation middleware
+func (sh *strictHandler) ListAdmissions(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params ListAdmissionsParams) {
+	var request ListAdmissionsRequestObject
+
+	request.QuotaID = quotaID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAdmissions(ctx, request.(ListAdmissionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAdmissions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAdmissionsResponseObject); ok {
+		if err := validResponse.VisitListAdmissionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AdmitExecution operation middleware
+func (sh *strictHandler) AdmitExecution(w http.ResponseWriter, r *http.Request, quotaID QuotaID, params AdmitExecutionParams) {
+	var request AdmitExecutionRequestObject
+
+	request.QuotaID = quotaID
+	request.Params = params
+
+	var body AdmitExecutionJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AdmitExecution(ctx, request.(AdmitExecutionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AdmitExecution")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AdmitExecutionResponseObject); ok {
+		if err := validResponse.VisitAdmitExecutionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReleaseAdmission operation middleware
+func (sh *strictHandler) ReleaseAdmission(w http.ResponseWriter, r *http.Request, quotaID QuotaID, executionID ExecutionID, params ReleaseAdmissionParams) {
+	var request ReleaseAdmissionRequestObject
+
+	request.QuotaID = quotaID
+	request.ExecutionID = executionID
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseAdmission(ctx, request.(ReleaseAdmissionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseAdmission")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReleaseAdmissionResponseObject); ok {
+		if err := validResponse.VisitReleaseAdmissionResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -36015,974 +40290,1088 @@ func (sh *strictHandler) HeartbeatWorker(w http.ResponseWriter, r *http.Request,
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P3bktw2li+Mvwr++Z8I2z2sclapJFul2LFDlmW3un3aJXU7YlyaTGQSmUkXE6ABsLKytTUxFztm389D",
-	"zCt899+j9JN8gYUDQRIkwayUZfdoJqKtYvIALCwsrONvvZks2bZglFApJpdvJuQOb4ucwL+fFgVntyT9",
-	"Gkui/hbldov5fnI5ebUhCFOxIxxJhqT6C+7FOZIbLNEOC0QoK9ebSTK5xXkJz6/Ne3Ces91MkHw1s49N",
-	"Llc4FySZ2AticnmeTFKC0zyjZIbl5HJyPj1/dHJ2dnJ+9upsevng7HI6PZ1Op/8ySSYrQtIFXt5MLidf",
-	"M4Q3BKenkwS+OJP7gkwuJ5tyi2n1wWSyzao/9ecYnclsS1ipvrbCmbqLFYSStDWA6eP6AFghM0bF5PKn",
-	"N5McL0iuqMQQuSV8v2DpvqLDREi8yMnkbVLduSASe3fAn29fJ5OCs22hvvxDucgzsUFnpxf/c5JMOPml",
-	"JEKSdLZQyyHZDaGXhK4zSuBXwfLbjkE/8AbtboS34FSNgZd0lqWTy8n07PHnD5cX05MHy7PpyWf4ATn5",
-	"fPHw/ORidZZ+Th7hi8X5dJJMBMnJ0s7dzu11ov6lVtssKEnVrZIU7Xefhd99bh+geAtUy9b0hK1Wk2Ri",
-	"1mi2FZPLB4+m6v+SyS2TRJMfLyXjjirLDZaTZBIixblHCqDAmuOlImBKlpnIGK0Pv+IxWuZ518zVskaP",
-	"4EFzBHoNhr5f4/GOYbxOJjvGb1ZqqxkScpITLBTnTTgpcrwnqdt3itSwN6Uk20IaSuo/ZhlNyd3kcppM",
-	"lpssT2fkjixL9UlYTU0N/YvlHn2N0DSCC4XEXEZsMcVRpZhcgsTKiax4inCu6K0+qua9xHS2ZNttJt30",
-	"xo17yagkd3KmBcFfBOFIU5mkIOxWTEmwjK5RJslWXF7TE6QJf00nyWTJCe6a0PTyoZtQHHlWmKqBzJaY",
-	"LkmeqzWbelcdLfyrSnY1LhWEphld167xktLmNXGTFUXjWcmkEtHTJEqEfxDaH4R2lNB+m0zGvDiThGMJ",
-	"YnGaTLaY3xAu9B7V27bAHOc5yWdrzsrC288Flpv6aAomMv2qM6BomcuZ2vL2CU4k38+WrKQSvsZZruYD",
-	"7H8AuY8p4TopLCQvl7LkJFVEKSxd3r59m0y+KPObP7FFXYt7in5mC62w8ZIKX1XDS02diZY66viqn2nZ",
-	"oJyrppUySiaX5w+nvsjTU7GC6ielh6bAejknON3PJOHbjMKeT4lU2/py8kKiDWiWKUkRFsiRSYmNunA3",
-	"S/OAnHy2OJ+efJZenJ18jh89OHlIzpePV58tzpbTc9iuegh2rc+SySrLJeGKCjlWA5/AZCVeq70iCd6e",
-	"KtpfFjmWK8a36sif/MwWDY44w4ojFm2OmD5S/MczxjO5r/gNC6C3KAvCBUnN0uvtaOV0MjGS+Ox8OlXL",
-	"+syeCV/lbNenortlrFa4lGy2ymgmNtUpCXfNnKBq/JCb3fcmxAwFy7Pl3nHMDOf5JDgvtNgriXh6VhOJ",
-	"IR76zPHQW30mc5bnhGtCL7NPrT4Tz4nLknNC5UxrO5OMZkozI+maeHu9+1j+rHYsZ3nJiV3ANVPrMrnS",
-	"Q1ITVCcZx8Vmxsmt0eamNYGneBOYRP3rsWKSBxWTKOrcZDT11LZksiXbBeFgm7mN8zqZsFIKiavj3R7X",
-	"b5OJ4lRRKK32cpKSFS5zNWHKUn/CbEcJnwki1ChnNwTOlTWh8nKZXZrLl1ucUW/F+IzxbJ2ppYWrdorn",
-	"ICvzsqiElVEZbgk3Oq1a/ala00reOd0GNhrM0O20yeXE7bW3yaQsUiwjFmiHMycBvZ1yVdKmFOQlrcxW",
-	"fyhusyxytrxRcpU6FdFuFcPfpSDc2zhDW4YVYtKjKWnr5MzNZUuEwGty4D46r+2jWKFNlHAAeSooLsSG",
-	"SaCbJAUoDYsyy0FGeYeq1neUIiEzCQemvx/eJpM0E9tMCE+ypHyv1FD3d/fmO7+cnjvN2T8OwcQZs6/W",
-	"hDpN4iygg/Sc5BktSu0oCbBzXUGBic9KKtXRpUca3o0FBpmkTImazgJX64aJueh0stpVZ+7VnzHaTcXw",
-	"XSwkyq0vFao9fdGvwUwvp2dtDcbf0UoezdJSEwc0wLPzM7DaJc/Wa3XYTjaM3Uz6d7fPAdXu7rZzvV+C",
-	"/KjEgtUgnlvtoSEcKHJ6hZYRolwuiTmf6/Iho+uZU1WUQW8vOiFBGaj6izJdEznLUqHld11UWBPUDKyD",
-	"5BfVmda9oc8fXz583Dz7Aka9+UVTzQygJpvspRzv6xzdOAXdVtR/xitiyQSOHf2YOffEhoAO4WthelNx",
-	"ssxxtvWYtWtn7XOGU7VCIGMma4ZAbqHTT09PT9WeNbfMCF0yfYBOflaLVSk0b4wxUP2tbFYl8S7fGJIo",
-	"jn4I7Kyt1lV2R1L19i2+m6mnM6JsVcVwleJ3NgVTcc2JENrzYufvpL3Z3kt7jhkRu5xZxdC3E34pmcRm",
-	"lBVvaUdPbVv/UmbKRljiAi+yPJMwuJ8mazZ5HTB8aid7TbAMyISaVUNmt0QfgJVXyRmb5m9P4+/cOiTP",
-	"1hmMeu+ep0zOcFHk2RLM2GSSZyuy3C9zMis2wNET79Wg7IhNVrjnS6qupZNe6to3KNNqybTppSSBEKDI",
-	"lKIgVHj7d0iL0TLRTt0aHzWRdEUKxmWvVm9u9UVRmnFl2t8SwwDEF2wf5NQHOfVBTn2QU/eWU60IguKZ",
-	"r8AmbbsiniK137T6ZOzW4zgiKm/9+/YMPAp5Bt5Mhm51bCM3BHGyzoTke8TJqhQm1FAWIBne/koeht+J",
-	"v8Bx0X2cBY86nQWKhb8FX0uTkbUHBrEVwsDUPiMfctKq76oLK8bBfiP8oHPXXLvfCWtecvxDNpYbRx/D",
-	"k5QUOdtPPhzF8Uex4bhf4SCe9h3E3mbvOXJN0HK2yrhw/Bq/kUKnsL6WkxmF3ds+g3lJqTmgR5zBFVkD",
-	"JzAoBcc7fqdv24L/YV1KP7Bi7KWJ6/tCTJ1xPc4MHRGvifdB+VI7S0Nh9vsKg+WD6cln5OLi5PPFZxcn",
-	"j1YPUjz9fHmeTh9OrIsLpkmWjCpWfgA6io3TWWclV/IKiLzFFK9dkAUOFZ8YEoub9ubvP0+mlw+cHyzo",
-	"i1Nr8jWWpH9NFCcJhCVS/zEBx0pZejfpGcOKcjBMWTH9u0/DiGHBUGqFPZr+8ZMoTCDqQ/aE83tXeRLm",
-	"0j3SJGraqT2YPuRHvJ/8iG7BMz47Ipl8A9piXR6DBllPiKg+kZJCEezsvK5phjVKlqcElJeQUt42BS19",
-	"PS1KZHRJmhyIwcmnGGfDWbnewIzeeL6Ay4vzZLLLaMp2wFTAU5AM8n2hGKUz5lH3MWKKGNzP+Adj54NH",
-	"8YMZ88GMOZoZo9jiB02bdo3BU1B+tU7MKEFsheSOQQKYl55YCei4ooKzD6rVB9XqN1Uv0JeoX+2PvrQl",
-	"ypBeLdgcRjyNSl/yLzaO3t9LupAxaY+WGDT9b5cYVF3tyAOadp19oJNX+zaQ7zM21Wca9M3fK9XHbKRO",
-	"58tuwwRB6jWIMiVkYTctyLqk9/TAxCqCY300nQsw5I2RvCTHH+pod42Xz/fbd9e09Pre0+jsGPa4lZmV",
-	"MT4dY4xDSO6e1ng0i9UPXyftu43uK70OoWixWaJWgO13GSkOWov/mLHcs4NiuV5xwz2CudPOYK5htD4F",
-	"ClOrQKUcMqc+6E6/h6TqPgvq96FRnR+QWd0oBrq3nnV2ZD3rR+1CiE6o1vGuFeMII+fyGJtZ/cG1+MG1",
-	"+MG1+MG1WLkWnSDqz0f0pU9BuObSDxrnP3T2oMeJ99A4H7Y0zjdqudPMHnqGPFtMS5yDSmakv/+u89a7",
-	"Qm5jEwEcGkJNYVv1liC/9XZIn2qsdofnXCyUFdvpW9QQPwEPbJfnebSHN+x9f/tBKf+glB9NKX9wgFLu",
-	"iZT7K+VnAcnSLTumh8mOsx7ZoZnjQZg5HioGuI99oHWPpsCB5HfCSRowAgJ6ldJLaHmn9lrKcaYsolkt",
-	"T4LcFRknoitTz81dKcLw0mWmXpZjIWcbgrlcECwHpUSe3RJKhJhJmev4ko4uhTm9muRgOogmgpe9CBSx",
-	"V6mQSrTVfj4500J9Q3BqQAKe5kb3SYlY8qwwmB6vNgRtidywVGghr6sPBCv5EsR8ghhFF9OHAC+13JAt",
-	"hkNSy14hueJ09annr/A6/Hq7mxKUUaTUaCI0Rgegy00uJ9eTz64nk0p3tk7pvs+9SMm2YJJQeQUqePvT",
-	"c/WSOdptCEWUyU1G11DUnzJK0IIscSkIyiTa4BQtCKH2hxXjJDjZBWM5wRQ+/01Gb8KzpeROogKvSYKw",
-	"QPPrcjp9sPz7v/8X/IM8QZzk/+N6ou66nsyfILwQhEpkCE9oOkTnb9jS4QjUv/7jhnACr6FkV61hBtQe",
-	"Q9sfOFkRTuiSPC2KPCNpgLhKTPyP7wx51TcL9xBQecMoKzkZnM6VMoiergzISv0jL3UCL8LqZ7TbZMsN",
-	"QAzyPcJrnNH6u7cZzbblVotY/Z2MSqIkLeyFAnO8JdJuh/AnvyDrjCI1vqXM9+bLcpMJRG4JlU/QFGUC",
-	"5rtQdypRcwoH5ORy8ktJ+N6cbEqPhS/4I1SaJOz1jMpHFzpPoHvIyeSpNmR+UAMPM5sxdT4SCPwNCWIc",
-	"zY2JMHcDgxBCNS5nF3bzxBbffUPoWm4ml48hBCEJV2/614/Ny//3T9OTx6/fnCWP337yT5Uu5i3ss5IL",
-	"xsPDniv2ny3hjjkkcygGwmt/+4VIqp+YdIz0fHrxOdDUXjgLjet5uiYvvgyPS5lRipZpB+nAzMrSXtK5",
-	"RS5LuDMwAuvz+sqBC9WH8j3N92inhPGC5IyuhQbWVExoH+2iUC2Cd+CwOqljb+glUX0A96GTMtbHk0jp",
-	"G13UsTrz+HF00US9sY8c1RfvQ4mvsSSv9gXppYYyt4TeTEpE7YvObVTlLvnD+CdOVpPLyf//0woE9lP9",
-	"q/jUDqB+9C73fyaBg/dbfEMEwoiTgkiwmtyojA2PNphvcyK0s+X8Am1YyYUbrtZaqvF6HzxRX+za/w8f",
-	"Nre/J7l++v+d/Nvrj39CJ//2+g/w70/+Z1hwvVh9i+VyE15vpeWgj+egscy1uP3xU/3XJwH9aVsKiYTM",
-	"8hxt8C3pnuHqRH+0Y2qPLsIj/Y5RMjRaN6olznPCddKcBlZ7gh5ML9TBmoMmlAlkxHvfQNU3DxqtUVRf",
-	"4XUvH8NBC4zsZIkwCRkSr9F8iTNOTz21dw5TAv4CK6GL7d0jEq+7hn42Pb8YPkP+xBZdAuFntuiTBwYb",
-	"7n7i4BtMSY9SoKyYjwRSX+wYhUlo7x5DnyxQX/9OvUcPRcjnasFC9LgCu7pbmzpFX3C2E4QLJAhNFQsu",
-	"9opVt4Lkt0Q8UVd2GRWI3RKO5vD8vJM31VhOYDAnL77sWuAH50GKZltrWvsT+CPboS2mew3tqpT0LROy",
-	"i79yeIn/XWvtXT6EpI87rexBIMOpfmdB1e87azP+UU8ybGrYmxLjtIasReOrg82QpcrmwnlulKxtJ/HU",
-	"IYeL7MR9OPpscE84pnBX/hcQ6GhjR+pBPXC0JZhqRVz4fN5YEnqE2WhrqNsEuoS4ASoLpYJ8h0zVIfrY",
-	"cAt6+PATmKJgys5WVihUUkBNxS6Tm84lMR/uPO0eJUF7yrqu+kzx4aPqiaMtmLH2gJp3Udq5zO5j8FyV",
-	"B+jEvOzUho3zb5x0vSo7NWAhSfGR0sKVUoFzdEP2CSpp9ktJFK9C9MhXP+tS143mMLn7UpJCj82MUl0Y",
-	"GGnnOWS9pvc7iIaOclivJeY8I+aAlnit/SI3ZH8Jp/X8FH2L92hBQF/EDsC1yAEDVg8qtLjNUxxkdPM4",
-	"f6Bkra8F/uulslrPHz56e9meEgjpF/o9Z9X2wpzjvY4a7cFhZUNCr/A6qAGrFZB4/ZHQHJJnNwTNXVxp",
-	"foq+ZFIgzJXRy6U1gHsO7BvQeqPsdZALQwrMK1Zky0gtTG6IUr3UE+KJWyTQfQUpMFSPqXN7ybZbLGIX",
-	"T71ucPlgLv7q4ZO/zV7/88eJ+ccnf/in/kX0TvvuReSk0yGQpRW8R6JMmpKq/0COsDq1aMAir6/c/ffY",
-	"kN3XWql9QY64UE0zMbhO4HlpL9T19an61/Tk8ez0xFu3xvXBZfQMis5l/BFnsmBZWBNVa7mzN/TJRXfT",
-	"/YWjjm10jgZ+7VfTK7//oWeGHoNTZcyQjB0U8iBny40VR26EBWdLIgQR2kYcGKwXjjjiqFdjfUG8pMaG",
-	"xGB7wOlj41Fd+kI9kjVO8bKj7FEfeNnrOovQD4a4DrC4RMGo0F17vijzm+//bLIRJKFg4xjcMTWwTyEV",
-	"q9Hq52eNDR9aIXvbpxZDXn0xblGrJyD7IWA3K71AeyGoXiIvelWFe06qeE/oc+aZT1vxIfjusxxnWzGG",
-	"InAnPKUTvuqQitGz1x/umjx8gKTVYQI6ktqETPE2/PxuCALm8kvJiXYmeDSR5E5+CmfLiXC/VzG7LL1E",
-	"F+fXFO641GqvSae4pimW+BK9uZ5k6TXUnl9PsLyeXF53hk+vJ8l1Za3BrcZ4hl9AXYCr6kP60r4g7or7",
-	"tPrF+Fzhx5jcCHjI2i/Xyja51nWA8AYLaw93qYldTy7fXEMOFfzuhbSvJ2/fXlP1/71BrxYLPEWawiCv",
-	"9GkO9hlRdiQE2EgmN4QjkaWKWZiWxZBe6bz2zzQFRu51m6swtN9bibzxG99/Jsj9lOzqapTH5jaq3MfZ",
-	"cE8tJHzwlqiHV/uedfe9rcVORgtbr35pYAkC8NRHXIQqEbtHCv/Kq2GDL4extivuGqCrX3wUT1BzeydD",
-	"WzXj98fLambP0zV5KQEUa9RJSdK1PjGjE+sKQlNCl/uZzUnXAKUzdfBBu5gd1cLxgOLEBzYztvXAWfiB",
-	"h5MD8uoKLMTMoo5phS1QJt+uaC+Lgyd2Pgmgvj14G+9JUitr17lTIqRr8m6UjgpSc7S43Dokzt497YF2",
-	"jtvS7qEgSfTX3x1Rxp8eVU3s0OlR6w70tuq2NETJCsdXg+iNl6nJWC3jiKIYkvt/Oyean1t14iVX9b2l",
-	"nY311gd0POxwtC0eB3cRlMiPWwvzSOfRqL59/D10n+NOjXj03ntfJATn47s3lb/GknxJllk6mrcc7MkQ",
-	"cWo9heMJZEZlngrSCNCCMISUhSOY3JA9ON3fGc2+wZSM5qPcIM71kgpg6eJJZG4P0kZ97zem5H/H5Lcs",
-	"zVbBVNNXfpTSBiiFCV6acCZbQYiySk2ZHzwpHxRv9FrGHnRt1L34tbXP/t4suR84W+Rk20PRQt/xzyEX",
-	"nG4ICWkBupjCwb67YmDAafl0zXB+iUygGWmnC8rBd6tIcWY7hmnQFvdw7wPgrDVYWxAdgOoN+BSAaWXO",
-	"oz759PbsU6V0iKpiTav1D9Oz1XR5vniMH+jcG8n3UDhZdV3W9SMX5+dVzZBmfp00t+AE32jGh1JCvJSV",
-	"C9gST3xa0ejE0CiatcwSfQlECXorf4Q6SUIl2nFG1+jjq6+eoccXDz/7pMFgrtygj1H0TTYL/MTlZPc9",
-	"4yWMv9UJDwXj8tfwu5gePPE71T0Q3KccfoVkeYlvCH03R9JVeaBn0OHlDJDHwyQbQZmy1xtoUjp+f76T",
-	"q5L+GjYckG+0NWaeGmmMHW1heflbO5FMDs2vsj9GGgFmaL8fM8oMeDT3W/zzXho6oPyjEfBXMqJeZmuK",
-	"87HxRrJakaWEpDpTmGoqyWcCy0yAmgydfg1gAl4uSWEahMMHtcbxeHGWfrZ6dHEyXZ7jkwvycHHyeXr2",
-	"+OQz/GD5kDxenS+mj+N1Az2VK7IkWdF5punPV2daokiLGPfqeo5P5Fd4PZbCGmmgqvSvAFL9iv84wjir",
-	"IZgDppNWIRE/M2E9k19xrwhBlc0x3kZxNbf94l/fFr/j3ANBUuivVlvOq/F9Z7tPj+jKfek3T6gXWh2k",
-	"TPr0sXun+oLWsJc3EBxr9pZOtazA+Q+cFYTrOmljYxhjgS1+VgLmbTJ5uoRUk6uSfqOxiQZeUHiX3ujY",
-	"eNtif4oEWXLiOF1jRnwkENvRU/TjhpFbU4eSSbRheaqNGoijK04Ylc2YTGy5dXMYZ8l0OkV///f/Qg+S",
-	"R9Op+usJIrkg6OL8HM1ZKWdsNeOYrgm4C9rZyjZj/8HZQ4MVPB3MYa6Sd34y9HEjfB1agDStdxjrJf82",
-	"o/7Vs+aC1JD4+3hQf89zPzQ79bSTrAz8NrnLhBQ1eoWTkZLJBtM0J0ND+aO+S9EuRJ2rkr6wKYcjWNNH",
-	"uxiobavu1GgW+lvuH73VAmRnxtdIHp56YFUmZbHBG94A7Vc7+INYGoDaWZvlslJdOyWJhLLw6gBuVrPr",
-	"r0foU3qajWnAsw5JZXAKoj2HcRSv0ePtAI17yFoo/R1CoLf2OIhnrhTLYS81W5Zb9Wo3yFYBybIUkm1P",
-	"5+CpxpAJqkTmnpUcRGVdFJ6d16ub6xm3+l1eYu3rf/74p9OT19WfwSzbpsBSv/bQi+MtGd6JbcnBVmiu",
-	"pYGe7HxF6JLMkSkJzQxQQJ3KcM+gWkqo/ApufJtMVm58sbsXZhTau9vM8utZO/d4tGDzaWwG2U1lounc",
-	"3ilpqRWWAC+94iXRqWKZFGgO35jdkP1c6+IgAkzRZwJVRzohVueiBiRCGkZrqG2udHgOge3uJ1AO7KDq",
-	"Tru2FqOnOX39saqqyeTTKRXD6Bpp8IRvnt+jWai+Ym8Daeoa12bmgJNaB6vWkcx9SQWoUdVKK+FgC0Uy",
-	"GTWRMM/VqVhLZu1YyjzzEkVaa2nTfYbCmTrNJJmU1Bmw1UqOnQt8NPSurins/QmMVI9d95BRIg+85BZD",
-	"UAk5LG5IeokeXaA/Z1+4OlL0AkwhsWG7yjWWgICkwLbGD1onum5u4tDwanWmOv2oBQsDyaO7DVPjEGiL",
-	"9yiFGGqCJGNhCQA2cECz/9PL779DL2FtFTtC2r1kaJXlOcqoFS0E2TYYl9A0Cgiqf3RlkVNUzctaClC7",
-	"YmMwH88JLbfzBM01i8whsZgkiGxxliPGUcmzBM3dmahudQem+sOcj+qfdyfbMpdZnlEy/yRBZqYJMlym",
-	"iV5CQ9+P50bFN++Df36SXFOClxs9iTnEZ9TvHn3M0WYWY/4EzS3bzsELoIPPwApQEJrpfc54SuAPA3Bj",
-	"b9zxTEpCT6/pj6YoVmlzN1QxC5yb0BharR4t81yHkvT6352s2YlZUmXYnl7h3bcG8tT79UTcZMWJbi+D",
-	"8xMX2FIvedtqYuNx2VnSVSedZivIVZGoIKzICZSSQr2rDvWfIqUNcPKzbn6iM5zbIu3BuW99nQ+US9dg",
-	"aGNVMotCGIo2w86CAKrJINBIgqfohxyrRSN3sqmbPXrw+UXAAqp302mX2+gd+QQt1I4E6nqlNyFTuG38",
-	"6kDh+BLAmtoHL3ndKQCJ7cg0Qkde7IeW469MmjPXNcd5E0NUv3dOk6R/xXlZiRPTOul0knSXF/aVgAaN",
-	"uDaNDKBS63hsYEG/afN4m5XtM9Zk6FU+9L0amMWHixxQe424eJVplcXrUR+VQv6Vuf+tRXskBdMIJBH6",
-	"VcHJbcZKMRsmTlOstV9mYaot0uebrmc85vHQHMeRycHJRizJNxYn2eIjGvi+N+0BhWD8hlTvOu0aTGNH",
-	"mtTqB4Plef7y1UjjMVPFHy16d67m6+5dUlFG6Y9UifSfnPfAjWFi0Z91B2Y9GJMa7v6uxqX/rgKpCTAJ",
-	"52Wh5mNGXfNOVPR34xLy3r4JIwgCZoAHeBbBpkE3Rv0lPSR+aRnVkhcAtZNOeHATRvauVKvpqOg9rzHM",
-	"q7ur64CF3n6Nxfjuo/8rI+/smAFvF5rpwecq5ptY0PXg276okONH6OvP7/RSZjhHH5svo//3/0GgMiob",
-	"iKN/RQZmPnEa7BbffaK0UACjRx9bpPpP2ip7BWLva1HgZziC0zmxxJq96+/8rDTSusVRt5w8A2KL78Lj",
-	"eTQ93oCqBap94tx7fcpKDU/v3n827QDg0fp/3WFn3jghFYuAwNFcWr+quxK8Dm3n1l79ggj5fLViXI7k",
-	"VaVrYwR2vFVztiwlaL4gQs4IvBIcazekkJcWDpQIqZ/RutEuWxI012GJuQUfxbeE4zVBHEv3au1IAZ5X",
-	"h4W8psoiygmdrXLGuHFdmg1hf1oSZWet58aUZZSgnNE1YD9h2vo6TdWnKKApZOuN3Gg/BwAXYIOnc4qe",
-	"4+XmmmLwt6jpqbdqHIaVP/qkMkF38DY0J1s8w3mxwfPTa9ram+7X2npPTwd4KMiZFQPVKVHfj1qt7eZ/",
-	"c0O/yeOvQn173f/dfkDNvPXB0Kb9/NFFc8eGka3aO0GDxn9PD3GySJNY5Fo3AMjwjvFUNKOPp+gp+BfQ",
-	"vI4Yr6x4fUUpM2QHjgNe/QwgfwWfLTdkeSPmGrlKmYXXdO4g7g2v1x8EV6wzoWeUkJSkc+10QU/RHBrn",
-	"2RdiNNcAAPAqNPfDcXO9FeYGtWd+ab2EWGofp9J/kmtqqbFmap9TZVZmUpB8FWL85sCCOniX0AxK4wqX",
-	"fCBjwmjUzYjjYEDR6yhQM+Qenp0H7naNc98cy/rz3QZR1j+UAfJZlOngeycsan0ETRz+fcS99lhrYDU2",
-	"gFuqmNHBEaN+H5Td9BldXznLraGsBjvU+Be1Fmo7BTV/g7wpUD8aP4Wu6aylxkWvnbN/eYnzHHwV9cuS",
-	"sdwWgTYeUJucQxqAf1n3o2pchB5DrQ8WylIIEyFnSwz9erYGj7PApQBv08xr1F9dNC2W/EtQ76pNp7BG",
-	"zUqaOnCdtolUQ8yJYcLqgRuNndXPYA1EnvrTISvoC6Dsiy8D3iH9k4kT4aLI9zXX0ODQe9DB4v2qX5RZ",
-	"DjGVrzkuNiO9ahUk6mBag3r78+r2+4YtvS+HqZ7l0s2ob9Dh2UZQvwueC9zyHnSKPvXQDdl7oY1qpM26",
-	"6QMiUNV8Wq8L0ya/ebq0uSjO6aH3nDNnvdZlwX1Y5jdfVZ66Rh4IlMe8CdFM17cEfhp5+nbRQG9LGID7",
-	"XBcRKgSnEXreU50dtoJnQaubf/38Ffr09uzTaiHmCVqy7SKjJNUGwB8wTf9wOhlOmXJQBX3FJ03NxT6k",
-	"s2pin3LQAhHMruEQ3ozNhesrJmwD+Db7sg1UB8G92rv0FvplvSPYxe7ci3gp25+82YE0FmTaP2k4rIby",
-	"vIxJLfM2/ttEYwoFt6IPlxHHSimjpAeveEe4srnZDVHWeWKDhcpoFiijy7xMSWxGxH3CCtqqiHKe+vIt",
-	"4EDVbxuRNZBMVk7aDH5X3/k2sfjcMTu0ajR5YOzCar6hGMXwblTjrvaiblDezw86bqYEpM4TQguyxtS4",
-	"WVZkh3IixKUO6WcCGaa0YWqAAt4yZaEgA6UHDOVyCMaeog4K3ewlt2AeaR2ZqqCGnqrZAQ2+cExnN1tt",
-	"a3ms3HVAvTThh9Z+7+aLwYgTqOZt83oUiew7esZdd/lXjYGFZNDPXpGXZmLTEQbRaeS2P+aYRFuOl6Tp",
-	"LpqGvJY5o2svvA1H+YbkqYFVES5ZgGiP4PZJlQwhWZ4acHjkspbQXOtQA9nbAddU0H1R9Z/tRfKDT/6g",
-	"763tY+8AvJg+jgjBt5ZSv/uPJE9rHZN/m8mW46yJXkJFk+YHt0SVZ950e8TQyjjgIlyQJdtWOQGG2U49",
-	"Lz7oZQZwqvY284ct9eveN6Zr5pgUYtv9ubFzHgKjdmyeRgNOs1U6UgKreMqjKPY/NGP+vuvqt/NrZeOw",
-	"G0Ktvc6J0vELzAEpE2BdT9FTE3s4f/jI9gkApr9Ipo8focVeEkWntU6B+1gwDpDIPzOwFBwY8ieJDlOQ",
-	"bSH3yTVVJgQrpfk1QbtNJgkCbEp4u2nli5YbzPFS2SV+ZUlGoQa/1gLaxB5C2vLnZ4/PBzyR5xcHK8KA",
-	"PNpjk49ADkzipMTBEqJqM9rlI4j1n7b7kOQaIpsBH3iNZXTjZwJQ7EIYjWaxRzdkrxSjWoJ00Lm5xcVP",
-	"etFeB/yc1owbxIb9s7qxyqjxGlbGGARdxvnELYJdOzOkwIcc/UNKBozxeYQfJyjslo1N3n++evceYNGa",
-	"Hp6tghgqJMHgL5qrW+Y1z1/sy+vI8r01Apq+xwqlTacdQcBmYqYfsBmK89mMiqEM4lf4hugWPGAbwB4y",
-	"2lpu+uG04/+1rKdYG7wrHeoAmPInaO6GYNpU5mQlESvlcI1hzXVxfS2ur++m05Pr67uz1fX13Wer1/88",
-	"HBmpCNC5of5spINTRDgRm1rKi/EM6oBGWmXBdGnxBqm65R9016NYXp8ZASv8sOKNBmHMYAbLD57lBHNl",
-	"WoXw1L8xa6kW+4aQAiKyuv9XgpRNhpbq8VZ2cZTVVpfwu4yT068ykqc/qadP//KXF1++rp3A2bYwiRyA",
-	"6H45WWdyUy5Ol2wLYEC4yNx/4XSmOP9UC2YuPlXvV/ONOtHVbWybyb8Rzrwz3lDqpR7/fanVDK3WN8eB",
-	"tDOH5G+ZcOLelAt6Q331rSPSPO0ka0vfq1P1p9e/abq+InfymOx4/uj87OLiH4wHmSBVHLxRI+ohJKuB",
-	"CpEtcmvLC8JvTbskc4DYjMsqVdZeqZJl7RU/XdZXBqu/ObllN41TxzZTr1J0ReZ1mq9BOlcD7jismCC1",
-	"yPIIlfI9+Ss6mn+0zy4DGvYP6MdRiiDPUhJKA21E7iiyWQgG7UygjKIiV2a0Ud82LE8J11l7WiIozVJ9",
-	"K6xWWqDtWFswanHG2jPj0sLN5zLWCRTQY0hEV7TbSY13RR3u+FFLMTOVqxEAAnAY9OAg9E2r7hFtpG/r",
-	"7hiyBn7JuGlLD5CG7Y1ymANkdMpaUaFejkFetLo/8atB3Dboi8XHEfHeOAyhbhT35V2vtmisf0GSNRvm",
-	"QfP2Z/b2e7jvjZGm0wZmjfyhowHImNH108xCgxz/eHmC5kpvmKPM857obT93Eh0jo1v07LHY3bIyySpx",
-	"4tQLF/8a6sDog2fcHoVAZby+0Ki2hMy2WZZGxNltepyXsTsm86BW09HlYtN3lVRm+bGwleyn4aUHpNx0",
-	"NAeQDC0IwiYuhNgqCtoo9Mqn1CSk+QAuEW9yze1tQmT9tZoxXPdpKHyojjmlN2VUETwti9kuoynbzbZi",
-	"nui4fSaqTsstt9fDUN5RaAhPNTaNyQSwwHUjU5OsK7yK3MXUN49OaDqgFDwq7ltFfP3Ej56Id7ZWSkkm",
-	"EME8zwg/Rc9yvC1IqlhO45I9nk6nwdr3Nu9DarDJ343Z5v9L3a/HbPa6lUaz+3jjJV6LCEDEttMP1jFC",
-	"7ol7JcTGqS4NSXsvhXwgLVZ/64C0ClxKNtMZGz3CC/ATXJWH9nLjPAcrqpZVAZkvp6iCCcIIEleRjo1D",
-	"ymTW4ck/8GwxMdLcBQG6Nn64emNZck6onNk2G9XTGYU2+yPFD4C1H6DmrW1O82Cy9XHPhcPEJdtRwmeC",
-	"CPDKOGE+hvDHkTSATTNjPFtndPwYoAy8TUlIz4LwjpeTJjmmQueQHcjgo8tzDpaCwITdcuKQNJIVFP8y",
-	"OhMUF2LD5Kg4Od/PeEnjKnojdSmd5sV+bTXK5Q7EzP17R/hMRvo+XkjP9VFgkE1VmVabICXNALBrx/gN",
-	"YqWE3p2uYm8J9TdQ5YpRjhckj0J7Md91fYr7BsBLapTbLI6EkmfrdaOSerLFtMQdmVVqIgawoWcmjy4G",
-	"ZWy97/I9wWzqL+vebK8seO0obWNcXobt7dxcH6WtQmatafeKBZrrRrPX5XT6YKmegn/pPIUeFMh2sDoi",
-	"Up1UrXZD0XXCiUFphjymJ2j+B3ALkFvC9zv18yl65SFZW6S6viB7mwu8YX98ff2H//3T05N/0YWHr6t/",
-	"ns5OXv/hk+AUOBs2369YoJLJIH7D893sER+YOJLnHntYcwOQg/q+t4njx4w2s0yqJJJu0/v84ePzaUTV",
-	"9q/hXmmWER7jTGhVGvamodib/0z2PUWIXVWHponEb8NLfaDT+W3EvO7vOG4S6h5uY/0qJ8g7CrtkfD16",
-	"rHRv1rpYKd8vZwPBAbLK7sLH94KsM8jhd1AcgKmeqDOdkyVb00yAmF74ZY6HiMekC8f9lfvqEx2Vz5Ra",
-	"rQMTpzGlD/Deg8oL3ZNJTVz7BE0cvLohY7PYo1rNIPNo+9LB3reh+Spk+mq/ml4FzZk3i8OMp+VdsJ59",
-	"ogG9Vh/+14wIVBba7IFjG1rGgHUYWfal3x9b0310iLNI7LIAjJlP/UEu+BJLvDAcYJMoxC95BqVGBRNy",
-	"zWvZadWkdBfKaIDYptm2dNXHLnfDts1UhPgZKrWCH7bIrLE2nu9gFuXKCBxfwzbnf3+wKxAm68K9GAkJ",
-	"0F/w70gVXD6vFWjrAFhHWPVXJf3a1ND5AdeAHMRbAljaAmdpL5p+X1/Ydneihn9A17jBK7wRhaee4/07",
-	"Ti/RoDbM3GwjPw7nth7i6YY8e2/Bn3/oXJi3YabIbgl/fqfT1A7pbbBknBPdTsZs35GOVjBpO70SgtAU",
-	"0rW1Pg+nq3rgFP1oZq3YLZMIgDowHFt/+cuLLw8IOHX6qwyV1Fck00EycF8xqgFBhpM6xgeZJCuy5b1x",
-	"euElSXONXndzgu7adXQWCOBMpGURqnY4rh0aCJaOZIoDls5HE+oIfPv7uPKLVPmRRwuBm/5ufsILzvPv",
-	"V9DMdrh92zd4QXTLWq9+EjqHeC+PMsCfVA54vMaZRrlHrkNF1DYy37PGU/Twk4nuBj3LUkJlMxIbFScx",
-	"L7CAWPelITECt2ZMDaeAH1VRstaQT9WwZLAJus3yE5M1rEthgzpvrfyjA44PspK5bjVQq9G5RDrlOEEp",
-	"xxlNkFACOmU7miATY8zZ7hR9y4TM97oWs5ZT30LOgfeoKdsXTVy0Mme79hTqeeFNXLSqzOXLTGwzIQ4I",
-	"x+gHSRqoqYo6v63YCWzAve69AFnyp+i7Ukd3bwgpIOQrNyTjKM3WmTQ9JPRrhddkQC9Hxv0i6HfTPKAR",
-	"aDl6SadpRKGneERqbPFdDS1o6jfyigK3G0Ejxb0/OpyaEWzWnZp+38hAiCmfp2vyNWdl0ZQXOM9nbKVM",
-	"brrX//ilZLzcBmWHeksLpsJW1icTv7PpQN3A8zxbZ5CUsm+9kMBvOZlRtlPMzeTMXQLbASoVlJjQqKOz",
-	"xX7mKhYyaJHj/eJA+rxrFqPPu8RZKRvvzDElMwtZ4l33UPnU2EwLys6ZWv29BT5kQV+bPqs0S+th7upl",
-	"8a4lCE6G1XfQ1W2fJYPCu2J5znYkRSvOtpHepbEd1MZnko7A2gopPF9zthOdLVoyuha6anzJtttMymg0",
-	"JefEMvBZIz3GPmxdqKW81ms+Uia8vhFBgnJs26hRyKPOpAlEknGXm68CIR3sLgYs2/T4agPINDqwID/A",
-	"TSFdBzbQMaD99U4MqApbg//WWgxOoNHSgiB1yxO0ZgAtoDYQyrRaVOA1gbiq1XTazqRG34D2kudYSKWa",
-	"axwDLBC5w9uMkvSJgf6+k2gOPDCP5QAiiJxJFv4ey1MipJYDT+ybdZM5nm23JAXUBN2rCA7YTKCcrQ8B",
-	"iAq1PTAE715rtg44AmsFLo3s2g2mayIMJlaqu2NBytyCEAr17YAHgdXmkowTA5eFs/yE3baa9DwKqfka",
-	"fz1MT4PNbug5de3fONFUpCRy2fTCDC+a5hSDD3+PL/a1MzVjcTMPLpfvumwksxtw4FkPeqW7p9KFejMT",
-	"63jD98hqbLRbjorJ1no0Q2qkKZ45INQ4PqxpMylbHXcaOSllnhvHtgHc5EIiqPsM5igPQ9zZD+c2xtYb",
-	"F/bjceNKE5okGuEqPmIvpOH0OJ1TM1BqMBhUjQUQDSXyv5AimMo/+NEqG7Vl8wvGq0Q328KwygTrzOhv",
-	"/2CKjnWPoSDSY0dy/ECU/YCSAP3IjNAlSw2iQm8mhb7/ub09uqqg3pLOryvorSV4Mr6AoOBszYkQEUkh",
-	"+r77ocMeI4sY2gmN4YPOEgen4w26fnRV37iPdqnkNgq/2IOd5AXjl6B1aBXt+Su8Hq2cd6R7wtEuYStC",
-	"N4yDBMw9W6TNbom1T3udqerev+pb3/pYAoMPVneOSsU20KHuGIxf45Bp4lslINEcsJY9B7QIdotWQzWt",
-	"bawG3dq6TdLSiCqhFpBVTvZ0bQhDNY91u5SEMM3qu6SxU8NyvH4o1093Tzb5zebq2kND86oxTE2ZC4ie",
-	"RmJQrc9dTRXr1VOfNTS/YC9P09pV7Wt/vNoFudvsY5KHulCi76ER9YANVy1KDwSbc0xqrfHaG+vD7icw",
-	"o9LAxdRJYpWP38jJfnD1R++eNdIDXj5AppLKEMaXuz7YYaH7hAl0S2BlYbrXBjxABnZ6tLVo35rYYduX",
-	"9U7dQwfo8IR4pej928yPoA6eiJ3bp2sruLf3TucojqnuPNpfqeukG4Fzxtfncw8l8mB9ornxeo7b8JSK",
-	"HFMc9k7AsabJ+CbgsTuoqVX8ettstVZjqntQuQJwGdXzo0HVii7VK+3swkT2kpSuyJJkoR7KixI6igeU",
-	"3u/YgqV76PxmG6rLJ8bGviGFdAexdmSo+7SCrMHURdjh6mcv9UG5Ry3Wt/r+H3EmB9Pc3YerzyTV7EME",
-	"VNLwV8eXugfUyj8+NNXvFEpGrdUBJer3QL4fMbDxSRiEc31ceMN6cP7Zo8+Ha71/K0hYiZlEF1H8ndUS",
-	"jFAQnREqE5TRFcezJcdik6CC8C2mcN3A9SXIgQCaNiA7xlt1VuNqOc3wvi/lkoVKH+fuk3PbiETUbCW0",
-	"wakOvjh7yoc41HtF0TItNXihbS89c80/KmjD190jvCIO9zGQuTwq0fgwWNzkwOouVpE2QgLbhYjLcNey",
-	"sFoCiW8INVEB284Xwt8Q8ktNsGgAn8wOOKkBk7vRDAIBf2V6LlbdH0ZIA5kRXlevRjy8ZSnJoxJgC85u",
-	"s5TwqJvN9jtc1g/FXkKWXB27vKWLtKluj+s2q+hT8CMBfRAU0yVG2WKCoN2GoR2mkFstCMSSAoWNzs8U",
-	"SjY1VWdRSaStqFaEy7ZRO3Xcaqgm8E1nnVJFgeYsgpsAsGAOOKZHolsEWcF89VeAqAlqVqYPi3MstT/3",
-	"PV0SpPaCMgCExHuT9WeDXOqEgfx+tCDVoQfd++HQ6PtuXLBX0agd521B4LQStrgSe26c/aGzw2O/FYpO",
-	"u9QfnJVupIp6NB2I4ZF0TUb1YrtPE7mIeKwivheKtVg/HRnKOhjbaBcenGcU+I/X+vSw9qIjYrqF7IrC",
-	"Kp5H2DQ/OEXfK143UV5MxY5wJY/n+tCNb34BQBXfEtvWvoVJzrYZCK69Ez4BhOuI4HEVH+9nPCMxYvjh",
-	"W3PrYHyYsnQcM3eALDW2tiDRs+pWzIBIvKRCV1n8ttY1jPPUHRVpYMSMSG48fiSV5XlZxLDRlb7zEJgo",
-	"9UAZxasv9Z0j45llkY48DnY4kzHj0R6robinCVnUTzkjfUO7JMAxjROqavMII3UkDKgAtehlQ+jW9nTt",
-	"tEpqWovjg1Z0sQpDmlBpLYLoEX6gqWRLK3gfgcPC65rnf9r1vbN+gJlSzBhH9b53Bvxht8lyiwsEmpRb",
-	"i6gMospbFHHrPUOSXvy7LzYZs2A/eGkzsfSuOt/W6W1OJO2FXrIyB2u6ppGO60ffSkauTseANg5u8E1J",
-	"U05s7e32ft9jpQRtMdhzxjWfxZwgIbM8Nw0LI0X0fdtxvgM2G260u3VLbE7/DRaHpNNGcnDVDtdfiooR",
-	"HC92sfrzdE2OAZ3jdf2IaXnXqEGEhtY7KiQneDsbHUED+f4O6kIKLMSswv0ONqNg+e3hqVKDbj9XMwWn",
-	"/WH0acaZDLH8RKXwq7sXpb3edWJVx3jt2PTJ1ceQUGzWoQu77Fk9AqE7UIOX0rb5DIBR3IO5mo3H62P6",
-	"Cn5N6i4F0yEnUs6tIqGCmhx0E/CCrBBGugbvwJTtmM1brwdUxwCdVeV7Aw9/T1+6W3VGI83ouou8DmZS",
-	"nZPOQRRBVDeeUYaduMmKYuwzozeyTqlLSSEOSZ3p3pNmI95MGivS6J2uv9wmUauXep0azbXyGLdvLx8j",
-	"x8UdVO8rxQUG8M5LyX61qXSmUf242VeaS+UYHbA7opWE0WlUPbz1tfXMNWK/6Zoch7EO8uNBXtv47+sD",
-	"L8QSLB05ne9YGpzOeIdHK2UvYGILY12LiZu7+1TXyh1LIrzXLWRcZ0dqq30Qr410W/a0iK45Sxpj6SeA",
-	"CJtCK9z2ZDT672sUbLYlnS5N/XAAWqwyr49mucZkxh6a6xq20AbsMtjGgcCoph5ELcSGcdmmzr0LI3/d",
-	"4sSD9PEDK/SMpz662C2+dO1+Oa4HVttElLOMkgR+0Uq9pKWR6dmuTwlXiXi1HIfXX3hHUndEzwoVnKao",
-	"LJBk1mdpUvd68G7eQRJ9fZBf7JGmHwL6eZGPapJRjKOpUDcjDlnwmjVQZeB3Ef+li2LU52XWFP39P/4T",
-	"GdMA/f3//h9ItIV//8d/Iu1nVwaylneVczmvN641L6usDBMCMMLSvKaSm4M5XjBwHfNurPAmy9Nm8G5Q",
-	"JNxfsAWwVKomXhAtNGlSGkRLkgJtM84ZFwcV8Y3HPxm8bWwHPL9esf2ykgISz2BWPymuzK3RETX1kB9R",
-	"EzfBIRwQPovtu3H0BQ2F4ir/nSsxtFRNAmxuKOHF1Jy3rnEENKfZHf3qlhmkOJaer4Fy36Ou/6MJmvZl",
-	"kyhZZRJK/DiZEWEx5w7Vx01Mm4Jn7mavKnCs9uA17R502b0yNwJmY0QSvx9uPhja0HCem6s31dro7ZiC",
-	"y8cNtuShLos2FGo7+hBZSQhj8esIV+rCrAMOyUrlTuV08FPWO7s1psTgA98a14FXVRkjhapZVPqiK3T0",
-	"ChxBdsBgOlfquUfKtlWJkXkv7CyeSUnoKfpiL4kJqWJOwFEsyZ2EfHbIK/zLP0+n06mymCD/hAMGsURY",
-	"oAUW5NEF+vjqq2fo4tHF5wkSBPqIoYuq6kMx3DVdcIJvxCc6HA9CfYGXN0iw02vqqTGlXH2uFGR4cVgx",
-	"cUvjA2/K1HCyTAnnE1OGpFXtRfd7vg1aifO05GqnzxGsjYA535BCnqK5KVFo/ZQgyZie3ZbwNTQnAmxk",
-	"dXJxgrcfCWSevTSoid5iYP3QNS2wXG4ShOvojPMFEXJGVivGZevLRl7KDdGR4j0r6dqmmgN2lo1Vq0Wm",
-	"5uMcS6IhRleM19fAzL5WheYNIEhNCyDfLpJy8keNAldwOA23z22WxlQ3+cpRDDy9GpftbLrJOiMkkqGU",
-	"IbzQVUpPNKCYra5QC7QlsiOdriOyCedivJiMOhXqJ1AY+X5LKoGeVGQ1sw8JDkWiLyPbKSSTFSGp2rmd",
-	"XHAMrcVrKvBelBbHNT7S5kajKBj1sIF5qXQYJaLTbSaqlCqN5qA9AQ0ACY3o20nFSmWoITOvcNbRSm5B",
-	"dJ9Gi5yttGXgX6qrPLVfUAMyZltyil7ouKA2B58A6Jy+on5OERQ32QRwpZFv8V5D8PlWpxnPklGZ0ZJ0",
-	"T6cIlwJDKmMgKMw4KggrcpOXCJC9iZ0P1X0k1tktocFNCbcPn776tsQMoosPeiBXwzsE6DfTx1FlY7to",
-	"YCeN1IdCWVKmQcqMB0Ws7Z8CJQIbAOvVyEZnNSMpZaUW6ebTtLSZq/b9sb4ZfLueWSEwy02VTgAUkOOl",
-	"JFwkmiOVNWd6N94ShOk+Mgytvga67DZ2fEoOOp1w6Gh4pe6Do0EGHDRfY6cZmWFbizQ2A+vhdOToi8cP",
-	"Rz6hOc82FouKt5Ni1tlvq+LeuLe1Ok+O6S3pD8ZfObMgPnPWJlrfZPUdUueZ+hrU6Rvm5T45II5xuFV7",
-	"/fDGbV/77TdD8oLMSp6H4h8AmbqCUtWCcMHoKfpxw8gt4Vr4b4hS2G9A3OszIyhiYd0OMUztg0ltoJ1z",
-	"NPu4oZ9vyi2mM7vupvheX+TkNiO7uVJtzRGijzGhNDylNdO9BvDza3TRqypyBlrqvODV6xP4c7khyxsx",
-	"R4xf0/kvJc4zuZ8plp2bDskrzra6HQtdZ5RoA8gcxliWtaPZKNx3eFso3WVSn1C7ZNjHIccnf3v9k27u",
-	"OXv9h2BnT0W6v7IQlkgP8jU0o1WGXSYv0dxtKsUNc+CYneOTtOITRdtMoCWG3C3NQXv4E0wOQfJbIu4J",
-	"p70I14foTlIdYN1+g7Ch3ei037eefhvj1BYk92RvN0Zex4vCux5AfRwwsx2aN7LadztzPL7uwez9XnMi",
-	"lFMmUBACZqKuCsHLDTQN0ugNp2iq1lfdXpXX603iAPOUNkaBNeCNaX+zlsfT6Wdnjx+fP7z47GL6+PHZ",
-	"UMeWr0GPDnuKs/UGjDewKmEizhObGCkH1nFPX9DoHNnRDQbBAIh9fYxXCihhvVIdodR20okFRWn4qOsB",
-	"yoEuf/DlZ4rIYzshNXAk+zPRvXsd/aqWSN0s9Sim9ZElWN8QvsHUuQvCTRd7XcvwhH6+WcSsqR1sxFib",
-	"Zyf1my4vYHlQi/S/gmaFevDK3PC7Xbhab8xY+h95/Qa7acYsos63G9Ut3W8aPCAaio3XY7gzR6FncIdC",
-	"IT0Fr8L8h+9fvkKf3p59Wn1rbpSgnYFVrVLOA2k3h8GJj8B0rKNbh/uQCUlw6jVrrLozvq8ejMfr5v0z",
-	"ywbVoT+pe8aCX4/sIFdVM49pODZWfFNC0o5CrhuyF81susrK1zVWFshdoyFwKeIrg4nOzK/gQupNkKoU",
-	"usOz/g/B7YyqBqvqwOpg2malpskQsPYpepbjbUFSRcfRGNvHAL3uQLAec4AdDFDq5X697u96pdM/a0ms",
-	"TRke7VCoC+8Q620zai+0+fCPDiSuvVUKzmxPRp2PCggXgcbeibH9jCq+Vjspk+BmhvhWBUjj7fSHZ+eD",
-	"0uKPBHO5IHi4DWvrVHOPdiJVHQw7Nc4WaB3G7vFB6KYXa8qC6I3f7yhJ0WLvtQx8gvBySQqpDHFllutH",
-	"312Puhd0wYDRgn4Gy8OBYIXp65MyShzfAPpsgblr/llguakJ3cGc5AN0gXfaFivGpgMaujqwIoJq2vhv",
-	"VDoPuThMACaEe8rZtpB9Fc9KhqCl8+h3IE9E4GN3gCCP6Jg1Knkm3keZTGQm87BDPD4Fp92ONAQWZHqY",
-	"gLORpJcewCqWpj2aYFuiMeIygSCgSNeJSYmDgcL21gunnhcEYR7XMdaNMMBkT8FnZ9JAWKGDa1Ec9gUr",
-	"KYC0wquDeCgxEqV5mGrXRJXKpBepim5bIROUm25feTYzbF4DjLGuYDL0qEMGNLzlGE7/SlS+r5j2CyoI",
-	"l35a7xhvQCjnt/8gH3SeDoneCPiBw9NpI1JmX3z5ftJsx2LfBnJq75cb65JWYUTdvHRV0kNYCdOZ7vk4",
-	"DDL8Qh96GqLIE4uslCJLO1CEgVcjMkyewX2ReUTfkZ3NSDkU4/Z4hnwmIwfwQnrfLzBX2ns+070DIvvS",
-	"Ky2s/ygzzoCUrDIKTPAEoAnBUQAZGzlZSbVkTVfB9GIYULhgIgvHMF5IYdCmaz1GjfLIS3qKFHfqfoRi",
-	"A2daR2e+g0MTjV5HjeyB7Fb3BdTJOJlAC8aprfQIGsRuIIOOJM6GYb3N/rxiOWnF/UcZYX0wy34AHwbl",
-	"rVlQdMhaVKrLrwBADDljRT+dzs8uPrv4/MGji8+GCPYnFoJXc7Azhm3m4DWa1xxBO5Lnl2iOc4gEY7qf",
-	"Q2qsYPDkKeRSE9P83mvsrLs6h7SKUeLSNIQOwbI6KpwNe9EbS9hqM20X6HXdNtxlnJwC6XwdLts6cxqk",
-	"w2SdyU25OF2y7afqJMJF5v4L+h3F+aca8paLT9U7YUDfGI9eM/mWFHKjSK2bYM6wNAF+ueGsXG+KUs41",
-	"xqba+XkmpIbTCkDkdge7C1wKYoPHg5oGDKmHeyqPdzUw2ywBm+b9Bq9KcVYCXVF1sFTJz2VexgNzdJZQ",
-	"9mM0OmKOxxpoQxxowa9pGIldNgRM6OXamrWBxgKi3NpOvCPACQ/Ipo0sIVQ8WxUQOoYcJGp1Z0dk0IcF",
-	"tPWFLegqa/j0FperIR7DZIHt+b6sFefJD/olfilJafIJMfXLAKGIKKOn6AeeUamGhZ6+fPbixWkt22aZ",
-	"DYHy+/k26OTfgp3+9SBb6aEYnHlQw6HYOGhWfmP7uTbllfFdx+/SQ8C775n6EGh6y+jSaoNKstUzT7Ek",
-	"JyZpukHzftYJnESv9GuOfhL1OPXeQa37OwVPN7ChYpMVcdX039vbnVirxduD5mY7rD6q71FVd1lPQmmO",
-	"POnGfh+MxzfbMPp7azDdBfbnUWSobcb8foSo+rrXR8SKKMhVMGnrlOx01jq+IXTGbjtqEuBVV+SWLTua",
-	"ejWYup0hIHVz9F1sN/a4Hh3VkGptOrpVF92nfacR0cCZALU/p6O9JFVPDndM+zQIrke2Isv9Mic/bIz8",
-	"dz1ZSkpNzZU7P3R/zrTWoSW8Ntk2C1UOLLBcbmbALLMtvouUNQuW7meLMr+ZLfYyGrEBnkqNq238k7eE",
-	"L0Y95Ud39YMjplh7eMRjOc5GkZKYBm0z3ZqsJyEqAGoIVaG2zeUY0ujywNmi5EIGUz8ZJciIxwRhCad3",
-	"LNSifrchQfjNRREPUWveVwDO9ZKFUO6bAxalkDij0faShmMCjK3ecZsw1bi3OrvviK/OUrItmARo0FEs",
-	"87NgdAam6gge1TJLf+fgx7JYyC1lrc9yJa9GfKvgZEW4LtvQXDJmpAbqscBrMvqpjmV9qX+Etgu6FhdM",
-	"EbXUOhCPVizP2U4kDstF4iwfbeqb8ttRu199aAb4QuMWVGnofLZhPPsbo7E818xcb4jy8LHQPmJafJG0",
-	"zq6a9A2wX4CRuxknMNsuYR3cjoETpPNEam3LmhANy/mQXGzI9TZfh5a+yUJ1vu6QYm2RGdJl/M6cLc1j",
-	"TJLEwRAXlRVhXxEcZyPP6pDUVoyAItAb1ZTBWnADjG7I/kMy64dk1veSzPpnk8j6IYn1QxLr8ZJYw+mr",
-	"IEslDhWcZurQt+79dvAES7ww9m7vOtv7XBPpnK2jsKC/YTo1j2BZcjJQi9dk4NxZz72bUd9lwizBF3fT",
-	"oEFfEy219yc1Cnr08sngxulNM7hEig+9VKyDyoMBUC9bblyNMErJMkuJOEVPhcnktWmbkt10oDBIW5/c",
-	"ir65amNznopsTXGuXTOn6M+EFCCxXMbwYJ7diMQ8cxYMo2e59zeftjMbrmD2e4R1Ax1HZ5NGIS0GE9Jr",
-	"3+oaKUSfumMutmgaIxeqqkdVrHwdEVp5evIvupD5dfXP09lJR1UznEkBnr0he8AvwdQAJpnIUC6YQzjS",
-	"SSGQMJYY5lZXTGh2TSS0/ptntCilmKOSpoTr1xj9rorxj1MQRgX724l1MSpIo8tKM6VqoLew+mZcHgDQ",
-	"/x1EX74jOwczN4JYPiTVkJJNhHyu7wxC0g3qa/eEqAsqoH+h2S+lUz+1YQbZ8Dmjayte4XmlmdyQQl6i",
-	"Lb4hwrjYID9Y6raGaIP5NidCHKDB1lH0mpuriZXwxPg6dL6M0n699v6nMbrvr4q/15iORFsmJHr0MHn4",
-	"4BECozhRhxszThlv8GfWCOoXsPZbQalqkgbH2ZyQ658J3dPuFOk0MnKHlzI3kGQgy1gOfDEHCIpA7kuu",
-	"zGNB8lUFK+ELB314hI9mEJpBABAvzfIgnJ1tVqFciNp4zpKu5BqN4uHMGnPoDuSFDRYVx6N31uG43lmV",
-	"hmGWqlCjZnr11W34TPvowecXyXANRrCDonjiQXwIZOGppYPk7cnljJAz9Z7tbuE/f3RhNloDA4yzLSSS",
-	"soIANDaj/Z6L84ePz1uOi+FUuIqPe7ZwhV824oBy4GaDItEBlo0iaRDOrGMSVyW1hVpj0/7HpFJDO/u7",
-	"6Jz8790Q1RZpH8Yx9YHwJHyr4YQJ7E0jSpa6fXpL4J9fdL3fyrn7rE/1omq6wdVikkQdGw11aNAt8lcm",
-	"TdTNw7hpC48xcwqgQXoT8RPsQjkB6gfIpVU2ze8uaej7BQR7jllR0+veyQkGXNaXnRU0UY/rspYV40sy",
-	"XIDxjTL0df66tJ3kICfB1mQoAa2LXcJawvganfdcOhNNw2aTmho0fGg7+N7PmqzKiVQDiML1ZHJDOLLt",
-	"Jp3jFxLwMNXp6WALmy6GSkXUzptat4jqk64t9BZn0DYilGFyXzRSjfBuVVcb5UDKcNXgYC4PBhJ+TZcK",
-	"N7rwmArCoePFUVpIdTZ3Cq4kfJpx3Tp35MZfc7wkTSVo2qfYVBrSUDWKTXsatw/CzeN6J34AoJAfn63N",
-	"/YGe26j5+xqxr9i1R1zPbvRSrkrKdpS4zEIvxVA3H50ZYCWTlqV/4+SW3XQk9f6A5XIDfdVGngR+//bx",
-	"3p+RTfVDRHIj/3CO/bc8x8IMYUwGMVa+HVgeqZuijMIIV8P7CzzWDlUOgCzWatjsp1/3kOLQrTHKeoK9",
-	"NHINq21kjK9ZhE/DPf1KWWv3KGrdYn5DuBj1TT1iUW2rWYzN2Bpyb/Hlj5ncoLmptZx7GJfQAgGSkS8R",
-	"plqdMrmF/S6ls7ikiLhtbxiq2vlQRkk41+ngo+ggJC+XsuQaDzmiGKl2GPQUdnZqsj/o3B9fQNwT7T+M",
-	"jBANh1wNKNyyDBdFnoWCRy9dSfkOC3MWpOETwB7PEcsaBD3W8UIYRngKpSC2InKEkOlR+tpqXuCr4L3u",
-	"bhuj95FuxwJAyPqBuQF1glebIxUwocCl7mv0P+vU+J6GLj+4nI4RTnLdJyzXJoZfA5agFWd/I9QvKDSe",
-	"zFNkXevWi+kgr432ANGOFEEc+ng5XWlZzHYZTdku1vf5R7bTUaC5n314Q/ZzpHsNvqscrmZ6USGhtPaJ",
-	"B5XnKuy1Szk0IN97M9xnD+c54K/H5fZ8ZW6vcny2+M7q6v5pYOMKTdviIKmuv1EoWoU+caQv6DwInfZZ",
-	"M2L92RxlPvW8qGOseXc6lD6n41b3St1bLS1npdRtUkGWqkNr+DTRz1z5j3hp4FHD0Ane1Th0KQ5YOJEv",
-	"cA9UL7Hxj7g3GIeLffxtP5rg4RhuP3C2yMn2SwIZ6t1SOBQvfIoK/bTuAPb44uFnn5yiL4jIUmJwqayD",
-	"KpNoiTnPiAlr46V03qElFuQSzTkRrORLoo4ZcldA9AwQF5ay1Cj85nyeJ9d0vuJsq65JBvfkOdvp2ytz",
-	"Wukv6orLpuMsh7frRHM4quYJ+vu//xeg8Tf7CYY6g72EmuInGtC24GzN8dY62NBCJwLXofoBpT9cPpwC",
-	"zUPZNgCoLwh0qd4xnoYx10BdDIQhn+PlxkCjSHPg7TjTkCNRCpnhieegjgZS5mylZQdkJJabhsDogIyD",
-	"3zqg0gzgpK6n+EignK1tyhgk53S8UvK9Pm1CIxN4W8kwSDwrl0tCUpRjSXiCSjqgAVrV3onbh48fe6L2",
-	"YjoNl1bIrhEpLhtY5a7EDMjU0x3LpHnT6WDOvAk/OSA128jUsKK3tLX1SfR28Akc1GF9vmn3DTY7qmcf",
-	"tINvtY5kC5buJwaSKJn8UhJoTbchOO2oWnXCrkk+Ja4ePZ6eVU361LsTRHKhu83atBcNRMnxlsggzzVN",
-	"FBAk5qtuZh20WnMiOhCKAQyTA2qpGkVhbn6iuzOYQzkTukc3aG9qYygbRj+kWXhsz84mIsbWnCYxrTCK",
-	"pQzCD3Q82BWNL+Bo27pjrKNA21LvOxaMAByG69oYygAw6w+8HG2suXZgsxTvRT+oz4NHDyPUd76HOE5E",
-	"2p/t/H2sT9uW4sd539suCodWt5p0e5J1yPyYEtSc7SJORDWUr+DWUB2SmNS+XC1MJ+eYl7WlpOsYFzl8",
-	"3c498mbbBv6A4r7YFvLePKFpvwu81KXcl4RntyStuiZBHAPdkqVk3HcgVE3swVbVsAVYEl0uSNKqz/0M",
-	"/Kec0K4qerWwOZFdc7CwEEPN+n4o+ZpclXSsZ3zUZoXmOzO5wTQQK2wopRldmv6vkCQH0432EMS6NMe5",
-	"5p/TRvnQg7Ya2Wod12wem+8RLynYCTb/USrd2D44Ogmt5ZYzEwtzL1+DS1G8awnEGQvB8apPm/5KALZI",
-	"EWU6/h9ZPsxL2oHya/oBuxZlTNg85G3Uu5sRY5iA+eAIQdgofGoNFX5HYC9nrkV1UWioN8eJg4UTXmDo",
-	"0YHIxMnkiizZLeGHRYIaYQ6fZx+dn11cdIR1o+MIZrcdoSlfj9e/ToGxwg+E0piGyPYbcRKnvjpjo4H6",
-	"Yz2TdrGFgDAwAN0dHcpKCmYrZcrY3EAIWoxj36bY5HZINeqMfo054WYOWiY0/j00+9ORcl1Lep+xtxJN",
-	"7EQCo0kcXcPLss6EJFx3bPoVW1vlmJJxEHq2hNc7Cs9DVYi3hBIhorpmxSbEHNg6q6f1lZ5+q5l1c/Th",
-	"JVP/ep+JrRHxsCsCeT6HwgV8T8FpMNfJoga2dEXokkDAzFK1bZuvYnrfvyRUfgU3vk0mG9e0pe8R09ql",
-	"b65XJXVwhL9CmgdUss9Mnt9g3o4VoQAdJm3DEGjnuiXQ1xwieMwghdabgXo6matFvY+6aMs+vamHGZ2S",
-	"3T8cByXvKYHvSiPUdSBmHtrA51AIxns2/mm9pAlrOOBzuiLg1o9KMmz6iyEHFwv09fNX0DpfQHumb33k",
-	"iMrhjtiOCugD4jURargTS8lm2ikwCENvehi99dKNTT3S6EfzOOB77zFGJWd57o7BLqQOKDZpaTAmdyBi",
-	"xf1vNlI6q09mNJPjS6dIuiZV4DlyELEat/fICmd5ycmIJ9YM54dkLGqIIR8WOvKD2RiWOQycxcQsR3yn",
-	"Br0d+wxLx68pIKQ2s23HMbTdenzGeLbO6CFvGL1qagOWxYgHRmY1x9rLOsm5SreNRUixOaIj99POoGP1",
-	"m65OpgOYVispj+F86DCwKFwjE6jU8JKqLgNOiEygjxm3BRyfWAC7UzQ3KFtGJwEo8nnziGhGe5oRQJpm",
-	"MeJbzeeZu9kDxhobwYqv8q1V+EbhxzfWeTZCMjWWuKJL5zrv4xXKjhccUJnQ47AOuGolyXOdGLGDTgdK",
-	"bwdwgrBKvuJsG+j+oP3yusUG9GmFdgqpD3MVbrlhHPrBfhvOWB957o7poxlCzDCUVzM9egFiMzyjPtLB",
-	"PkfufTm+ukoNtdDBm77EDAh3b3CKFkSJJHxDqPE6aaPPIjbvsABTMMRYnYVc3hhi9GzGpR+i/8cw4byA",
-	"/lC2cHdE3881HB/UvdLqhy6dO0Am3aPILTAWUW5HOHvaTv0tmdUBGGPq+aLTc7vHfADhjlAnpr/9qyep",
-	"689Gpok3NI6cCTKr8LsYDbmeQrmNL1ZK3CQaJco1zQR9x4LvwOHmYmhGioGTSCQOc4qSO4mq/FGbU+SV",
-	"nAQ62DEKrLXVZQ02Lzh6zEriNMYtJN4DkoaekXmjNvvBCCEpzO2G6JainHTXwb1bpnffkJivSaPi+KrC",
-	"ybfnvrv0OpwQiDNqCDhblKsV4TrbfQaskQ7rNj9uCBQJ1UiWZnAaadJVhFO6T0VzuNMRvuOw6uD2q3Ks",
-	"OFIKgOdw6IJvc/3oJEMLss4owod05T7U/csJAJEOk/1Lhsgt4Xt94nfqkWEKVknkI6GXHJKV0zXgxJY8",
-	"Cx3YC7y8YavVYDmIuc3VEajXNVyoR8jpd7mZsyWWZM2qj7RVddsz2M7tCcJ5jj5elBIVhG+xmgCIEZcd",
-	"84lfUKNEVz0I3wv516NXP7oIBAkDK9rs8uH3zjA12ckE55zgdO8B0oZkwhXcf0jMw2alz0b144k//Lqa",
-	"64wI3LVJZxpFWmrdZmQHuan6U8qUMkX9ioDpNqNhooEDp1VErwSbTvygOkcL4Me7kq3CL1bvdIClLwH0",
-	"8xiQCoO1VfqkdjJRo5rahHnjwUWU7WCf2Mb6B0BQBTcrJbvZTcTqWrr8OUvtY3qks43u9xX1tKbqH8ld",
-	"F4+oNUgDi9D03+Qa1KynFaIendA5SyvG10xKMOOWuNS51RlHsGBgxrHbdjpTRx3RAeRiAWmh5zpJJpSx",
-	"Ipw1zsltxkoxItrT9Du5V9xkXSavx29Qe6oZ7olO6V4BhAs1/U8PbUx0AwKpNpbw7BJvaYP2cKCmatwW",
-	"zQQziJs5uQ2jog2nmEM7B67kL1vi3JSvjX7NEcC1g5uoDHTFMuJwNqwm+b5sFyQLt7EqBeFVBC1BhK4z",
-	"SmZiU8qU7WiCCgzRJ3d2I2WLaO9mVLfOMZG2q5I+828fFTKrmhjY3tEzQXEhNmwU1EaaiW0mRFAuZWlK",
-	"qM4y1q1iYcflBN8SnZGlM0zLDlOs5gJttg/QhIdqSSSybZljScQTP4yaMgKZC+GXx0bomtLF4QQEO7Nu",
-	"sED6wI1abK9XR1tKQUhAn4kSLYg6NwWSLNShYfBD9+ubPtwUHaCbD0Ie9BtSN9o3qbXMGSscEaDuHTJP",
-	"2Cry4NLaYlSfjOZK9/f0Nfvcw05sr6D6Ues4YIySAu0g3Vepf2o+ikMPWk7z8QqtpP3tkmZQvgTfMj37",
-	"K/ydpW3BnCCMACvzdMR3vVzXwOGq5mknrbFLjznnANxOOG3JY5qMHvRFkzls2vhEVWIZ90kHMIpS1NhK",
-	"qWS1FCrTaRkApVeScC1IbOon46CjrAGKuCyiC7+Hmj4v9gDMAh40sPYtHBNbaehXjTc9rvezxFweJFZH",
-	"pFy7CDKTOJ+lpZYgwTY8zt4wBXoaWn6H94khukA4VUQuC1NXnHk3gQFist+gqXgkFSTP1mvCOypr1Yob",
-	"OjX3X4ud4gPflo5RUe+S6mh3oAykG96qp5IWfqrSmCqNwiU7CZKvxmvTept6zbnrw20NziuqtWtQaRHu",
-	"lAqrPE2h2ilwWlKwdRb4TXarEy7xFVKzUC0ZY/WLph7a0At9tSupQwf5B15DHnlSoaYo1vistok9NSm0",
-	"316HVfFnDRU2CHhNUuem96eGVhkXxo2+2+xP0Rd7NPdac81BNhnlz+SfVoVXZo/2Z0Lohu7hYujoFmD3",
-	"KdetAMEPTGW0LemrUt3aK+sT6VokC5A2Ch1fI5SDZm1beEDbBID4ggyBS2U7k53XGJ5xdR5DUoG6DcQE",
-	"uQN7QK2yUdMNuqpWV1YIq2eMb9wf1xk4dxpXDoQgfQZboBYqH90Yxtgnw59RJqq+P7pKKLRsz3VSnfWo",
-	"DFRVBp1+JbWFAFFdC9qmU6OJwGDjANM1ID1F4ADfQRdoxT63TBII60UqNffYn351QtDQAF1ow0CmeKC9",
-	"w5bVUVoxREz+Xk0TCD1IK/O6LUTV3NSbKHR3TRghIhfRijfLbw+apHs09lNltHTQjSjCDSu6+c74ISHm",
-	"Q+F3tWHAAKjFfVqf6xh6VXYWk4ag1lDHGkZVNZp7O/XIegeKCC0ahEOHDu1LF4GzVAfWQXXQ/2tEDdM9",
-	"oNUejQbgUfP/K9PTb9Wrsm0GuQN7d0Lqa38jnLly1YHa6u+0OaEhcU9H1Ic6BbSitC9/7Pq6jVbt36bE",
-	"SYLCvrHtamtWkz++RKlL5fpGrO8tTwjXdkaHgmJbZoQgj5vHdNskqdQPnTPAtBkC+sVBzoAmPmyP06H2",
-	"MdB7dtY0MorrEue5cA1fzP1x7mF74B8g6A5uEHKAUzkThUmgGT/OWKdjl+vNdZfFW4g1gv/JeDXUW04n",
-	"g61MIrqX9DcrCbxCGEAhk9sgUSb6rf8xB02s+0Ttqgby7SFF65UYqkumUJ8Vj7aegV7bT0loX1cM27BW",
-	"68zV2BM90uSbTMh3hpebTCi5k7NlyYW2Lke6OuDj9Zf0TOWlW29rCZjEuFpCQNA6sOgqEXaCh/H9K6Nv",
-	"NxHkDWRsJtENIYWWrtBz6YD0qXe5pcLbpBvWwav/DUER1Wv1OstzzUJmGmYw0C7uwOjPiOCJsxiqqH9v",
-	"cb56s80n6oXCrvuzqvh6i0Bd9D3Opn+fG/6+HWBcA7mBBjD1vi/WedglHCoRVB+BzdD9+3/8JzKiCP39",
-	"//4fW8wE151gSky0VClJThydorlfqQ6Z+9o5X3f9+SGRPjFYoVhVG2XSqIZPDnSldGCe6wzjIQQgADjk",
-	"RBAqwU7JsYbrjGVK9fGn+lMh/lxiOluy7TaTIR0JQDhNyEc4KHYTKezIjf5vr3zXmjyEWodKKMUSLtVX",
-	"uJBe3BdGa9qH5jGsMFXzmI3HvDPPue0y7rlxmHnmIburxz1lJcC4p6x+NO4pCI70+ENhS5sMEQCdVYaE",
-	"xUBDkq3JCHCxtdXI8twU4g0ICnD4vn3dZMBRttbIRI2MRjp1G11MGpuK8dRVSphCTTjXADXY7LCcsRu0",
-	"0siFhzvHCsxxnpN8tuasLLqRkfU3XXbDQiNuK/FtW5qAWyqj6pTbMjo2w0JuQh8GFDpD2EaQ9UlVBeOW",
-	"KbEHJrSvpmxH0WKvg9jCRlYCiL0iC6+xsqg1qLX5OuOph0xf0lhUvDoWW4RXt6fNDGTY0JTcOaxgc5T2",
-	"tZQJIQAOV/GZsxbyuUcb5u8+I6K7mc0ghfudtsdrb1N3ExgUad+PCcvg+QccM9Zj6D5H1DScSI+C70fo",
-	"CnT7XFo/9OvSKkSf2gKEhIqR3s2To33Wtc+x0OHbOljbB1norE8qFbXD6PB1yy79dgbbLzJ+FVYe760K",
-	"Dj5wqIL02965zYyA2oKMdLN17QNvQD1MEhORrlhRZlu9WWKNqyPZ7xaa8n3Z8O748EiF1wSkmD7UPMnA",
-	"OMEASWUjSTZfqIdOcR5BzxQ+4jq9amOrPjj/7NHn4bstYEoYE8UlfygVJsut1mOhUAaze949WknNIxML",
-	"WOLn5x3kcbcPengsjZicHkeI/16SYIHRCIfuAfU/9y6V8md/09GvXc0sonjqOOVLAj7m1zrqC6FdIfCW",
-	"mGqxoDoPhoJSWm+ytCpEguJv1xitWaYkqholWw+6wzo9FR7U7dwhYcDc3WNydIF2NCuY/ImEV8BiYozL",
-	"JXtBhSQ4tbq7RtMINc4wB1ucuj2smPSXBg5hE8Y8fcjudk82QQm9+YepL7/K2e55uiZfKw1z7LYOmvO2",
-	"f3lET04fVTJcN0gHd54b/J8zDaXNqFdFPAgdVTV2bwsN2km1H7wmbCMI5vduG9R5m+1V7LMdQ3qF1yNH",
-	"AxGwJt7u9PxiiNv0c8FhANBCQOE3JbgjHJNLxjkxdYexqvpqRZaDH9BjfK7vBZcJtMUcBVinMSlMrf4+",
-	"bPvqe2LtfH13tyUN7dVmWUqoNPzTdY9NIWin4jsolchBVQ8YtMKBTCM348a3mm+qT7dNzvpU2pNvMUdS",
-	"Y7BqSR1LdPPqc8czFSaByXk3/kJPmEDuqrZwJKugabquz9KyyLOl1sotdTSO3IwydcpUX2nfoRFkeGWY",
-	"UzZjxSSZaCgUks5WjFtz3xtMSJ3Qc/0GL8Llu/WIt98F71+vr++m05Pr67uz1fX13Werjn545gNHMLaM",
-	"CHlftpb+/BVZkizkuThMxASUQcuwSiF3XPI6GZAjQde5zlsEeG0P5wMj995QzCy2Dt3f1H2bSeI1sarE",
-	"WKhCAnsH2uRGnPdfutvtgZ+yHTU9Qkcn4AM8b4i4TynKQL3csxIwlSOomFQwI22Q3G7oicfT6Wdnjx+f",
-	"P7z47GL6+PHZkJ44FjquwEIHqnMZB9teEfQjHQglHK2J1GZFWbif9DsRFmiui6Pm4cCvfWTs8jS4Mvya",
-	"7vXvZNTU59TGBjdXh5Bo4ekgGPLYDjzwxdaLOsbO5RdlfjNyg+FlTO6OevHTpUNtHdWdLstNq8ahD3yl",
-	"7+xtY2ygKnSB19zeN4+uXA0jL4Bh4peKNVK/uiDtGoVT+qg2E+5cpCiMv/Cj49HDDkvP6k6a6piVJH8l",
-	"tvQtbGRH1QeYoIArEYCqRt0o2i5cLxOZ26/03Urk5tk6A3yPfdwInlcPuFHk2Yos98uczIqNSajrzT+z",
-	"t/8Ad1t0b7HJirgxfG9vdyMooONe3NN+dz6lKJnGO7PI7LlX5v6uBLomMdqzC1G9vZSBkSUNZmnMu4v1",
-	"SvEsx6GGq09NEoTrw2s6jeU5pGqLRjDdT/Uy+Fcd2V2mvXB3v8HK1207DwYVb0mKq5K++LIb7OAjgcid",
-	"BgpGN2SfoJJmv5TERtvjmuUdpLPrsUGz/3aPRw7ZcYu9gxf/SKCqH4Mux1wAVErqU3WLqTpgwdfFOeuj",
-	"S1zIYWAhwi9nRdQxGeA1pUVEBCwbJTllnhu0Y08j78sjGGqtm2j404PKNPSDlTiNS/N5ph6zUjWU6rPi",
-	"uBua4iv1o9+KBAgJrmhIk9vgNDLHAz4Tby7ChyOsxYAyUOA1uYTRzvV9c+tNBuBXMKjAW8500gqkVyJ4",
-	"VOIsN49Cfl7oSZi3ej4qcUfybLsl6UxuOCvXm450FefvhibTacnVOxGQzMHfUSYNoindoy3jxPn8s5yA",
-	"ZDQVs/cLEZt1qvNFex71hfDZusmprzv340HwwUAcfT5tTffyKvfZulA8weUutSRKHRy+ll1EqMYywHc5",
-	"oT3pe7WVEghTKxx0PUJie6TqXCxTqqAbxJ9Nk+l02o9deDaN7QdbjTnQDMqHQOwCXty4SbCVP48KR9fk",
-	"qwpfBuiVju5rW59FRBvyNuNUoDsNtrBu3BHuXhDnM1wUeTbKha026Ww8BgsUJzlXSIvtbgk/1NR0k6/e",
-	"UvtcYKrtWQT3qe7U/I47pz1B86Zzdp4gyZjSmXIihKmIzvcVlDOwn+JTU6XaDhEqpSajpUElIRKnWOKZ",
-	"6yEbzqW06BWEm4oimy8JVQFIMrRmiNEnek+oITV0uGCcJfkV+ghkKdkWTGp3G9kf0FlDy+vZ0kjV3pFq",
-	"vqiMtWZhfiWSHaatax4eALkt9EmQTMReQKmgqTA211/3QWpF9q/xN755tnDnT38zIA/q/q3tXi5G+CLt",
-	"bOJFhX1iQTb4NmM85jlWyi/s7cOF9QPiORi1rXDUO5AJQT3OhMm6zZSkRqYnSJTS55Itvsi0wdDq0drT",
-	"7KXVybbi5trQe+TcldOtG53uISSjXeZeb3t10auS9y8vcZ6bknb/smQstx7b+i92M4CnkOxAfpcC9tPM",
-	"7Y7q0qJM18Ql4y1YSVONE7XFtMT5DO4MG1G2+X5NqB+nD00oOcbr9d/GAh+y+MbvtTqPRnHdt4rFq2Sh",
-	"wR7JXhClNrzaxwf72bx0z3bXDKn3CbRi2ixXfxnvqa0IG0C0OiQdF7pzVEbmcOLtvexZu6tiUwEGD/V3",
-	"eqoFgngjcvze5cHRJO4RDpADdtIXSg7Fb6Tm9mmaonUR3gAh0aRv7DmPYAEaBKxUD0ivyY79m/Yw21Vr",
-	"RbP7nc3TGDfTvRkgZH2ZVKRGshgJ7w2XhdTvf9CJI92pR6/w+mUodzO+UWSzZbS62PGlHgj1NxFafgOe",
-	"AC9ILtBiD6gjp+jPZG+K0vLshqC5JHh7qn6aX6Kc7Qg/WWJBUE6kJFwkKM3WmQHDA+xRsWScCNPcCKMU",
-	"8IJElpIniOSCoIvz82s6z+gtzrN0JvFa2QHz02vahsvzWnyY+fu98MRNVpxojCCcnzjhavyFzSiDd9hT",
-	"Rol17QrR5WG3fvXK1x46+l9pR1NRyh7/iwsLCx/tUREIkJTUJggZhuNKVHcZTdkuFqGq1UeyyqevXhRk",
-	"v6C//uqrZ+jBgwePT9FTKnaEmw7QFP3l1TPNCdsszzNBlCEkniAjJQWUcZeCgLeQrVaCGPRM9fiylMqU",
-	"9Z+s+XBSLMkJxA+SZheZPhca9Fd8pR87cmdFTR5fQIWVpgbEQVVxbjJoBPCEslGgywWaE7HEOZZqD2YS",
-	"rZl6ltqyAt0yDFNktfM+WATN1uoYKyWr8AO8v2ZqvZzwd+aEHUJ4G+i7Dzpu7HlaP246PICez0+xjsQ3",
-	"5AmaQup4meeKYooW5LajGvkYZ1aV5OGww3qHXF9hO2rdWEAtNVT1mYyAdzJg3TpqmeNs6wdQjOvjrNmB",
-	"/4AWUsFTmN2QgNF2AEbAwb1UtO/wML2/Mxd2AFifk1V2F3Y8QNM0QBSpdQ5KlJDjZMnWNBNQMbTYhxG1",
-	"dLuqQ0AiY6qETXkwNDc6KEHKPWmo58pifRBsQ6BGMWuto0xt2WrTft3FZ8dI/dQM+74yP19xEsgH42y4",
-	"n4l68jtlfEAcr6RL3IW4xHXnti3jBFGW6ogphWtiY3IMBwpsYED+d7rm8p2xZAPQWlzLhbhF8SfXWJdD",
-	"a2O7UPey9Ek9rJSAfAY7L7ghwwiZsYh7xyjRbVYl2ciA7nrdCxmoXzJb2syWXpeDlwTjFiJu4Sxo8G6z",
-	"h6xzD9akNXgYeKNGLBMOh4lxHdGncejGTelkcP088eTqjGu0aI+1u8jY8XPfNnhlyOVUMl0Tq2H9oe9m",
-	"Uus2bbgvqGj9RZCvOaYH9LmLL7zQNVyBCO0DrQl0KylV57zKRT8NRoJtu8JRXQqP0OWwlnRoieIPJ/iN",
-	"0Or+lfBstc/oerj53WiVx7R0CwOYH64PjS4kDdSxVoPrPsKD5GId8UyGBN4LlMknpp1CnhOut39ukBOH",
-	"E9BaPKzm8cwPuoVCvtd0/uYaCu2uJ5fX4Izi15PkeoIlXDifnj86OTs7OT9/NX18+WB6OZ3+y/Xk7Txp",
-	"PGgT6GbkllAJb5CsyJbwY0qKnO1PVxnNxIak8Gu9gAhu4yQ/OTu9CL1eB0vgF2UbN37FdA/vZKvryeVP",
-	"f//3/3r9dq5EZf2mPA/ctNLtXBOEJdoyIZHccEIQ9NkTKCWkUPa8aaQLzptMGP/NAqdQ9OPFwisgnz+9",
-	"/P47ZBwyDt4Gc6mdPOQObwutjzar7CwVJrb2skFa6ONRZEtl/NfJGsJI8o3+nwWjp1d4961rOhHrSFKc",
-	"dEDT9OiIb51TvT4B0aCV0bX/XuF/y/9jBxDau0ACxp95ytvx0yvaHrB3n43AbgnnWSM9KziJp5V3BXFS",
-	"MA6KoYGVslXgLE8JT7wkKuFVhsf0n1aEHp+BH98q8gt95/cH8dmhOKyHYlP04ap6U+5iWB3cCdQCy+x2",
-	"5HHsNxTpLS6w90XV8g9HNQ+PYjpF4gBvy9gStmh1pGpZYdqoenW4Xb0SDHiKDign1jyDgDVilFxqxAjt",
-	"/9yfovmsSlFgNN/PZkbezJx70V5W2p0OU0PyFGWmT7+yL0Q/GF+rM4WpILa+tbhec8OFFpVm6TpajA/O",
-	"glNmldE14QXPakpl8y6jH/7qpdsD5dqNersQWpSNvLbZqrE6tS3RKzpscs+4w+4ptI+q8v9AJ5rXZjSv",
-	"N5PaYYG2OCU2g18/UQpii6vnAVyRAwSS98aRa3i8+tQWX8SZImTffVy6OzoxmeCOj0xTBYMA6fSdd1Pb",
-	"UrOi2vUaOgvbuH+feDUbSkm22oRpMq8LijjRPALMkTUNokcXfYN+evIv+ORv05PHs5Oh4R7DjdqTWPEr",
-	"uVIDiEw9jdQTJHcMbcidjWTrDuqLvSRPEEYc05RtTaMj3yZFT5HYMA4mDlUcVeYpWhC0LokQ6rzibIuw",
-	"XsYBLlPr563Yxz9NTx4/PfkKn6xevzl/+8nAoulZioDfQRvqVqwPZi3dWo9G9Fp3+kCGcmr8ofkf7l9O",
-	"e2a2C7a0RuBSZ4KuM/eejsiUafQ2K3nefUYe43zsP/30Z5LacIJk0QnKgd4L9d708WpMynFGM7qeReWL",
-	"tVqLj9YDc0zHDhFCQxuCuVwQPCZVOc9uCSVCeG7NCC2tP9bHyToTErBQRrS49R2fwX61bf/mAP+0n6k7",
-	"NP3wm6Z5UueSNnmakwtRvhG1a3BPN8se5ZDRzP/eTpjKqRw8WUDVAChIvQ6VT2C3ySRBsBpgmJiaVrTc",
-	"YI6XknDd08K6yCaLMstTqEMYpaWIKEVF4xyWPJP7l4qwxp1AMA+5ap/qs8w0gRIIqm/5KfoRKvsoQzjd",
-	"KvUKbtItUhMAPQCHrq1iZKxY4OUN+v/Y+9flNo5sTRi+lQzMFyFSuwACIKkDGI4OWpZt7ZZljcQe79mG",
-	"P1QClQDKLGSiKwuE2BpG9K+5gLmIvjBfyRu51sqsLKAKBwIUSbn7R1ss1CGPK9fxecDJNjTDgDUrkjLw",
-	"YYah59gM1+hxlk1rNzfA1z9UJSXDtsgtUXNMR/PSrtSVSNk04bFkP15cvIef//Pjz+8aXdmV5+zpU/PU",
-	"06eIXDONBTp1gM6V8tjAyvDYxTuYu+FKktlEIVk0HvxUF54p+ldgdLtL+J0SdzT6crF+h8gW+rhE0O6N",
-	"jFohEi2AcrTBziV7+tT1yTb2d9W3DP1cRhq5+cwuZ8A645Ygg/wPDaTdY5VEGhMNupIziPfAkFjP1ljN",
-	"IbFbSNBznj5NZ+6DFtWVNFNpiSmg25aqP0rjK6EDpNPvX8N/A+Impw+emQHsyhEHFlV9SSHTBnvt07nP",
-	"0zjDksWnT8EFbJqBS0lD2WnKpUZgjDOW4JqDrJupShJcBlgIqFkqeJQ/mKgRTP7/+B//g71S8grrErW5",
-	"9JSRhp4KpiW/FL0B16LBjAjHqzbdrTLDLWCWaRof8H8zDyHbMGn3QkbmWtib6LDRlYy9ifCpv/3tzXf6",
-	"DFd0wNKZXFrXE35tdE6yaWmtLppmmFGHaUaUjwRDEEeMj8yW4JSz12424RWmDXYV6kylIkInyhtbvJXV",
-	"P4hpwq87zEhV0+in7OnTb1UUC914+pSd2wQ/1lfRtRN+nIWvlITnL66nAg1hFzUIoe5vAKN29Kk+n8/r",
-	"5oiuz9JEyIGKRBTieIWDWZqwehQyLWCsY21aDPPLNe5r9jeJxAF2pDE/Fa/9fWZW2JSnfCIym6yYiuFM",
-	"i8is9/c/f7xgcyDec4+nWLxswwSQwwXMz6aHgfm+2QqTaXZNbAoRCz/fhIwn8aWgAXqdpirVT5/C2wrd",
-	"naaqn4jJf/yulQyNhBCwCU4+fYI3nX76dMZCMwYhzglIOuCfBhnYNzOUmUaE9lX6qDtrNo8H5iEc44jr",
-	"sdBw1Qw9z7l8mBnUH15fMPdwCIEfcnnbtDVcJuyk2WThhCdmckTUgybDALikXjey4Rk7abZYOJN8lo3N",
-	"FoOkEbh8zMKhSvtxFAkZBiwcpErrnkrjUSzNDa1jFhKSXi9TqpfwdCTgh1P42Ezq2dSIKxH1JiKKOeD1",
-	"mRvabRZCQzCwhNm98MNLFqY8E70knsTYjlPTGZvPCc1QaTqbZr1UDFSKdxyzsD/T19RJPZ5lUA8VqTk0",
-	"fCb5FY9BywjPcIPC5MEqOmm+ZKFf9BjL3jCJR+MMHZPQWP/3SawBei9sMKNJuBmAJQ56hWUEchPSF9dK",
-	"RhjLo5X2Sk2msGSN/BOZ2ZPfV0sR5LlmoYV/wqZxycLXF3xk1gLKYVRpQPijl+rNsP4TNJYdqBRG5y/2",
-	"Hd+Eh2wMuISacYIBtr8h0m/GCCrl4KTVzj+ej8ChX48eWGA5LA42Jys4ctCQhPo97PqbfDDrfxXXT5+a",
-	"7cRhNhAzAXHkoIvmTxpEV0FuzP/2CRurWarBASCmIgNfUQ5CBuKTjnjzHiMDUASsl5Jv3elkZiV8n4qh",
-	"SDugEnzzLmQH7gSxQdnT08O8xMoju8qUbbsZpTP7KiEHon6OoxQaBWUYp3Du2++bQ9LKoM9d1Hm7tQ6D",
-	"sHDAur72a67/8c9/3YQBk2IuLEGxLXjW3Jw02Vik8xjiyOac4Wl6zcK3sbzsMJRBf/zzXyh2zlgqkm/w",
-	"C90aHnah9zmQbpD+40ivImr2O2vE4PmCWuYYyfsb7gL4bjzBJhErQAqjhITfY/523b0LA+V/cQbSN2FA",
-	"ce6MDpWQwoKh0XMhc9toFxoHHwlz3NPIxmUWNmi/7OCkeXJIzf+gEjwaw6tYzEUawnGlAxaiehZa/cxT",
-	"wwIW2mBGCAI4MqcNnPCR1Y9INwhB93Z38SQBfZFUM7Nt4EyHT3VAggA+SEyMY6TjpjMJ0xcLXOZhHnML",
-	"reoLulvgNQF6DAsS/GN2VDymO2LZMS04AHmICUaJ0ll46JSwb5GKyNx8/v6NuYpHkjFN/0FRnCOozPxH",
-	"yA7GgifZ+DBg4dFEZGk80CE7eJ/C5hAzDT+4w4wedifjZ3Mo3oTsABNOMp6o0Qykm/lBHwZdGR6pqZB8",
-	"GjfwSMY32GvXfJLA46CmY8U2fDJS0JBcPVUwz4cN9k5JkS9LMHmsczDvK/l8jj7DDzc5d6DVj6xHKCTr",
-	"0sUZErOaWKY6hCxDXsypSDXyKcWDMSR5aqfZcX1Jip250pXznMO9dH4bLIQjbbmV+JSt+QF3tkoneebH",
-	"SDCVYpXCNFWjlE/oXkxlMY8byY+ZKvjyqFtj/4d1a6n4HRAtIXvF7LRurfPHP/8VdKnszv1pvoh/GKVL",
-	"F9Ur1FFoFEzXQW6KiEqcoFt//PNfR45j3Igmc/wmsbx0kwD4vwkQnhlxyhyv1QSMb2Dls2PBDsICaXlo",
-	"jLsrwVpmrwJ7uS0UTDsMIknhoV/C8UR3JYo0yI7SqoOW3TAWSeSPLOjQpr/ns2ys0vgfuF3xzDZHje0C",
-	"aFyu7Mq8Ogw8SaDpdhthwP7DIoYJtDaC+S7abGoIykRAmrL9jtUlzXiaG4/wWx039aC1szDnUA8LmRRG",
-	"K5zYTKex4JjJRNXMuEQIvJaWiAOahTUCdrpdCJhwlMQDIRFVDzN2a+dTPhiLervRrAU18PeCe0F3jo7m",
-	"83mDw88NlY6O6Fl99PbNq9fvPr6GZ6BwMQP/DJUEeZAmndpVC9IeUFbUOrXjRrNxTLxR4GE5umodgcA+",
-	"mqYzTMDIjZFKqKz8liN3gP1PY8nUboLNn/hR8EikgLE1VboMSwv8J9YwFRGmi0OiuFaEJ2SWJB+pgAlu",
-	"xAoqQv1r6xthcmasJpIHoA2TymK0VjWXdJjG2oVT4Lg1NpVERwKWR6RXIgWgV4INOmMhIYOGCLQCQV2N",
-	"0+xU5TdRrVPDkQ22HFhPeYSo42+uoPdbFV1bvBZKzVyUMBCayJPbHIYpeh5tplrPjF6tc9y8IWcXX4u3",
-	"CF25uUFvpZ4qsyDNQ+1mc6cm5SZArdM6bgawmj0CZ6C6bLn6yE4z70Wt02rfbNeDCL13JUkeePIQpa5K",
-	"2ZxiaY1aUBvDeoVGLSnWVZ+lZ/LZzOh+agAlepU/7Eb46D3qC+gntYhOte+goXgiuHR0Kk4bqVpAJb+/",
-	"1s7NDq/9FtQ+1Y19UAejs9Z5dnp6/MxcTI1KCNhmeKP5jCcZZulI1I2AfVji4cPMD0rHkkmFFsDybkc/",
-	"3SSA4+m7129fX7xmpoOmU0efkdXLaA9K6Ab7xfmISJxYrTL21oZVVszAd6XH+zsVEhErzdPXusHeZKDt",
-	"grMNnKsB64tsLoQkLQDajA40sG23ES1masw4PCTxArmHPSOmIbzlg6lZotbFQl8P1GTznez6flMMnlC2",
-	"7N3Kp1SpzPy7DdUTutY5aW7X8ihv+lcih1K3H/PS8r0JIcxBQZTnElnwznMJIB841eqRgwkK6I31bVRm",
-	"1WCUqQCSAwEqoewMvdBgBr0y9lcHXYxWVyXXQNlOTGKN0fztt+IrjO5tIBvfwpDhXt1lcVNg89diQUhe",
-	"ZNC6aL7sNJudZrPRbDb/uxhf7chZkixWtC48e9zsnLhnSdPN44deLNstvbxetTbkvdPL/9ku1lvSV7F8",
-	"NIdEy0tEa83Wyxeng5NmvclbzfpzfizqL/un7frxsBW9EM/4Sb/5HAFd/bisee3GGzcv8CzZt+dkXg4p",
-	"X2phq76N5eW63Qn37GNHmjZSM8p34NJmCx7QwR6inWaB0WxyGnpdcZ9iBamMmFQQkwRfGZ7KcGRiwrsG",
-	"E/tSTLMGo4rEFMSezd5FpyW52ID7DRIfzaLokATJM+Dy2FVOUY3O3iVpgHddUP7M/Z3MG2694q7aeDu8",
-	"8nq50Rnc2q71txdOO4icMgGT3/HHP/91G6mz3YhG3pAuZ3TgWiTniKbdsX+9IKi9VYOVNRZOatn79iG5",
-	"XtH+Yjb5bJ/qA/kJjbKPUsfoLWUY3mpiBAtTru7XRmQ/GJkAtkC2FLE+AdWioDucsFCqrDdUMxmVqg0o",
-	"Y6ygWNguJ+UpPbgAoFVwPDZquw/7B5R1K4d9/ZlR0dYnmsVRAOGI4oqNzW3EYU5b1kNuKEoTfwutzWr8",
-	"IsdXYYE5/3dd50mwparqBZKVanJWUnI1hEjJm2jWXmcxpmh9xt79Lg87sCFEc8aZl6K9G6dslPKBCAgO",
-	"GNP8u9Kobhr8BE5nxhAvNR1sZS2SK7GkIMPyvoCIL7jizMfMWZokefBJB0wrTMzC1ARz0noJWQuRsSpt",
-	"eimreFett5CEXLtsF9J9t1GGXU20tQ0Xjx/3BbOuSt7arDdXvJWqOfzXLtT/Fp6jj7VwRW52ziyNbcVZ",
-	"Y9bpPsQL6qPeClNDL2L0aBXVc3IMMw1RNCPcIp7xPteCfNAiGTr8OcrfJzbi8LIV5htlGMtIYxlZ21ic",
-	"RWbkEPaMDeV15aURp17oVLsCAkjkaL6kMjSno56xVEHWIOQq8MJ2p+2NMGB9Pri8mz3unYoL+TYQiIX2",
-	"xQBeKYdJPMhCdhB6OxbCs0tyQpcQct+nvp3vxU13Yhml+F34s1zLPNDhRf7tBbZt+u7m/ajoSalY8Wi6",
-	"sdrsbjxbW9scpeNUPj5buQ42Hp83DhAc81vuSr/fg67+E78UTM9S4ehuUszwsJJlYyl/C41+SeE6QhH3",
-	"wEKYnilRprkRV87cTjO7sOIWIeHFVaxmmDZU0BAxozq0N/RyZQHj1UY681R0pRPfmAkIvvm84jPWll0L",
-	"FEU6FvhEMCuPycqBWQ2lUlOI55sN7D/oYCStwopPYUmz6krIjvWVf+eAzQ8fOHusJmsajfoxvp/wJ2EQ",
-	"hiodqSwT8hEdVLg2H9JRBeMKAZocKkmKec/TXTcUbR9K+7aPIPFAJQnk3EDA19Pbc9GMAxuhM2dxL6xW",
-	"nN0D25/a2OVNxPkvNjiLO6SIt6gfrlhflNs2oR9VSm3X766yHFMNH5bM/hGqV9QsY7OpUZjDCf8UFkp4",
-	"LPWYFOwAyAWk0IfuENSC+TVtDNkbrjvGJLAkrgFa6/1rxkeiwRwIlHkVpfjBW4u4NOw1H4wxPdNlR3IH",
-	"ZxPQmaHU0DTRUVVSBg3If8znRFGIke6uDAmRlbIFafUcgosrMcIT5CaIX28QKNUKCnbM+k5nEsYMeBdy",
-	"39RyWrFLIO7KuUovz8BzBqllnhZhXiHRud6Vv0CG9zmcfR2WiU/ZERRQ0UDB9LT8DOpYsySWmBgW/vX1",
-	"//7mCcClPwkD9veZspwQkIn95r+YHosk6bDX//X61d8u3vz8rvfmu4D99c2773A8XJ+fQDrmj+fvvnv7",
-	"OmDnFxevf3p/0Xvz7rvX/xWwt6/PP77uvX7/86sf3R//9f7Nh9cfe+cXAXt//r/f/nz+HTugqpDDgL15",
-	"9/5vFx/zK4WjB3LxbdTRW0ylTkSYvdd5hHrXY2X9ZsI53e0AKlYH/1qDjJUklrNPRo6Y1W+6FtcWUQAJ",
-	"+m/CP0FGkFfF6vn7y6pX7c/1LQT9q4WhvQvTzMrAXz972IsWTAnKO0TG46TWqZVQy3YshjwS3PTiyLzp",
-	"N5dSQR589Eu5lAvPV7XC6dV+2Tl9ueCe6i2gCTXzX2CaENiI4E/KI8PlgZvl+47dfbgAxFQNsMQU/4Y5",
-	"fdlvRc+Hz07qzUGb10/Eab/+Imq9rD/nx4NT8XLY7jdPardfJQ5XOx+wSCT8ugcKuL005HEyS4X7M1Fz",
-	"eBf+6cWJjkX9eb/drD+PTlr1F/zZcf1UtAcvh8/7rUHTKDYARmKdiAA7B9KpVrYhFoC0m5VRLixdAhDf",
-	"mVkxI8Wgk6xx1Gg0kGkPq5ugug3coQBTlxONmWdFll57FGCI5Z2lsH0hAy9nMm81ASdmlApNwOq2VxNC",
-	"vaM/p4PckC4SP+dACkZkc/pwvr4xkOt13oHulAgWuN8037/dMtW3IIXHmzAfDnfV8oWW9q4cGfgC/bfl",
-	"7rVbZtXuLeHurklFBIQDKBsv4ebOx2iJdRvXSFSrHtZlsmxsTAHbyQ6JJQ9xFBy1Tm2a8Gyo0gkiUmQ8",
-	"cbKBRrnl8/g5uWEW9fGwOWhFp+36s/4LUT8ZtIb1l/z583o7OhEv+s+GLd48XsJXMrO2qyTwkPlq5/89",
-	"HryXejT82w9//d+tEy2P9eD89xc//fi//jP9/XI+nMhBdqFm7Rf8p28hWDWdQVjnxu3NYSr0OJdPG0kz",
-	"c2b6dGG//rbdYYT8LLkSVDhMar4S882TTYTOk640us43T0DQPLEKzjdPthmeJ11Z0Ie+edJ80pWeTvTN",
-	"k1Z+welF3zypGqYnXUkq0zdPPnfNToJ8+6Lk6tZunnQl6lHfPPls/qj5Y7kYFiz1RYIMFX4RIhQsYKW6",
-	"dZJYRAmsu5PKL5ECndlOKAvhVlLT9h2RXy6rW/eW/An7ALlFT6pg2eM83zVTLFKNh9qPoPbBiPT6+ZDg",
-	"fFc9D7finXvJUgATzCwSzwZGKA69iRVM6SW5GYyKGeaXPiRb+G9gAbeCZrPJYomOwxznACr74kxMqAjX",
-	"6EGhg27gjPSiADl1bDCKWTVUk0FrmWnReMPqvq4EuAACWFBplOP3ksVxxjjW9MMm7aeCX2p09AEUBh/4",
-	"mRuMA2DEWCXCt7O4ZqFtjYWDNX1wH4ZMyVKbi57ao9m1izGVZ3QWUTM31TtveygSNWfnc01dkjm0RRj6",
-	"1fIg3oWBtevgULUmfjTCI4UnggweI0zIPntt9BLWxlJTqCACrwmUEYHOwlqY9oL2Rq2ztPndEsAGnkat",
-	"YXPQ7r/kx4grmaXXiCFESQKWf+Gk+TKvBINyQXDMeDXCWk0EbBeoKpaA+08HZF6OCv2qY79uM5HR4kwu",
-	"4y+DuJgKi128cos/SPeo7StTKQi4RWK1TU6E1rPnz5+3W6sPBQCZqc4jeuOPW2yLSeDk1oR3IKKAGe1n",
-	"kCXXxEcfwn/CAr++K3NTSSQ0uAoh5yiAWlmqjl1w4wX4FIa2jMYEyc8EAoPgI4QiSsXzHSQCx8eKlfZz",
-	"gG0KJypFUBGz6Rvgl9Qi62XKZQIX2gc13tQdjCan8cRociolJcbhQyVqdJYXAKPnVYxiSRHoqgyk1zgB",
-	"28p1UjM2Tudff+OFmsaD7+Nkw/deXE/F5nd/n6j55nd/mMnNb3bSYPNH3pBsvOCjzR8quCP3c1JwNOox",
-	"H7GTu4zWFTtEPOMlVMLNQjoB0T0uYVxveiCZe09OKrO5nWejnZMU5IcMcCZx6+066Q9ftofHp8+f949P",
-	"Iv6MHw/Ey/bLqCma4uT58bP8lHBNbeSVW2ZubjtSA2Dchn7YQVu07p2XpEAKWeLK220kT6tG0g6ePehp",
-	"JODPBkU4YNUZ0eXO5EJ9ycnpxocoiJsNqkvGCBl22/KSPZqROycdEwwaCvREjbyzk4RvMQkQEUvuKQuw",
-	"cCwfIZZb5en8ERID69p0DJ/osDCO3FEG1ygxOoQ/QkeSFbDQ7IjQGxtEl4GollkDCCwWvuU6q8NA1d98",
-	"R8hHdCIeMqTQ1IsKgA0GyuyMTs9vmq5Vjhcwh4kUMdhtmAe/cOYP1GRiWge5H12JIcbWKbMUqdSzDoOT",
-	"PCxG+RhuEf/otmW1gtSGRI3ooD5zr0r4aOTw17Kx6MoUJgjfoxTTiZrji+wj/WuR3+9SNjM11R1EsQGo",
-	"XvwRZtXlUzN6tx1Ly5TZldj4dZWCASJ9ZUr1jJbYIwDA0ige/nbnOgcnvebNd//WPNZpHhX6xGpZB6P7",
-	"EaXD7jLye5UgwuVjk5JewfQGNbuYeTaEcccUuYGa9GNpkSSfchk9PWPaiBiesDDjo9CHTZzMNCK4AV7b",
-	"bQt4VzlzFi3Z5HopJcRYGhyxY6GyBcAd89IWiOBtqgy85VJYqrh1HwcLGsEYs8qvF8JAm1eqm4eI82P7",
-	"Hb3ZmF3GMqpqNQRa/NZuRb62icQq2BmrG0xHSKxteOAgdMpoeEhYtlLNqzrjigo3LNIo8AVu1Li5OTkt",
-	"BCuHZBx76sfasbuXtc2lAcBBsnFBdHzbxjnnwIbtwvtv0bAHW3y/UyW6k1Tr7QUvsHXfFemlTjJP6JYe",
-	"Y0HuGHtItT9vMjbgEiCPKYJo9pscEAwaOtu8XBFQz+2ViQ6dLn3oZV0bCwGez7wrOSLrpbgOu9IciJR8",
-	"PY9lhNpuETa5DDN5GUPP5muA+j9I+GSKaKZN9sc//8VeNpvNFdWs7CCkPJcwYJxh+pFpOqRrMEzXOKSk",
-	"aVtogljsYZBfsVkIlHxoXnkYdGV1AlzgQcfxEbEYhUCY2QNSrWEvNR0Nq+vyX3sMt/dZK1SZ37NJxk5l",
-	"Xk6fDy7VcEgFzrDYap1Tj/t2GH/C+OlCBk9Qs8Rk+cusG8v+Yt6F3P/LCT9rEnBWp5BsWSKfT+HmAaM1",
-	"art9489/reWFQxs+Q3X7tf3Vv0vm8zBXycpCTKF58uL0eTGkYDEcvaCCe8NR36jKjyzcfKuI71kODIww",
-	"gRCDKkSduzLnU1gdkmKYjfwXnqlJPPgG8JQtIHSSIJ60JCgSjo3hCfpXuGPUwtIu04yudNRr1HAPu9Qj",
-	"rjVtA2DKxfA1AqEWZnaT8HVxF621d+yyzHtYpbDhuBQUtUU+02X+0S8qeH3T9NfPVYJXj3ka1TotaN3q",
-	"e9pbhUoXR/4ukFPyOMZy7Hrh9PTj11CbKa5Zt3Yh+KRbs3G0uUgShiD7JfHrJZFy6yB2u10MYmd89ERD",
-	"i5YbUha+pq7VMz6qXwJV37bzsk0A2/X7EcawcTtXR65XHjRlwevVJ80suXxYBw2GMdCp7tiU8ZQxJxB6",
-	"sl0PcucxeqgYIgbb/D/6jR4fGCMglbrDQszBD7HqHl3MFh0PsNklAFyHmMqc30Zngrkv8LX04mvmPM6o",
-	"jgUskAY7B/BtDXAhRBeSHzjQ7kIx0UXuDEeAymycqtlojMDgtKSNNjlKjcYfoLedYvCEtAfHKQfEXTBZ",
-	"YjlKPKqIsyUnAPd8AAnPqKQTsHd5AgD6eL46BEygKfJBMN3pJwnHnI7tcp86T7Nvzeq7T00fF4Y5P2A9",
-	"1IIaTgeEPL2TJeMjs5Wcgtxx6vFvN14wVM+mItVQkb55+bkbiLtIsPpd9b30eXDBIi5vc3NQTNO4j5h4",
-	"XyZ5f1RzFFdYH8ZTQXqSWyl3BSDQvt1Y5MhgLUAG6x+L+ov+abt+kiODPavd0WiZrf276gMk59cDDQa7",
-	"J3AQfpBChsLRaPZmdWx4gi0n5K49vo4+48TeVIYzQmL3IaaPXM1vNZvlvlCn8GPU83pL7LCRsKJte2vX",
-	"PIiG7o6T8lEI4GgbcqCqnSWXsPDibTx82zv2/lP1N4tf3klEq7ggjnSmpttrN1+0C1Vq0C8+wR/gVcM/",
-	"jaHt2PxyZHG8gWs0d7dcrWaU7vsk3uK4pMZWoxh8qf2Vqam3se5GwKFuVSnZls9eiCsY1Q+jihh5BMd1",
-	"LPEHCIQit0KW15WQwpaTLZSn1s/kFqFY/IZCBZH1r6scE0aLnfb61+WuicX4qCV2pqBt4dclSmcz0iNV",
-	"X4w+/rY7/oWdlzwBrnN8coo8z1Cn2WrfBHnXlroBdXm1zvHp8+1DS6/w61V1U6iP78PlCRP3GGNDyztJ",
-	"DTJLgP5gbF0zW+A2pSQvcmAFQCwPFiQyzDuuHLohZKOYiGQBFo69kZB45qJN6PXscy2enRBLTrhYSRxa",
-	"1qDicbEcE9rAS/l9qiY/4wBvAD0K8BzOOM9tecdOuyZPoxp+9LZ5GyCpLmMZOUZfPEhvm/tQku2w4OVY",
-	"5F+t+lRc/NAG+KoLJ0Q8GqN7QfA0iUXaYK9K44lVySk2kFTailhmx+0SVvS79BvDRq7nSZ55ia05CM2G",
-	"0eWN7ceSQ9dKqk+/6jCVhbnEAbBS5s58ip/9hO9qq2wrc2qHwPDwnZICGEhvmzZYnNhjrNBd/cw7lf2k",
-	"ongY72VOIR17w8DjHg9i9+r7tOiKqyln39v+JL+H7lQ6uXMSP6bjkeSJLjA15iVgmvgf0ScMtz7RyPFL",
-	"SoNlRgyQbJ5nYqTSa8sECYTFAO+nZukAU6ntpxtd+Z0YxFGB8NtDFXSkeWfFZBc9Gw7jTyE76F9bTCqf",
-	"1vCQZSJJtGuYZnzK08yhHwKbKGdSzLsyx7Ow5P/QCDcSja60lvAwThIB4IaQUjqMybdP3XyiiRXwDNqC",
-	"nJAaWDTBpW8eB3pEicxTS3iCWiTDnjdoC4KJ8mUyno5E1jPXcTaA0jlgoWtyD3LWzQMh3oFM0j3xaYCQ",
-	"wTaJZpl+mh3YoIBKJ6VohTjE59TK++WWoukFrHwk4Kx5vvB3KkNS5e/TOOJg++VD5BcCDevtfquFBA0L",
-	"btjWFliH3xVHZl+n+keYwr04DLBtAt2jZsA8Kf4xx3VZOoHbz9qtk5Pbnr9HlChU7UT41ggLvyiO8OrQ",
-	"R6ok/WuDior1R3kS6+zcNugx0TEtVw26BCyr+8ZZDFsSXHJrkbMWkKkWC+wcBObCh4lsiQCm7G67BToS",
-	"qetAZC8iC1lVWce3ASTX0iC1lgaJvlIYpFKgrsJwtKuHo7k8FgXMH9cxAmpaPUTHS0NE999uUNo7klrR",
-	"RlmfSGy3+L2nEfs66hPt2vUnVldpBI4+079u1pUnQrVNyl1NW2j+HzIMwkyFAZbFxXKQzCBFoSS/JU5Z",
-	"HGlX+Q8Az5T1DCdKSO/HdOg+EGp25USMOLid1NBaiBqYvUYKsjEopuuEvUottAy0j5w5CdcZi6MCCZKS",
-	"EZH9smkyIzL+C1fSBwl+XNrFwlzWHQJQz9M4ywTkfsQa8QucJhlrZgGeQx/UAE8uzL2ogCmFki3yIkAq",
-	"wxDKuXSHHs7yaXDZEeAuJ3xYm15B+YXTKQi0vK4Sng270nLbw9/mgYhnnIogi4fumatCDbuzZvN4QD/D",
-	"H+IIr8UR/hkCeylBJfCMZqEKUwJmy/7UlfRbsUY1yOfPMtBbjK1RfCXkGX7jGyGxkYWCU9trUn0Xykmp",
-	"I090V+KAE3CtVMgbjeMMa8JSwaGsgbV7lq+8lIpxi2sSgdo/ZfY7gcVgp0aZFndlsUm5b8QF0RrsW7O1",
-	"IAcojnS+mYiLWnlEHK52Z2HEfNr4dvOEmIFMt9UUclqxBBFMsRU1uNEsNeeVXYD5x2xhLpThllfm0gjT",
-	"CHXlQYh5QeFhg4W2RBeWHxTfAna9tmIECxnxFQ0SOFZowDMWGITQ3kHCaEgD2lo93KYCNxU8osLNtTEn",
-	"GAiFe6PDQjjBTTeExHoIGFSo77YbbaJxU9XxTy3+TpsM9s3CTWGVp9RsiIoIFrQBMkqcm/jZyQYVchVd",
-	"A8wWrmnTV7UnUxWtEeC83q0t35rRXS5gB7nAJyLYamjLBF3lgw1vEZoVuVBpP48J2inOKvOglwrpdhsL",
-	"F4S12zVjE6UrP49WXenUtAg+OZ7MJvBXExpDf97Kze7ZTAsc3VA4v8EUbjk736ZqrkVqTn4ZQYTq2mMt",
-	"A41ibg4tmCQ6n9xQoVaaj1VhcldN2d4DvCVgynC2reXUpducNeKgZwlaJqjB8DokVvrbWpmlltupg2XO",
-	"UYBn2fCFe5nrfqRmGYGn1FrPnx0/bz0/aZ42m816s5YDF9vbJph3TseNn0EPYe04ieWoK8utmKBGB1CP",
-	"klO3pd2hOnwLmeorZMWwThx1WPNooTeAaeEUra40alWHfe4WJ65rZq5biyPAKF18RS3oeuMHt+DQwC9m",
-	"sBav0fjA5XyEuhJ+tJMDv5rpgas8g7+rJhXuMfMAd9FMdGs35jTdDjK1iENj4TIgC5l0AuSakTvaiaUI",
-	"pe8ImHQeJwlyxlQomcrb9PsKjPidRTWexQXnGmoW921wkjn/3lx5+AbqEVaerLdSy00OozHHifASkyDH",
-	"yKK30IqMNVNTAVyujnyChYDFDZW4B2b5IiEm43oB6w415kOPYtOmP9jwCZfXjQVEOwqaWHQ62i1gPizU",
-	"kfn2Rmy+fYvjsOPKfTGtakjGJJm6ZFDkhiu0wxWpzceKCGrA/k2oogFNTjxnfM6O4gtgL6QW4892NIcK",
-	"u0t13SydzdT1c08dX6803lZn3EqPX1YPc9UZj9Hd1UVY0JmC2atqh90F5U3xFUXLu2E1xWa5pnhXWuvp",
-	"9krrkmEDSFZ9obO6GA5VmrlWGeExURignFQ17irWBNFfMW88SbzMQfrrE/jQeuarPfzqxvmDXxD4cKUi",
-	"SkQhRZWTHOoFLdNXMxe1uRJFcU+qXTnnls06XdBCHgr23S+2egtEN4poEKuxdKrGv5WLWysXdpwrFAuM",
-	"9mea0Y1OEEQRkn51qFBcM84mIh0JNuXZYMwOPnz/ij0/fvns0J51kRrMJkIikLHF4BXg/mVht9brDYc9",
-	"s657vW4tpOTDrsS6PXPd+T8vxTQDfysUpqOcZO1n7aB1coIJZ+SRhiz8ufViUstHq5jnvZLyVFCKRkhd",
-	"t/C7hSztSu8Yjeuu4sYOGuJBaJsxqzUWQpmtAg5y5D+pDjY6kzXhOuvNphHfJOwGU9kjM9W0rg5TXJ9S",
-	"9fKVSDHl4HhzYUQDU5EsTWO9N2Mky98Jkbl/C4xtBAaVYT7m1K7XMtILIQauGXF+Ccjthp99HhPEJ4uz",
-	"jk+VBzXFBQITKlr2UImQHABztrpyCWuI6pdF1AHk7rDBfqbEEc1mWrDQ5pHU7aurrAJHZFieFeWh7kPE",
-	"wI/A5xcIlxec8W7agUsJOlieaA4N+1Ek0cPABro9HcMONcKvSgZhXwlOHwDsfy8JTthM1JuMsQ/Lej80",
-	"LCtEBiSUPGaJQYT/SkZszJMhHhtIJRpLls0V05mYYnyUjVIuQSkBJJ3ZFK+SMIHEyD4leTomaYymQxCX",
-	"ZeoMtCubsNKVRAxg+WMts2eVugLbvbh7YXNDGiQ7ACgQrIDCorMMkTdNi6fctPnQiQOPptlRYFhJeOiB",
-	"iWF6D3Q8DLoy9P72ZQyl4lhCqGo+zh/Mk0jAdp8cz8U0yLXV6HfLpvk3LWBY9iZWkBFtP2IFtgKHMHl6",
-	"5ROC3blsodq+x6+QxJhTzigK1YD08NKSmpCSMzJbm0YJLMgnlONvk+qBOUrfJ2rOp3H9R1QTQCh15ZKK",
-	"wtZrKA9PAVlkQtqkwg1bG+S2oK3yqx72yhhocWw3xlml2780hNfudFU8zeIhHxhLcUhdbzVOGs1GxtPG",
-	"6B/bABIuTZ159jHUku1TKbOkSBX1Q9VMSCWohduITpmJT9meq79e0Vt39XIsIHzuxMO7J/TMpT6WOCze",
-	"2/pgKFUFScxHem++C1DcuVUmpRAR8JNdEiXZnzODF5BaH719QXOKZeNF7wTmM8rIQ8fJ4gmd7Og2zTMu",
-	"XcIx1oqhD6lThFPGaJuDU+5KmyraYD9L4edKWkl5xjh+08GaoMeRJSLT+HWoJUIY5wr/x5JyATxlW2sX",
-	"x1BG1o+jSMiQHYTqSqRpHInw8MvrHjCGD8PvkQMWP8No4+0O+i3KuQpdf4AH6/tZsd6BqeHwrg0S8ckx",
-	"S5eeqkDaOlAyiqlF1pPQMaqoRxc0EVnAdCwHAnTUAGW/Hqs57DfMPkD0lkg1WOhqaChN2b7NOiqAfbko",
-	"V6SaBywedqV5n77E3A7rDwgYT7QiUwNSAROlESTRRlMs1zGhQlCWRJx13EcpzuN7UsNlgxizBhzy9XXI",
-	"cMz6IkDGTTVkSubQjpowJvMn1jtE6KvmeipGsc4E7v1qsPSy7U6zu7GlcU4Yy/kn7VhoAeggq+kuCl6D",
-	"/VBfnOtcf7CBLS2Y33PbtjNLSZmKKWAfNCAmP00gJxGBPUppJ9y0FNpMlXqFxNCT5stlLA7IVXiDd/tY",
-	"HTxNEUFPZ9cg11B/2x0pyFWfWVDd2/HhjXhGSaLiKo4sd38SD8XgepCI3nTMNZTYzaSEz93gM0YbHSNJ",
-	"3jg2La7VgtrECA8CT4nhVRjgL74cMlBiOcqTWcm11xuqtIfo9hbTPqh5KsBykK/VaTYbp8Cy75plTvy8",
-	"VRB2x8KNbCwADwVa6VP3lYUP8zcX+/LbAjQUnabg98uF+BubeIZfrnp3o7aFHj9NuCxgKy4DNJGA1kEu",
-	"aan+aB/K/Ed+zebj6+LpRDjNZnlgYsufVJ8fUlrjo1Xnv73G/AjkD0FCiIWjF5h6YxGRYgxovuSOp3JA",
-	"zRBy4IyFxH4aImpDg4VTkU64hNRHRI5ywUus+8G6PKSniBosREEAaXOQtAlK94BMCWzfEyybUsPh3Srv",
-	"X1Y9N0P4MLRzi/phpGrKpY7NY8HuwcqBklIgeDYUqW0uBr8vjM1dQBtveN4ENRdBp+S33Avmn3EOar8W",
-	"bHnwIcFOL47o/bRdCIaXUvQsSqCftmeJvZZPtfbLzulLV1GCicglpe/2F2TBpddGgkdJLIX3pY2HylXh",
-	"Vy6plUuDaIfsZ7dRby7FtX1sBf2O3asYAqTkxmYVSfBObr07oPFZ4uWZpmqUCq0xz7MsNartUqMmQms+",
-	"En5pjmnlIDN67s0KZQdYn6j5+SJF4eoN4RqOIByEvGipQGWdzqQ37VvBUPSuBLJU55mutgtTISPchHC+",
-	"4K9b706RxCNKDnZvNnIdrycCt0WPlNEV+nRQU3MpUj2Op+5FM2muRbUVw29ptHo5y7hUEtTzHPzIlVSh",
-	"L/mG4EHdlrfjfuOTlWNPjcCNZgmB7+CJSVrzVsJ6lgp0jlTm7fbFwBzbS5UED5FGA7vCOLMS7c4DHja9",
-	"+jE7ipVfm0PzXIBl8AK/5JYZqrSD5EPk1rUkROxNpNkoVXN0JCP+QabwHw1GhR9sjrQaIaarX4rr0G8D",
-	"JNwiGmmhtt4lzca2skViNbCDLCOlEQ0sy1FDUBKgcTbYeVeS+C8k9j47DU6Pn2Hwjx2ctI6pwggvODAI",
-	"88K/XXxff4EJxbbk6G//0Ww2m3CHJnpwhGFlByft9qHpuMvv7UocA8hlBvxW1f9dDDKEdMHWtJ6xRFyJ",
-	"ROPzZ4UEU/SgQLldIR0Z60ug7ehzt5NoHkCsiq48BS4vm15NGUjY1VYTfiN/u/nyy8Pbq99mJi0oGjsg",
-	"MAe/ZCEk+AJ0TV4amXoYLCjuXblecz9pHTMHc5sp1Ut4OhLWDbcMt0YlTak5hkAGiPIIJI7Y97jB71PN",
-	"9yqFKyp1A/O6NBWofaKDSWdiWm8Xyn9Fmhaqfec8lbEcddhMQl7ZFU9jKETFV7rNCYCwqLPUW+3F8mOn",
-	"zrhPQblpXmisXZJ6/unPXcwz79Y6n7uUad7FVHP4tl+e0/lcy7LE6ltG6/H0Ntxm+bf7CYCy06f91/if",
-	"j//Xtz9/mDf/+sNIfQOTc8dxjXN/Ld2JWbRg7VTXAX0uLxM3g17yAyJ8OfnqXLSFO0/Mnc+rXoF4WLQI",
-	"erfI5T8nmB1/+CrrUo0IhsqNh6ifYE+oqVXFAftTThbyvL+KfLZiVj1Fq3kGzilQ3uk8ieVZHpQopNsD",
-	"jJGQA2GUiKGt+x2lfCDAkVXwn9pioLFIqNKnK9E3hPiqoW/2Q52xFhhIw3BSntUP9MDYnAFPjXFYkegf",
-	"5P5w+4CgzlNlL7S1K2OMoZ3lA+A9AnCr/RmUsmEmECKnSvcyfyQbDLO4zYFCrrkFemIEkxqrNBNS561Y",
-	"HyQrIRaOfRITRwV6aI7yNgutjdmbxBrImEpPZ7u2sd27AEUTSPT6xfrBGr9fOLnOLk0ss23uWFXwc2Hg",
-	"9hZix9eKaJ8lBbcg3d2SaKVSYD768oIfKOcn1myRO1EV4KCDXHwUArZxZhN1tJVnksXDktz+QjFCrPP6",
-	"onDbmgLrnQk3rhaw9QCVlBVOTpgZfRhue+yZVWmJvXvr7Qsr9LZ0SHvP01eykFx2Df6CL7JnPXdvJWYJ",
-	"Rc2ueDITOUglzRgzdswZWuKhnCVJmCdwe2QK5rgknkxr9a+umlmX1freETLspvpXObk3zLiylb9fJEm6",
-	"HBdgxTAvqPGvL/honeYO9+zHm0iVvdZfFGdaJMM/bxA9D2M8joNxViIO3mTElIW2g0PPodwyWUGUc5an",
-	"v9pRKNeTb33kgVpsXZYY2fDZhLfTjrUvZ3Iuny+gGu9yMPphss1PxI8ic118mNosrBDGmceq9AXORS/K",
-	"+Gi12F8KOFqzjF0KMdVwesNh/vCyQ1IIQb3PfaKPr2h9Xcx5s235oTgQd+/03Lhltk3vVAVbM/zwkAOc",
-	"nsv9ThPPLXHDV1Znn/FLc7qqK5F2kJLIBxGPIMHdXAQpsP5Ax/zvPFc+WFUqX14aj2Zs/mZ2IAkP0NXn",
-	"20y+MTcvmNKDZdXy7MBW/bvnccoPN6yXp878aSrm219HxfwFvxRYVcGxruKLVczTgqnDbOlHLy6QC6JE",
-	"WizwK46VFigkYFemMwk6ikrBjCXtocH+5tz5BRgPwAQK3//8EUleaQzDoCtVijtcB0wqcHlBxcqASyid",
-	"gUjAlUi/iGTKCy9yi8OG8yex1kaGmPtcdh6f5pxn9saSBL5wyXsXdOWSdNq2lgZe+MHRDd1nam5ZOh32",
-	"1w9m37W8+sEfkLvQwW5X1oKqtl4LI7e9+Kc0gJxyKk8k3W7QquLMiEfCH3AOHOCl3MMZQPnIj1j4fw/+",
-	"Fj9orMezTLNIzWVnwVNppHFfMOJPs/UMmDuF+VSWrqakdvoh2q3w7GOGW9vCNF3o6wOsM/4hvlqgc+7z",
-	"weXdb2Ip5o9ef0OVLJ1JbXcEHrmho68iiiZbjIp5DbDlJZUcP8QdKsX8ccMhFiOfx1sFPj8Uu/8lkugW",
-	"2Tn9yazSXU6p0GG7fonoLRyeFToHLmjHOyfV/IGqHuBKwebevaiaPnaIlvOi68nDhIbioaCAwAbY0ljW",
-	"4NDY/OQzY6paTgl+KfC8aLBzZivDlmBWYs2iVE2nxCbXlZ4scuVkRmpSTQAVnVL4jEsxN6+fCOB4BNAJ",
-	"zLAGEopYxnosIjZM1JxN1JVNooe/AXwmU7YseduYmUslC1iIxVZmKeie+DTmM515hqdf7wQWZ2k2msZW",
-	"zf2MuO3ibfidrzkLbRu//yKGy/2H4D7MJChTkHHoQTQbpf2LRONyoLsdklQCqmfhZs+yWIKD93pd2Jkd",
-	"hBZkHnlGXcsIswnblme95LDzh+tyWD5gt3Zmu1gH/vdosllCm24b0nw+iAQWnOE/ff5KCuSHj1pleCvg",
-	"6PVkGIKk2Tx1LC6N8BDOybVAkozjJEqF7KABpFJL3YXD0nPQbcF6j0WVs9l9Ptzy+DQt+KqTuBcGGXO5",
-	"tzhUiwP0MA5V5BL94lnaaDzXH7+78aLgUEQeGXQAgIZPHkbU5jH85NyLuhi3PlsmlxBJVFnsUg6XBgbA",
-	"VAwyEaEDA6/L5BpfieHwXIfWPIv1MHbM3/PxNakPwONOQG6AJdfJn/JcH/aSdY8ggmQ8BHqnrFfSym0t",
-	"BXKnLJSVsgMbFy/p8LaKv+nNWzJ4v0KpRZUmUAKuNBLDKyn2CEL/wRvCarm2bXo9eW3aRegEWHoenslW",
-	"BGfQRNPaQSXOVwliAu6a22qBwQNx7UBuAbeOqDn/MjmMOh5JnujVZhPe45wUqYAK/BxlA1QdOxlA22/h",
-	"aGOdO18yF/eH/++wDKL7GbLBzWQmIngR+hV4knwDSANASJxe57wbA8I5KMhirvM4EUNNwDdDjRTUDCWn",
-	"x90xV+DG2Z5jv0xQJbHOPtJwrgOYBIzOvPtRDLCcOAyV/JmA2lPCwkhIfmQ+9ZVKBJfbkpivufMtLLbd",
-	"URsJTvLXzzU+GIhpFZxNyyf+Xqi7R0QXMRwKMGdJ7XPYf/mhWUQq4hMq1W6bbQfz1POwmAYznalJzf0E",
-	"svZlvxU9Hz47qTcHbV4/Eaf9+ouo9bL+nB8PTsXLYbvffJk/QvOkRZYhbAy6BHpxJGQGSde1qZ7m12nC",
-	"xKdMpJKbyTXmxFTFxYD88bDe7rda5qNLAXnACsifIiQBfo0Wehm9+OZJ39Cpt7HOVpNik3TYifp6R9H5",
-	"cx8D8rC1zZ6u0pg/5sBAX4E1vrowkdPMAB3uWEH5IZqrVBLklg1IXZv2TfqlpTjOhbx5jznlsRYxA8kZ",
-	"axxzWN+J0B0AJY41S5RRAxgc1eAwt140yLPKyU7y4m3O5qmSIxDz5tRI5kbhtTayh24Yug2KzjVnRodx",
-	"rpYh4A3PkLwZfva6C7gwHqINttmB4HCdtzrCMm+/9CRE0eNUcjxOojjqOEO/RBiF7KCY3UC5C+AyJ/iF",
-	"XqZ6rpkhO7gU5tycKHIXQsbXYdCV5Q/0XI/oW0kMINBDzGm9EvaUBQwYGsSRVKmIeqB+i9QCuFCwYuEm",
-	"c/zFMu+c0fKh+F3pOPPQV92QMa4vyTlivilVT00h8dYuzQF6jFFRMB2B3vVnYJ9EADtmwcrycYFJOJeM",
-	"T6epuuJJDnIzMbpGqoHfOxKDOBKakLClglFO1RX1zkzV72CXUMga3nGwAFOfc6AzlNlmOLvSvFsjzGxe",
-	"iYtvtY3qJbG8DANCNHIZhk8QbqgMNGcBCOg4V0JgrxkLK29YsOyCLqyuQ7LVMp6OBKY945DbJMV81RCA",
-	"UL4mQK/MMwwr8PPjK5HiEXGvcfKFPY9HbP3keau1/vRfOq9hoGud2mWrczo85s3By75oRc9P2s8GL4ZN",
-	"3uq3B8fRiTgdPms+b71ovzzmJ/3TwbPouXgxfFn8/ZaH+TYw/t4M7Cu7Bl+3F9cVvsqIdTsMK85h355p",
-	"P2u3Tk7WnM7r7RrEC9wrSc5HeOeuGvACoCEVIm4B20g0wRvCNtKQleM1OqxGZKLZF0hj3qdKkMbt6Xtw",
-	"9KvYhs2PubDGQaRzPRJpfCUiEPP3HivCs6oQXkDAvz9vzIgiGl89FRBiDjlnikS8IisdNZsIkTGeq1Fm",
-	"OTsMEfJpGA3d8X9m8USoWdaVkG2igUl9RUZsZ6kU24MaGSEhEKXIAA0WKbPkEgYGFNdaBHZkIaomHWdg",
-	"jDGDasKvnfVhFnyAeIeeB93cOOYQRouh7rThFLTeLE0gjG47YLnjpyLVSnbMv/hINNi3KhsjIORYzSWj",
-	"nQVWR/jHP/91lI/t0Wf/ML45shoV0qHgnjTqGer3i0o8xvQ/d2sfYzlKBALqFYzubq3zxz//FXRrpEd3",
-	"a51u7Zc4iQY8jbo19n/Y527t22uznvDWm5sbo3F1axZs5GeZXHdreO0C59Ve6krz7VdWz8bPmxmCr5wn",
-	"yc/Dbs18G9KEdLfW+fWPf/7rt5sb9PavePaV0YngWel6ADZCz93yXayzWA6yX9xYmu50Zf4Lubygl95V",
-	"VJexYW5Q8BNz712urWe5JaFRJJo1bKxBG0mwyJ0nLBJi2mDnLAF6mXxRwtrlMtfCQyJbM2dOhwmpZqOx",
-	"sxs0ui2lYGgKwJZLROZ4sRrMtzIQoNTy7RijDJhtsI24NNlBOIllz30gPLSpXP1r6+e0NhJPoOJQK0cC",
-	"Bq2XCuG6YCW+kTozhwZkfkkxL5js1h0655pNeCSszUoxLaPcEp5rONPC2lFhg70ZkqOEa8DxyxNS7ABh",
-	"0Ag8tpb8HDk2l8JSHX9P55Xj5MTOM/ShO7/Y6Vky1A+sszg3YDzx5RqARZeQUuTl8mkEwL0Uxh4rALVh",
-	"Em2jKxedxRHrC/MmfYkoFJiTlpMtkbbCPIaG+81W9kJ5fgKAZ8aZm+0cG5GxZDf7H83DglgX5r9owfxb",
-	"rA9zQjFgoTmAUqPa9dSwl3I5Kk+rphbff2K1pt9hd5p/e7iR+hIYwadCTUHdhSSx3YnpewOESfVVctcC",
-	"z0Ykn7jXNp4kat6jforUufkLEgbCb9NUGUugY84CNhiLwSWCdI5SgXw/9iVRrw+u7tiVEgU1cNzVOrXv",
-	"xDRR16zVODEbYpqqaDbAGNyygzmCe41udxPUBjxJoHCiMJ7AOkTgKnQD/inZWM3Sux1g16RgKTpgPojH",
-	"OHJawclk/omns+cOuFnhWL8JaqR89fpizK9iY7EByUMt/wUS8BF7bGmiq132N5ubRh8X99WXyNjPDTkn",
-	"iGo+4v6ys6O8lBAcNKXLHxTAWqc2zrJp5+io1X7eaDaajVbnRfNF84juOdrEndK4bDX24Mi5f7fQqhjP",
-	"tstFLC6YJfQmP8kNdCSjRIE/ty8eZFWEEzZaTQSGGdQs03EkNvQ5eSDAUtUhrdTiMN+qcsJSF+/ofEpi",
-	"nXufLsw7d93Ne+JUvuCjj6I8LpgkyJ0MAZvXF3xkLTk3Qk/0vXthfP/LEw0N/vP6X0y3jz5fiuubLZfs",
-	"QszBReMyPjpcUBszPgJNf52L1czybRzXF3y0p4RLY25J6AOYXZtlXt7fCrngI1CJ7xXx7/WVkJlnuTTM",
-	"dGuRhR6mHxZdYA33PAUr3wZVWT6c1kC7ElRJ4jI0RyNzGGVKoWTB16mhMdHiVDYKiZZEoaIkQoRDBpHM",
-	"lgh2HD6htBZqZd5jebriFotcLy3yB44USOq5dzpsgRbohPUeYlL72tofwbu63b7eX56d0d/qtj7gT+Lq",
-	"LvxAWzvOWCSmgrZnvtGxWqLU333m0eR3ZVnhxIbUl+yx09abRfS9Sl/ZZfQVA0j8stDVB4gf4awO2Nbe",
-	"Sr/rumzfaq5Q2N6j9w/DIVjvoKTQATqiRZyyONKBg9nGS+hD7VBUpzeM5Uik0xRykYDDlu5gfMpTpOBQ",
-	"xqTKD/JzT6z6vO9wlI+5Jgaz0HEiepkYGsIsZj9fY50kly6INI+ThEVqb2m6eTRj6z10vymzWXzFq3Nm",
-	"cwrIEkrTalLUwpP7RZtqNYtvL514s/qt1+23PDfXMWjatAJcyLf3Ni0t61qntujQcbddwpsvWw8sK9et",
-	"3PWJubmYuM/cXNNOy4Yh/XB3tRb258jS9fUoKDmlnFqrJhnLZwwyduayaGNbdYHqUyGLlx0U4nyHDUaR",
-	"WRt5nIhcL5Nd6Wi82Ln3EriXEhb9Txm1K0ZKRUwYZAchFGb0BmoyibNsOYPxHmNkG8S1yo4GlJG/eAlr",
-	"96dfWYkay2Ig4bbRkkpxtKnkebUwOBtpZK0tUQr+HQDY+jjZdP5+imUmooX5KxFJeYqBQ8iA/j9Iz/9P",
-	"WDSXyy8UlAvUOF/S9V+ddARy885NfzfB93/CvbFLp2gmOIg4TLEpYRAsehQ00elpsu7PfHYgcyRijo/n",
-	"PGgwYjXoSjqsqPKb4L3MV/3CljFUfUMRduyl5LGBmhnDzgOaxAPUS75bdFtQW2/hWbCd4tTNe/AvwGA9",
-	"jOMvz2WGqiAeRchxsPFpVezKPqqeS2wq85FeRVPp53KLq+3ZRHdrmVVZXKsMLWz4/R1Vaw8p2tXuQw/y",
-	"bIIleIsCiP24hkpTXiv9Rd+r1OXwAqhxDHbB4jjnPpytSdncnF5AQ3bejP/WFHesIFqYkIqdRqrfHpGy",
-	"SCMYbrgzVihlXvwl+OqUKrfVsTi8DiHMWxA/3KWC94FiNAjQAAiPlJJsUbFAocrUNB4g3k5eys/iiPKv",
-	"k2sWmmcBfYb9bPOayQnhIWxRuvJQpV3ZPoE8Qs0OOCD4DePRLBXRIX1GIgAEersJdcK8CV+NaX+gpzGo",
-	"awhhdCF2nAoOvwlb70B4QGM1N93sSjXMhKTSIi1kVlBHAxoL0nuwrJi58LPpiprL1VCCdiwOV1RevqZl",
-	"AZH3+6VhWEBnqKUiqbcaJ0ZhoUF1GaP1Fy9OFuoy1aVzHcAycfc2LL7p1jWRxbHZyE3R3q7PtkDZ5eRW",
-	"9hRXWgSTQvNaUN2AaMH866UR5Mc50YL1Oy9I/lXMDFukAhaG6IMYiHhaqWvh4p1zLKV+mG4Amvl8r4GJ",
-	"uZwD+H2i5nqlD2D5cFmuOh3CW6pUqXdiLizGDUamh3ECZek8FWygJv1Y2sqMp1xGT8+YNkKDJyzM+Chk",
-	"+UZlk5nOGE8SlFjrwl9V0S7s9RpImp+NHIaeYdPEJz7IrEkMtZ9VuDTwY08LDQEZo/L7y3DCP70VcpSN",
-	"a53TVnsZ5DNY0RCI9cdQDpTNdNX38dfapmvfjMZHfGT115eHwUiIVCVJ9Vjkd5iNu69xsNUxl7GMqr4M",
-	"rCwVH2yfPiv94Prcsu9h6dYeOpTQLFM9PC+cSMbKHVc/ES38gCeWBRMqTttChcQq+7zp2/GzFED1dCam",
-	"tU4tlrE5mUU0Ep6JjbAd5lX4ZcIbt3+OFE9AscIKKjxHRymfjns2/Qxes80x4vh6bIekVfDguELBG9Sk",
-	"ivyGLu/qTo2PhMw6g7hDlzsTBHd2RSo9lcYjWJ1w1Ta4FdTM6M6mtpuuOv9KpHhLDdCI4azHvYm151RF",
-	"vjJrOajNptFGM2QOVIq37hSENSJkffwV9u69h16HJPxLjsDFuOr2ZtRdGhcg/0KzISAxxKpwdKQaW2OM",
-	"FHCwyFgTNH9cPCykPRueUeJX1yyrNOvWKPPL6u/mIgB9e8XGWcql5lD8xA7c+1uBezktzDCAijE0zA59",
-	"hCJjR1SkoGW28Y5qgkCs8wJJIG2bjsP8XirO1sQEoC3OQZxSMp2Qg1hoC17aWeiduRv80v1rAqhmM5kI",
-	"rcGXnGaETOpJUcA2wkLUeayFI8nTAoClIP0HzBksoUabZxJr5M4zszJV+GlsETsIRZqqVP/6G1Vdh1Oe",
-	"jUNbIXY9SAAJ/cJBQj3RbhjMNJuhiKEQFuyyPNMYupCJEErOIZ2wxX6Kv11pYXHWn0UjAb77v89Uxol3",
-	"wYLmLEWRS7N8sR9YcsygqdTiHt0JZZilvHqbl07iOjZ79p6NvBXnY+mZtXTobHOewKq0Dp9VZ8Weylle",
-	"5aO8rzxD8zLMMqQg+PrbsRXRPujQ4U2Mg/TYwPx59vz583ZrXXIznCRHn8mMvUGJnQicnAW7EUC3QCwQ",
-	"RPGYQOdAnqm51Da6HDDxaSCmAJ1PstRSR41Unq6o5pKlwizXeF2uvkVK9zhMtoAbxi7dbsfdOke/sLpO",
-	"KihTzcgRNvA+HLLfQUdpkbBiruYafaHgeC01ghEE+y8QLv0mZ4IByf8+FUORdsC59s270McBRGdfnj3u",
-	"jnnKEX9HPNPagkGc5bfF2mIVIIQfnoHZWMiAObx+qbLtQxfli6GMmgK7FuZOyyprDbpYMNeEnE3M2NrB",
-	"MkO+vcmGDdgIw3r4TklBC/a33UTcMa7Z1be/U9lPKooBmHVfZXwrBNzuyq152RdNooC5qNhKiwc0Aa5n",
-	"SDgzEelIREyPATQgue4UtEWoegD4HaUdaDZx4aj+72KQBczYP7k2yrjuSjDVMIPcgnf2ZxnovPiUezPq",
-	"Z/OxSoTFv/fbC62rQ/f+A9oOt4NCGWsGd4Kvvis/fP+KPT9++QxwUTAKYNqVCqS34tQljBJYeR6Qzw8c",
-	"5w1EUSOLcAM0+yW6qsCifuRwGtucH9DNL3x83FarKzosAMRNj2ueyrWWNWhjFeu9G5ZF3qDF1bHQyJK2",
-	"gK1+qy/vW7fbVU8bG8WfxNgT9HMKsmPFdEe/NQi8smpNVM64M0N/eH1BlVzWnsOEqvDNsP4TsZGrlIV/",
-	"sRvgm/CwwUKj4cNm8W0DcwFMdmP7LKn8YYClH76vCF7hLURPsIG2YIYgBNc5CZvojDB3NUvEELDDnIHc",
-	"lTQjZBfONL3FHMghutP7gs3kAEYeVALOEjHiCQOz3wGvRfDJ/EaoSLHfa7CfSLRavbYrAYE6RdXWPGrh",
-	"zeFdhKC7Sm7Z3m0gsuIEWtzLWxwGuwmyoCvBxu3zCACD1sL8BGX28En7BQunqcjRj+1mq2b0G4hHIitX",
-	"eoiLghQYOkoN40artqPvds9u2QrjunVLR6znYN2KzHAgHqaApsZtbknnAjke1ieo0OU92s7APsLdu33K",
-	"xxdXXMupV+W19Zha6jSABEfE7z/+7//LmUDPKBcIq0sEd25eMgsHPE1joVlIGm3YYbMpyxRrnzYxqmrf",
-	"VHSyBiyWXQlwDrlPF4lIwLepWRqPxhmxtMWZVV5HKR8gL6vVOImqXk0EqK2YpoxJxS5LHsPEAaCPG73W",
-	"gssJGXWlOVrz6pvGshW8aPpa5d3DQsiUOmOhOa7/+Oe/jvw4lq3PTHhmtONX+BMUgHZlPjh44lc7pkn5",
-	"JxZac3BhbuuttOgtdGZs4Zc7CLZneNrc8t7lkMGBdwPSQ8YXl1+sZ1ORahFhYlMupzfzceZjfFtqu/3p",
-	"vQi3uKlU3QR5oVx22ihvRapGqGYZYIUY5chCdfqbDzE/U7Mz4iShzVwgLprbInAqoZ6l0sJQm3vm+P9Y",
-	"Bc7mIhUWxJKBkGl0pRNqANmpvYS18UxGYKODxT5psNDSM+CdhVZirQKCdOXyMACqrBm01rTPKGcpoKrQ",
-	"nWbbmkasEke2biPWzBuwbfhwi7IKgz5+uiAeDTkz9ApH3Ct/YreVFoVNulP6MYK0Y75vR011DUP5kOr1",
-	"W2CxeM1a3ShPH4H17NCCanYLYeAjPa6rJshUZrTT462C3v7gv0/VCGsyKnL0vXsXouA4DUIORP0cvT/r",
-	"YuL5E/aBfQTIPwrBxmrOhjwtJXvnuQMaMA9zSfVDyqfjx+lo3EBgLlYVELrnXfXqARVlnxf0PfCHGsFP",
-	"aBoxYraD5MaIulTzBvseasAoXg55zeA/oFgFVIoFToiiQ0FvGYXgg8udhd99UNWfl7R7L7VYG8vfRcna",
-	"/Lokax7pMkvxIebmfuSEfe5sKZCsC1aJkbE6U9NpIfjoidldFUIRjUR9lKrZdLFo6usTbWVe328tgoQm",
-	"7dIMCGUJjcCpSlUMMWYck9KJ9icqvmwuksTLc7J2IhiUPoEaGJTGsjSzLq9BAt4uElMsXY1lz8yn+QG/",
-	"3RvGnyq8ixrVxdfRSPxgZr22g112CTDb5Iv7+0yls4n5nk812ckTTic8BnfZNoB5xabeCY6zmkudpYJP",
-	"etsXkh478epliA6hrDRPZb3dKAXWvejXodoH/GuXsREOJdWq5N22krcXiamudZpbid+FsV+WuSA59pF2",
-	"YcQhBBOMwlnI3gOxSCISbE6Px/SOBGJ1FcO3Hk5YxxcIgW/9JgCXOoNkwHCYqomlZCzekSkWZircG3yX",
-	"nbHNihqgo9bJFWs2m+I+qMrNMP0opGYMVTqBQ382g6T+zVL3Fz+bb8CqD2dq288+4Jz8TbPm3Ra47pHo",
-	"0LPBQGjdUzIxg7Oz4IIM/KUHWuUPnBpJt22h1pRr3UuFBrGAWYup0Cq52kBbtFLM3+12hfZuU/K/e2q7",
-	"2Vrr09thfT8IZDHcac5e/zrM9FWwYfmWsOeFI/ZVciAAh9GuoYXMPkYLU7uRs0BieqpcAER8mgI3aq9Y",
-	"ehKyOOvKMbDPEo0wz/IUfMoswlxoTLYDDbCgNMInUWU86F+zkHYnHhyYoA6m9WGpRpkT/HSl+y7wBmGD",
-	"b41AJpJhz/qYjDJimlWOKLaspnYlYbIsjtaBG0h4cJDNeBIerlJrAUq056h+MIEffgBaxkhkxFl7gAn0",
-	"UO8c0MibqTG9DO4SIwbMBSsl7jUpffeDoXyVI6fOskjfTSpvbAwUxnefEXHzQnh7tFVaevGxfeB1KWkj",
-	"LKQAGxFELG876boVpbqLSu/RZxI6N/shiPV2w27a0791pu10pngyVVrHyE/7ZbZncWeWVMtHI9HYJxGF",
-	"wIV1zxqN6fK9hygWNu+R2U3Xd+q9+6K9rtL4jPBFLG9UnoB6lZKmY2B1jbUNK9gwg83bxiQPB5hPICbM",
-	"xzAZ8CRZVJzWxyPM0D8ELWDzSEShxfuIQcDO/LfULkjtQnm355nbVTjP5JJPsL3V1Mci2kR0474Zqzmb",
-	"QERvaH1ZKt9EnouOOvgg4y7n+jLvSLFM2HYBg5uuWOmO/IwOuGotXAqyyeID1prE2i6sWj4AiCCNGdOU",
-	"2Q0544e2zvsveqCm4hueJCHjCRSRUM0L2JUON2+/rkjs4RpfZKjm0tFaYyaejKBZpgsaLEssdV+sm7Tp",
-	"j+beuBIABHpecCC6BVRTc9N6W2KGf/HkljVmF9dT8UhwQQpR4kEMxAhrhDTPYOxKippvbiEvzb0n7SrI",
-	"jQKkh4W/si4snBeoDRjYyuDdXXtmqW7g24MVfZ/OPa++74lmWUrUql9FnV81WPL1VLC+GMW2PDoczHSm",
-	"Jo0wR7144mFeQAIyHlkIFLTIngZ4DCRPM6W2V/KEjNyyuV9nD+1LrHh4PjzmUP+Pm4RGyVaIAdTtNsBx",
-	"5wsdvRNo+81kUatEFhX7fDsZdFwlg8rFzq4j6o1jBaLcw9SZYCEUIBuVFE8AAG3ncryV+tER6seVatJH",
-	"KC+ra9Mq2tC8T9RNttbBqhJOsfD0HfZRCKwdAFRR/5uhzV9mQ7N1t9eNAnbSfsnCTKmeUTZ7+Fpd4T42",
-	"v63SmtYIlfPhhorHW64z+MaGRJpmH2yu1vhK0K2q56FpH3HSd1+436sENMqvqCC+YrsAyfojLYmiTBem",
-	"MGBn/vnH//1/DDNrAjRY5uM4WUjxI/QryD5ERQBzFR0ibiyxNGCWijAoqaXaX0XpFkU9pkEPuaRnL+wE",
-	"GUzGKNYZgP4OZ1ogyvVsCgi3myvndrQeXA2kadmdlupY4MbHvadhIxNk8dkqbA5Chr3LKu9QTYXsubqi",
-	"A7Il1Exm4WHQldvsYujS17qPXfkzYV+4Hbf5vs3H597L6rAttylW3mK3Qqy8Uk19jUiA6F4kVEWVRvgH",
-	"onrFWPDFI0B0QujA3PWa2VxLckPkbwPb1uMOxgre26E5oXtzHwGAP3myG2HqfoEYwG/LOLjH5pKaTcnb",
-	"+iUSnOkfOHc8SXpquJzjnIisl87kcmpzaz+pzS3wA5o1Dx3vJ2pwab7itBKpJMBSKLNSs0IfNl2ptyMb",
-	"WkAzRseFhcOwK34soN4m4RI8DbFZU0b8DnrLRK+YAFXV2lah5KZnCZrsaJvDZHlwSPPuDVXaG+RM2l92",
-	"sI6rBisTOttqrGx3vK74o4bvLh2fJhydhMts5N6M4jQ0/Ga5Lr3djKpbnh4wCNY8tW+28kajGK7MuOfT",
-	"8V6ZZwCgzKYn/jmyRc+ThDIxx7EcdZhUUPEt0juG8mUhYEhhpXpX2kr1/jW7FNcdH4kuN269svkiXOiY",
-	"6wYL/xKl10asfoMAzoOxGFyiq2uexpkospA7Pj6EspKqK0NKAQWwEaQcRGZBpP8bLmB9xERGeNuM0k0S",
-	"R6sSQf2kTmIDzJNMd6fJBainBahiVoFU7EEY50BPm6IXg+T39a2VAdJXZkaBD6gqxEkroDzISaoIObD7",
-	"SiWCy40Cmvul7bUuV+jh5idgToljetipTcz+wwehD5seD7DgjeTCZ3+rejW8Cd78u4KxxipYYuxzUIAb",
-	"fGmxl0s5IjcBtruyLfZzN1tQ2HxbXFt3UTLnz+Vn6t7mKSuL2mprq65llWfjL1hLC81hc0D9wDyvM1dj",
-	"buwrIxQzom7bOli1Q88Dt3g2euCkRotjQ7WpZGCf7WlgndIB42c6/UCDVFGEST32VLX4TRV0AOvTelYD",
-	"gK/PqnbV9o8VqcxjG4bDHw9tqN/INXsstmB9kSg50ixTRpvC0JstSqGUykjFcnSG4JJSzCGP13tXeJhz",
-	"a3elP2Ue/V3s5WmR5lBaEZMzKAeW7g41Bl+lCRiPjBqEbdF4yO6o2OCbQ3ZgvoPJ+zAanZzN73DzAprN",
-	"FaF9FbdYzMsNFSG2gx7EIzipEDT0XtMo3EjkeQVIWFelRVhhXnl20+M3m1t+54XR2Ge8A1+5Je2C/9Ae",
-	"JHNe3LKB3L0F75wndlN3Bj1Gqft9qiawrx2qmRFNnRKnr42P0hbH8Kn2EETQcPRNxihGLDSLWsFiyfQ0",
-	"zoxU9Axda5nmOGTki3OwaQ577ecUSQU9A5WnAuzbKCDD1rTMwv/M174RFDnI0+pKbCOGc/PDgaEWbUQ8",
-	"joH5gA0yYUfTmdRYTnnGQrKPwsVqABwgQIi0Wcy3gONgB254C8O/sqCx+ENB5E/4px4uYd0Tn8Z8prHW",
-	"cYvoFD7+tUanrLlLifaAS9CxMEfbAexeP1B83Zl0WmyOtwbLeUfpuUJowmzUHze47keROVjFnOMwtMw5",
-	"kBjasQJLSFvjDcM74BJZl32gSJAssLKMtCkglwFJM81NVxbLyQMI5xX8b4XKI6OgrpQ02+x16OWrB48V",
-	"u5fEkp2wXj8sDdW9x6bP9aXD/FS07Kis426ySlLgJn+s+9tPD6MoS9HKdEU7K3NN7oNLoHzvmsn46rNI",
-	"+HSaqisR9foAyx/xLQhSPuRDdO+bFdtCiYRmGd5lQgmR/T3OfUoRYn+fPpQ9B+P6lW65bdA0aBDufVNB",
-	"U+40kRKS/ytTs96UZmNlY3GNuOSQkLXXusiP0J5NINqwbOFO6N5NI3y694cMmQbgPwVul13yUIhg/Dbl",
-	"Qt69g+Nm/bk4Oam/6D8/qT8bHke8+WLQjiB5zEb5PteIl7HWOW7dQN4TftPGBNOZNMYEOA0lYMl4/DKQ",
-	"Aycs7aS+rHVqI0UBrsZRo9GoraP4PnaZQHOVXkKXbRP2w/ZtVtH6sklYxvcOiebRieH+s6IG9+NXld/y",
-	"C4HWOrYvDMCE+YlpYW1DWoLuFlqI4Uoeg7y6ikqk8kCRSs2Jn3Pb8Am4wuCEj2a45YWjNFs63csEZyy1",
-	"SJ3ovNdAwdIOdrvVy0ks3asb76s3xd5uXnS5/sA2L9wfnfJ5BGjuRUo+bzPtQwcWU330GQd9j6hUtIxu",
-	"p/WYh/eVl24H0CL80fK6d9n0YSYfAsXrIp/hpQB9KNPsiiczQfSsUM5lLq83McxYFyyJjeSP4y5162YH",
-	"i7hAHbc9W+fmMuFLL2fH2rkXiVAB147Si+I1ZuMc0PnFwkmcpgpD3e1m69AcRKgdARPAQbvZPKTg0jZL",
-	"ip3DdxYdvCxSgth5sNtYZQy0buCnD9hMJkJrFg6V5fsx83RXa1T1gWlzH6u0SnvdQjHdeF3/vNDsu1nZ",
-	"93RAfkBWKRfypDmKMKZzlwenJaTc8bi0FuuFed2uBt1qksyNV8wFH30U5QZHkjDzEawFfn3BRz6s0JNF",
-	"C8TcsM4CgXvuALcFx/PrrUY3PTv6fCmut1XaSkyLjI9WEZ+ZGbqNhLjgoz05hQmRMuOj0vKJe5rdCz7a",
-	"kKLxDtlVqnmdMz7qaZGFZzmAHBzAhIG9WLtgJJAZ3XI8nwGXrC+YFtkaOJ9qpmfM/l/MZVvBoILr7oHT",
-	"M8OQLpARb0y+4mTfHs7jfe22jyJjfJOttqvTGCmbH3/tPYWqPJZd5njIsZInyPl7MR6p2ZIMjgSPklgK",
-	"NuVaCywvCpXsGc1bzbKQaaD8HfOsK/tioCZIPAD6s2TiUyZSyRMSAJQklsZXkP4F/EuQGmb5LpU0zYhc",
-	"c+LMQfg/LBJ4ghAwI/SfH39+x6YqlhkyeZlrU55mh5unw5qXf62xYDdmkGBLdcLy2ozBEJ38Kk0FArug",
-	"gy0VSb3VOMlrbewq6glCXbMQXZhq27AJgNC1oj+87UIC/52/D2YFVRi7vP1njgvP5GudUs02l6S/2Gl9",
-	"cGlm73nqsk8glSmfpb3I1JExvisVwIs8YxSO8r4QUKAoRYRc5NKDQM0d1ljQcaUyQYr+EOCmNBKeq0k/",
-	"lrYM4CmX0dN1obsqu+cHaPwmUboReSR4xoBPkWm1KkgnNo7RmSZ8hCc2CdGZu7fDIP0wk5vf/AtFkB4J",
-	"xGliDnKgL8HsE564Uki725eCZq1mEWhwKETUB5JXjBmaie5RIeV4NuEyf3dQm8T5nxq4MpZlBqwzuQGS",
-	"v5rmtZIJ74vE7BeFydlmF9YCp9rpjPcTAaNs7+yLjHt3wJ+gLaRqMjVffo/VC6zVOPlLgcMTEnQQilHI",
-	"USyJu2ERxMJd6rtYrAuMYIj0pFk/HrSa9ef8WNRf9E/b9RMXTm03zQ4QiRhQJ6uQMcATtvTSVvlL2/YB",
-	"u9XikayrIaTR4Sz0zNo4ftY0//MionR/ipC2O4LJmk24PiAKEuPeA6IjknAunxj+LjVUvaKLbZWTPXoZ",
-	"oMFHZp2sOlWEL5AhhQM3ncXdSbjOWBjxa41Q2cjkCaeKmmVGdw2MujlRRKMF97eaQbPZzMn+ABUCk1Dt",
-	"QgrQIQ01BddT0WA/qjlLlBx1ZQx26SVgz9GDOYS6a6ZNk4MQqvjdEjeVOT7sybD2gPrR0ngrlpgWGHFW",
-	"WUbOr3V5DflxM6hN+Kd4MpuYHXQK0g7/arnScqP6jqBy6S7OqsXjZ59nBUntXgoCqNl4fhrUPFH+LKjx",
-	"q1HPnga9RMhRNkYAa/MDGAXmXacnKFpWnhPj2KzeF0FtetrMHz0mqTR9eZpfbL2gq7gaUFi2Voq5qAfH",
-	"TWuVfLvZVv/QVRINWJcBHyXwsSsEbh7chgjrVtsfKz2+dk42wGORXbHsq09r8MGMnEKQSiKGnopUKwnu",
-	"LawcCApK8W1V2zfQlk1UW0yntoAkxnCqEh5gVG2e4tBXn/5qnthEWHy/lda5lVJ7zyj8pONRHjhhH9UC",
-	"YgM2y7lCV0WD9tTXVbfNZyMrGJ4DZ9eSHjiIj6zQCGo6lgOxrLT6TcjizPSxQA6AUEmFhg3rLWhYf1mJ",
-	"az5D4z0fGToTa1YG+lr5b9uo8rccnhHaa19aH6dql6XDY42mvq0OXj6nRUqxLVXwkkXQYd4htbgc8IXH",
-	"5S98tqM2DnJmvTru5O796+QUK6YiFncEeCcdCu89hZP2eMAlXK5w9uABZ+6hs83HlphzJHdhtmwgluR5",
-	"psD5lM80lROb46aTE/jkiCw2CDRIuNGDmFRzdhBGYpqNw8OAwVrPGcZVEpljVA27kuj8NaJbiGiB68gL",
-	"M/kGxCSWswyrAGPJuGaT2WCMPm/zl7uvjYYDYdMPlOnmQZiNUzUbjaezLDy87Sn+FgZ82xl/ALwzaO7D",
-	"zNQ6rfYCwkIpGwNOV5nbpP3Sk1ZWcFovhUcjQ7Ku6GpwgIr5fGDfCPMQdfx5LCM1B40cnAc3uwklM2/r",
-	"ZRJsp3sXRwmtMSt8fgFN+kEr2tDko8/mPzdHIDi2D+OZKXpv/nwQYBAS3fO2jphMLJClRZl3hsdHrNlY",
-	"JBFiICjZYOee4I2tNHXoOVAUbWQWJIAXpNHmVVXwTjNsfx5YewA0msttcjjtGN226Mo8vKfIz0wLxmFd",
-	"VG3vbaM9hY132zLjB7Pz3opMu332xOeM8ZUMSvXE6PUlOB2VBkRVtOOJQWaytAelyuw+3Mv+w/H+Sjfg",
-	"lsXCD2OLuWLhve4xY1NVa9m/jBXmdMBBsAC4kyjCkjVr71pkwIImmdFIz4xmHSKOkO7xLMQALDwBwGjo",
-	"bmK/AGEC4Q31uO6pYYiYGdgwL5qbziRTs6wrEXxN3lrLxR5v4qzy28BTbH5g65HULEMcuFgDfkeVH6vQ",
-	"uY0dWhfxhIK01e1S0hci1qdmVkdVW2jlbK5WGvG2thn0YdTVqj6Nv2ItyoZpDvDENi2Ipc64HIh1baDb",
-	"dmnMgzaKMCFkbRWrhSmPZSQ+gU1zOzD6fJuXlowuu8wK4P5liLeENDhVgzGEHvBvaNPLfit6Pnx2Um8O",
-	"2rx+Ik779RdR62X9OT8enIqXw3YfoE7VXIpUj+Opw2+Hd0TOpvCK7jxLo7A23M/11o5uI5A5G5hosJzv",
-	"30azEvIRGWkTQXSyZafY/xIp5gtHPON9rgWeRn01A4qTYc6GzBI1Chicn5iTOBQ8m6U4KUtB05/QDbvb",
-	"xuXTuHeFDax1alct4qM0zTS74+9JDA5jaF4vUSPspaSmmF3ab0at4amon0bNQf1k8ELUX/LT4/rxsDVs",
-	"D5/zZ4NWC5Am5wD/e3JqvR8IlWx7aKYUclb9+nYI3yLLoG0DXNLCLAYcJ0AuNgpfD2RQb8I/1TotCDMa",
-	"baTXnyWXvf41ZG7lALjwU6QGs4npl/3Z1qbAr1ci7dtfSJfxoULxJ/zcSfPl4q9wvX1qLhvdOm9XsJD4",
-	"18uyBHwxL56dUHgU+Bl7hMO50ATkbuz1ZymMoPdAoet0ZSrSHhY91TqnGMsFGFSgtMH7T5v+dTfy+cua",
-	"QS3Odd+S5ppV1QP3l9dJlJl4M17OHyj+Zo5KfCTWWQ8m1bUsqE1TMRQpxpCpfIt+PbVro2cEmN95WjKF",
-	"LpCQsaPZftZunZwYGRMnPSAPce08xgcwyXWs0vgfxlgxz5y+bEMPmjfuTDdLlk/NoZFvomaj1WhubkbD",
-	"Ni4NRseaQYFVujd6jDmiZ7oXs9gXtOeRmYwHLGbTmdyMYf5OMyk/zORmCjw4rNDJrgVVUwp9xlIxhbgA",
-	"KPNamBdR7s1ATSYcpL34NE1UJCwo5IYIKaSGfa5N+Ke3lNYBQmhqtK3UvOT//yuv/6P3238cBPSPw6f/",
-	"v9oSPzzkx7zBtxl5ST/zNOXXsLSzawiLURFGdfed9UJpcAFbZsdssDdSZ1B3NHQQD1VadE4atBU3RFX7",
-	"1JCJT3yQJde5GQEFPSuU+DwNxW/F4pCXMO5XNQLWZKEZWRqPRtXmDP1c9f1nJ1t9Pk/ZGqALxxqWMxkD",
-	"ZYrptLE4dRxVWjdTnprTzFX872Vg3OqxmEFKrmvAIjKM3xKzWsFMmM0QlWC5JdvlbmzSbqmQw66q3alS",
-	"2d6Wcz6VUawnsdYkZcCpAYFCpNOrSpmzDxUadAuulfu0QOE4F1Evj5w5AFU/nOZz726LwBSJYSyhsqCn",
-	"JZ/qscL6ckTm+jVHU8kTBTyE9bLEEnPAu8F3md0WGZj+hrCtl7cMDE23RoDy1fhWARBqbaZFLKczVL1z",
-	"tafVOEG1J87ca52yB9Vaq1MzyiOltKvN7HrGe1HYFC+6FI/C1VLAKIts1XNqUn51Ijyivjz02t6crW4J",
-	"HcPR+81wfECrNKomSfNObazU5VoUrPwLWNSHba7Kj/R+KV13O3kWPszker+CEUz37lVIUWmzqi7ocA9R",
-	"062K34CIDwuTHFrG8Dh1hOEzWcDFoipJLhkmVYGPHOFBcAlAeY9ZzwgO8ibTDFaJRRoI4a+QvBRdmQs+",
-	"i0FtycltwAdd8pD+kih1KSI2m2Jcyah5jkLEtPQgLN+c4aF5lUfA4jCtoRk860olhQUkiTOs1oT3zmMt",
-	"cCigBDuMo5AqsD2oasekA61wDdeZWs2iXlLMDwMOT8fycHNKOGBTsS87xMAGXfHf2JWhGRG/ytP87dC8",
-	"gQUllpc9oOMrNVjwRPsAbGr3BzN2J+fl9pCHq06tJSFcmXC+qXB85YZ+X5WSH2ZyCwCYDzO5P+wXfBPj",
-	"DIn5luXo9iAvRiQXwNAikYhMlNTAOKGFAKJmt4C6F9gdA2a25bYs4PdZldhYMDZ67fE7efRODQYsmkMy",
-	"1ycz7WMyNLryNea8jRQRMMUpU3PJUmE2Qazk+mLuIjfGGv72bcLlOHK32uW3hnAoLN6T8solOo9GYLbt",
-	"vgi/g27iImRFAKvVZ3sBiKvUe/RBSDEHWgM6GSGpgdCwOnhihG+G9XdKijoMWQix8EyklokKztrQZkNk",
-	"Kom2Zy2/3RSaRtE0/raTXDnGiVx99zuV/aSiGFiw94YkVCVW9qie2ZKrLwoGWCbrjm5LSnIvPaik08t3",
-	"Ya5fYraGhcwgTIrEqKIdlMt0G8DRYXYx5DDHGUvNDvR004D1xSiWOeGIFHPidEI6XxAvXelYlMLcoA2h",
-	"5BHTnTKhIVUidMUVE40wPVbRytlRbFE+An1cs1xXLdxm0Tss/F5XQsp9XP5CeJtFsOWFZpr7kbqY52TG",
-	"DXauL0EUgeK6QPKUn3Hg6Wbo1OhKSLsqCpxjAOvrx1EkLLYHNiFvwWEV/R+KtETpDDjxylBItjifcEC+",
-	"2Pn0hfmb8nXlwk37IXh55YbttulfTrLvqv4hk8tm6t9y5tcixd2COKT89EcuEH2YIpdyH6B8Q7Y7V1CN",
-	"f4JcAZnh1Bi0XZ0GMoqvhMQi57XK5QY7dqXCWbpvqRv3bT8uuCoXvXa+ZWiGTc2yLTA7X3md3Lultuu+",
-	"o7ZtuPNsWHvjrUc+50e+85AmzfnPHT/aIj+iSLQ4I12+m/vbu7UOAw97mHtgNNNjY92h52pP3Gb0xa/z",
-	"HNx4v32Xj8J9H2s/xpE1J4FEL4l1pm9xvq1xbhxBHfQjV/fltQWE9pP+QfWPAtafZSzX9uEMtDyDFqO6",
-	"QkcOQHkHUpQUbhgkszs+Ccv2pmntfR9zFM8r1uWkYghBeXNxNgVq5oXY3eYUJ9THh3bKmXbd1QmHTtvH",
-	"vfd+GSsIqGhn+WJ0A+rlQ2s5Z26/GBUzB4L3Dc4G88x2qQAlk1AzVcrmUO2D7zAqKRUaBGxkDljelVLM",
-	"PePRK8gw3yHbXg0tCKbO4iShRkOoChfygb9BDxsl/KYY0HFUz3QgZ6orhYw66BcougWEa4hm5O7F1hEF",
-	"pX2Ni/zkvdhUnoxFEjmd2ff4HVJYxvPsAsDmer54TJX/MJNvKVR7f6IHllKtU8NJrLeOTofHvDl42Ret",
-	"6PlJ+9nA7ExK/TymHMgNeeAXerm58NkCjnNhBbmMiQXDYWUygl8sQMhZtU5tlHKZbUXEXOjosk8c2rAQ",
-	"D3czmdU/OLb3VcHx/AG6fx+B8gt+KRCsy+zzXJwANPFdGP7wegfK8uj1I5CmAy4hyu6j/FKhGXj6ephc",
-	"kpsaOTqGwy3OFGEFE2OHT0DlKVkgWEmi8eyO9CKanQchpBZ283qZtUWlZbGXD01D+iFGUL+FHQkK8d63",
-	"5W2LnR/UfiylVsbArUuGgQgiRCxiQuTFpJeCwmQ990oKm+FCKDZPdEDZLgse/I4XouxKo0mhLWSE64IU",
-	"gOA1lV3PbUTTeQ9zc+lSTL3wNsYlKBqeChaZxlGei2bDWQq/U4WdPuvK0Ji3yFKHVD8E72sBHkHx48MM",
-	"WaepPWEqIDcoZNxFxide3s9YzQFk2TbWdHmkoDQ0AOICNP3mXHdlHhLB+nCt7ipWYX6G0eX9RNyGv/or",
-	"DVO4FVDruOSaLSvRH4LLxtWh34VCckuS6gcl+Cj3bzuu6lupBjBaDyo0sB1h9EN0hVj66LtZ3auIo7+1",
-	"SU1ThXOuAyb4YIznojkB7HnCwODfG4f0h5l8EBTS1A6fRbqyAbbm34x8dWFHIrb9+AfzzNpPF0qFzNeq",
-	"R8Ai61YU5Jy22rcpg7lXgAFahf4fHogAsmvfDkoAny1WCOQ1FyX+ghMv139VTcDxUk1AjslGoJReLYcZ",
-	"rQGXvYGawD7HEsB9dwzG/lOGAMuQgZsxzIZdWwfTdkzkGw3OkEtgi3E6IEyUu5qj03lXUWEuXLJA+v41",
-	"W1rhX9OX8XS68CwUXsAVQEClIdgUCBSShwtVLRMOmAQ4eL/WeJrFQz7Iar+hDEsSkfRGqZoVK1HMjnO5",
-	"zlbMUoEJRLTNhORFKFl67degKEiC5iNEit4aHHWfK7SI2Z1zR6ezQTZLEbWbwAfd0Lhi6TqsskbG08bo",
-	"H7WbnStQHhNpu+V51audao8967E6ZxBMTmPPSjWXliY6NFsjZAfm32ZNUdKMJbU9RH4utwMplxBiICuK",
-	"O9C6XajuYG8wYc+VyOT5AN6G69Y6rGkp5PsqleDhN5IGIighyNMQjWgypwXmmMeaTXiEQKoASBVYmFVo",
-	"LmjUiAedW/NIyBtrW54vMBrKoAI3ixMmYrDnvSyhc4CNh5CqthmU2g0uEgeykHwg67nv05l0JS3w7cNS",
-	"u2BtMcpS6QuscuwNT7TqSncLZiFVkZl5VS04TgU6Qx9pA+yVBZrDzTnKkIqfhMi92TEgjFCwdz77jPQ4",
-	"oxiWs8vLhxrOUbg/V2kM+Bl7f+dzAemIMEYAFHJmNuiEXwpkPkaZt+BxLZ5ZxQNp+USAF3DM6/M7RSDk",
-	"ruX2nlUkR3vhKroN6PnGKOclrDyrBrDlBpCGo5QF4+ZmC3Bwfynv0a7dkneanthf6dF5FBG9tBFqt69A",
-	"2sA4PkoFQFr/f+xd627bSJZ+lYKwwCRYWpYcOxflxyI70+nuRaM7mBgIMGHGLIkliTBVJbBKkYUgwD7N",
-	"Ptg+yaDOOVUsSaQsWrQtT+ePYUm81PXUuX7fU49F5bmV5lJJQTH6Cneqo4IvC2mkMoQMDpElraIgIR6y",
-	"KucLo9+Wfmq8eAPwk/3h2MCJZJ5s1JSZZTYSQeq6kKZYEeHKbheVFf4VEp09S5wFkmDFJD59YZXQ59Ue",
-	"XpjfepfDA3quXPXjt3XtH4LEFKFwOJfdUDEn06ghmUG/CVPO3zeG6T5i9rNMazDdPsMgwgvtwz/v15sv",
-	"UYcMPa842Ec17aJI1zu5mXjDDRuKkVXdKP5xlJH7n6CM25oVqCtsLJ/7KNgkgfmNFuH3Fuj5sf6NNLED",
-	"j6p2qtJAPh6tpUYdftDzBqJcFQlqKOedxRZkn4H+FDFr1LNRDnVfmemW9hS5l1kSmF8JBFun2cRaPWjj",
-	"ONwAcvi9LY0bdwGold1Y+uJ/IdPqEir2LAHZJFI4NUDDhCJ8fAUEen26Wpd9mma58GbMmrkXheHkGV8h",
-	"zo5Auy6WdvmUZh7e7yvCyITDAjp9rdlcqDkiL5QhVQxYz/Yz4JwtuY8pB9s2tLiaF4xEe8ATbNh/u8AR",
-	"mhmERGLdvkUIKzwUQ3dniK51r24YBTuciTXeuDv52fbH9Q9G4D5Oftp8zkzFmPSdHPvkyT5Otz1Zrs3a",
-	"/cMr/yS98ngY/lu55ZvJC69H16W9rntjpVq2A2o6V4VBsvfbdbU2HARe3z11Xqsa5gLKRdfXIo0gUyoj",
-	"OnUdpM3TkQ8wI5pnKTMKUtFKG7mCGLMOWYRf2SYlOyh2D0KLxiJBt9ur58tdevoBr/uZyN73D+bQHZVL",
-	"CBS89pR78rvdL+Xq8Sv1ey/2U0deef/OscewbGoqbwSy4XG5WtutntyayPFAlwc1fqyKyCWK+osAsYgC",
-	"NF6CUxjLM8c7CDBrgCDlTkm8F0sE1cB4WaAlJAHcGaW3wv/EtVtnABXgfBDpJl/fC5asOeCT6HaJE7EE",
-	"3PNOb3d0+jVmBXuW+fJBqAlcCVNlTKwp+H6UqitpcKBJxj2eSw9YTHnKQ1rXQednxfhUcOAaLmfbyheK",
-	"M+zvtXoXdPSumZj25r+JUZa2453HFu2Up7cU8DX0NKEwKsf3zyONcNb8NqZgNuEvzgDObCrYV2UEKRkz",
-	"vmJDUi2oKM8LK6rIbaRb7Nrpa7u3apNKZY51h/7CNeNUwGN7Rt4TKzRzNfmv/fOkf3d9bCv+1u5m/chX",
-	"UGWEpwBE0x521xLr9Z9oz/4hBcNeZwrKWIVUi8l0sLYR8YJNRaEsHAmKU9yqRVtKMzD/9tABYvkElYDq",
-	"EJ4dqyMVJL8rskbfF1nKV90mFRa+W8dxsGODHlxCUFFfjV39HqvUBXKXgASD1K9yN/lQt2R8BH6adVd7",
-	"uOYw6C1FW/b1JbS9Bfeo1aiuFkXeGXSmxswHp6f9s1fdXrfX7Q9e9173nCl2ug+Lffe6392sjHw97vH+",
-	"8Gz0Ij0XF+OXvVf912dvXvDz4cXoZfpKvB6/Wf+9OXX+3gu/HLi6gulMXrdm9ht6IHqK6pe2VCeQMeic",
-	"1HVgon9Kb4Cnmanco78SJX2RCiCTx3pBMxUrZKbgaboJs31Y9Qjy1OxTPQINv7fqEduOsHrkiIsomgYl",
-	"yGMRcE+QCwKOwoLL0RSyBzPgj74lUOFDEGmm5+g8Dh68JWLOqkXMObr/kRbCObFPUzXS7gccVCtCwm8p",
-	"ibAQc3U3fz364Z0n9A5pOAfmu9tldnu+O8z1UeS746ZTLivsRxpFbRpFkLcXaPSEulXpyXNEZ2U6HSg5",
-	"Iy6tkjOkynAic0BViWrWbavAgLDTc4f8ApjVAUsojevzl+R5AyDKffIGrMXSfuJAw0zyWDZNHHCnUVso",
-	"F0gGE4ptL7Mg9frk9etzCIU2kJtb1DQNcgM/rPXzPvIDmh9T6yPxQMdVxaUX7tIncoiVzET3l0tahoeD",
-	"FbOt5ROhQxYqj44SBXdSuwHjfU6lvQPGdc4f2zGQ0wGaGbh2UoTJAHcNZmmXot9nmrJ32MyyXioL6nyG",
-	"KyiJwrWQ+BIpu5SSATzbOHRyMwW9G6Uj1pDYkwCjV2F5VOSLoWhPlNCoYd3TeskTB40ah/EOBwlvlKbW",
-	"MOEsKDg62oODp2m9EfN46EqBFN4hOw8VXg0Eybs0fahjh2pXHPmqETN41A+j6dGMpmbrpJ3j5ggT/d+l",
-	"RH2EwZvDT65Kfw/yCv7bgPFTpnhE1bQBVikCPmmfc4UHB5ybSUkjmpC15EuefIK1o35gc661QGaqpKw9",
-	"TGIJSKZLKiMBUpSS5805pv9CJzoiAWJNtMjHkUuNt09jMJlo2GumlnIQQqPOeXEtUjYUOksF9EYr7EaB",
-	"qzGWWggH1QpFzdg7tj/+6W4ukJoKrarzznbzsVGDQo5YLEDdKr2sr/Rs6An3ACsbdasgDXD9hBL/zLPN",
-	"/mM7VXy7rnVvsfiJhv3YEI8+cKtDtgX+rBdDLwa0YxbBdJsad/VHYMI/0UIaJoDiLfIAO1aLHqsCcZBg",
-	"G3q+I6cFQK1klyUpNxzLSXJuBizxfuwkVBjsZ+ItBBXRk96CFgr7i6BnE/ZML0YjoXXkg8ABZrq4mWeg",
-	"sFNe9XO4P8iZT7oMHcx6AzVwbDeUjiWHZBCFaJLJzz9dMjt+OAKn2hSCz5I9vPRnb1hilLqacbm6wtt0",
-	"NVoYzsxQ/DWYlKYy4N3YUW/f5jLn2gBh335H0Qav9y1X/+RmdP9bfpXa2Nm75BN30+3ufKsr4oyc4Miu",
-	"SbFOlg7Y+Xks4YpBuSS7XvWMpV2WA/Yt7uCMxZ3B+XkUd8I1GXcG8V5AQnEnih3rZkyaZ1zyNsNzSBjA",
-	"pdzAV1u67DnCLMM1tNrhQlrvdG+wluPOoPfdLsUqWnIPW1XhDMdRsws8kAS4hxE8F7h5EF0Djs5RrjTo",
-	"A204G96rPFdLPHXt6wL5hlyS1b7vxyEerpSfGa3aE2x3AwmKOawCiYCt8DF8wpIRzwrZdU+1QhAM9lCc",
-	"ItQ8lg3eTayyKqnq32n4xH6eF+JrphYgqnbJSfZoYjKQGD/k5OFy8lWFnDR8cqWFqZSSr45JSoarF64e",
-	"5gsBv7h1TG86REo+sFh0fWIGF/gTE41gFLWgVWJAzwoXtZSi0NNs3qY2ibYbXor/i7kaTe1HVJ3pN/ch",
-	"EM0AAM01gGAfqSr5G07CD+l4qHS88NIR6SkK8VVd1+iPF8ckGd36hivfDPvpq/HL85Pe6IyfnIuL4cnr",
-	"tP/GGuajC/FmfDbsnQd3wU6IrV0dd/xmQPG6yPJUFHDt9s4ILznpw0XEwmp/KJXvzoE6K2L94zZ6eKVV",
-	"ETS+VV+fnnj2SXoHC2j3JIawfZDeGyisLeqofGTgNqAmtlKWgBdiST5DaCd7lqqRJunanaXPd0vnx1Ng",
-	"/3BT8EM8HyqeX3rx7Emi50WmisysrlCBqBbVL49JVMPyhssgx3ug5mjqqzy9cr2xlr59kViGX/V7vSek",
-	"2IK97+ZJs1Q9Pemps4kEKMVDhSc+CGcAyln5tWhDZMaSZCa+wCmxPDNzlUmz9ZkwYOhq+6Dg44gbMVEF",
-	"XqEWxQiRJoOPWSqkyQyG9UeqKETOXRsx6KMXei6kdt89W0LKBSZeZJDq8dx2bjwWI5N02QcE3kTpLJVh",
-	"RuVYD7yCr7gJRLUbEX36LRyd726aSv08lsd1BHykdfTjBGjPfYGT3k1FngF+3TF6L/prgt/v0X2V9Deo",
-	"eAe7OWz/+ORsWBNt659t3HktVnDrnK9mQpqwObZP6HYWxuRWXS9/cxIBFfqFNmqGP5fSAX4SN0YUkufh",
-	"j05WwAX4QygbtnrSO3k1rOgJ2hUoMOAejFVfjZRMIep6pbnJ9DhrwdAgOfLQByWkgXkJcfRHpCmEOP22",
-	"C+rwfaFmjDO7fSIMaUYemKZYd3OnaimXvEj1gC4vFlJHCOIYldfpyLOudFmynK6ugN7KYedBdkEm2VIV",
-	"ZKnBsesMhllJLthl7wybKW3YWdTr9Zi0kv4tS0yxkHa1b5Ku2jOoEGymil3VcTW1cJeFEAeXwRVKGZ91",
-	"VQhZJgTjhy8h0FUz5KizoMqnDPfvgmLqD3q9LSgmyivxX12Ncq7Xf/DbEPJ0NubPynajsTbx2XpywPOA",
-	"FpI7fHvKXwma1u9h0/4Bx8ytw7EjRYuGg3gQWb97fjs4VX9rRMJ84rURUXMojHRpZBDr3xoNKoTxS5Ig",
-	"1PbOcIBlV5PvZTdva0WESyTP40BsLEHjJfDI+y5usV188GJAbG29NXCJ+PTwdyp4YYYiQJTO+VyLFLgX",
-	"q7zMt+mddXV/n6hRe5X90ftK3iZsSF3pn3cG7l39h62xI1jL3kSj6JuQc1nL2wQY/fu++zcuRfnmoy06",
-	"PKjsDcf39qo3GuRHr3tD9n5IsV/6heokg1u6bQuH9rf86Te/Fb6fjnKezU6AD1vfLTtUFI+fGFrWy015",
-	"PqZ6AdszyAVeKlTBBqwQWhRfqc6h1Nsw/4vuWKpFnrKJMBEc1AmMzRXSpCdd9jvy64tcC6CFhptimRk6",
-	"yAGzwN4CTC9eSH744+Ml+////T8c8ASSTUGI6i77zWpwGHr0roMpBxh+tTDM6m0DpoVgiX1AIcI5S7rs",
-	"rHcOah4h83v3hIMEMYqlG8Ssb7zUTguegdoZ7SiFqNQI7ev/alvyqDmfYTvthpsouwPDOesMLnq9XrRG",
-	"kbJ9ZDloTVGc9BvAHJSDcB/FC3fjhcMsQn1rORsO0ro+2ec1pmvvZSfqXGfSXj2iWS9HtNmA1alzuDuR",
-	"x+Je8vTPeueVsqNqv7TDamulDYgEe0oGEgckFCkElSdIM0rQLcleLuzv2ONcILDpNvIKp8OsdBREZNj6",
-	"INlyqqBWjSxJTDZPBQfmLe1EV7GAOJoXgyvKZ4WnFXZ6IfxcJ4mQ4tmdsDUoQTP1VeA43aYjfpqu3gY0",
-	"264oBPxtteSeEPCto9U8u3gJrETucx9Kvo0o7JP++fmfcXzT653E8U1/HMc3r8Zf/vM/Ots8nNuqV8Wa",
-	"RAg4NXa1KzgqbazJS34tyinffMOt+sxBBfyicJ7UB9QXFlWRjsApAgwzlLSUZ1+FBp66AmjhbW91Ceyb",
-	"QQ0+S5UrOknsDVJo7dQDz7auAd+zNJy67B3Sr2cmloDQZQ2XpYugAJaffQ/y5jCuGQ9vpskAUnpQD9yE",
-	"gaUKdU5GoSryloICRGMHLR7armkHRQZHvtVLAHE/ETfznGcyoR3u6lRrdqndIjqbSOFqP/3gDUWuoCZW",
-	"edKFIBvpeVP9wvXQ7/Y2VYSok2dycWMXtxXC8PUog4/rM9oZvOiB9lBaj15RaAIDttaXtoo18HENWLzw",
-	"hr97IdvKGUcL0cmU+z/QTmEB39lYeXgRVGmygFtZqiVTeDD5fQS50pJ2M0ofqdCkIABQwEjLU5bAQCRW",
-	"BgDfHXkU33pphbk+mQHIUCGRKBOYvWKpla+cgwfyayG3zgMCBdH0BW5Pb7d4kbYFYHL3Ix66VHfCP6Bd",
-	"QarAoHMtCilyhoAd+2/5vwX9uCv0X7i/D9ym0JwD9+g28t/OXeqPr6e+U3esYGZEnutSn0J36dpmmXJN",
-	"3lJ7MvpzG4B/DtgnfnQff6/svSd+8Suifkfsv0PTrBAjYzU2ihvtNHtfUKSneWMRXaTKZv1FLVnuAJrX",
-	"Jj3TbKJUiowYR1hx/pGvnNOLVi6ovoee3fYdYrQoMrOCNTgUvBAFMvh9s0sM7OFKc+0SsPvg507UQZTM",
-	"U1iW1KLNGz5kgnz/gFdCVdXacCMi+mdhdXme2WPTPgTOTs5MwbPc3kfJlqX59z5XS93Z9vRfhs5CgpcZ",
-	"52pZWgZg7aZiLiQUX7P/BoofiiLRvrJH6dw2mg1X+E9Q+wmPcsi9qP4vpyoXQet+Lvh8WtG6Tw6DxsUi",
-	"5guga/NBZvs++jeyj6b8IZz/QhDSuEzZGCL4Ig1e+hETgupei+PwF83sti1UnouCzAg+VAs0oDxCK6CW",
-	"iVwLsK/WXgJMjVuv+B81pGZCWA4Baay+TpqLX7ykKjkmR3qsz/SpejY47TI5cQOvCgPIaz+BIoVfMIBj",
-	"dcX74JLNRYn547ibtcny3FXwB+93W6hi7DCUDP5lrWYCPMpqYXSWii775BJdNGQNZ9a2uxaQSEApHbCQ",
-	"HTVyOJA+J6V2wqRDSRhb/ZPeydICLV+HQYQ4PguZgmKP1QNBPHlROaQf1yjwPQceMWyAKulQfsF7nhLw",
-	"/XIqwFrMDJsgglK46gEmrSr6JliuJrSPixW57pDEdj4XaOBqsHt1hGJ6rnIaPMpzCxcLJqjUDFsQtyf8",
-	"7eDWX+VQ3VSJDZq1Qljp7cnhl97vgOKOZWE73qWzTHa+f/n+rwAAAP//",
+	"7P3rkhs30ieM3wr+/G/E2POwW+xWS7JaMbEr27JHMz6tpBlHrFsPCVaBZLmLQLmAajZH2xv7YWP3+17E",
+	"3sL7/b2UuZI3kAmgUFWoE5uy7Fk9T8RYXawDkEgk8vjLd5NIbDPBGVdycvluwm7pNksZ/Pt5luXihsVf",
+	"U8X037LYbmm+n1xO3mwYoVzuWE6UIEr/BffSlKgNVWRHJWFcFOvNZDq5oWkBz6/Ne2iait1csnQ1t49N",
+	"Llc0lWw6sRfk5PJ8OokZjdOEszlVk8vJ+ez88cnZ2cn52Zuz2eXDs8vZ7HQ2m/2XyXSyYixe0uh6cjn5",
+	"WhC6YTQ+nUzhi3O1z9jkcrIptpSXH5xOtkn5J35O8LlKtkwU+msrmui7RMY4ixsDmD2tDkBkKhFcTi5/",
+	"ejdJ6ZKlmkqCsBuW75ci3pd0mEhFlymb3E3LO5dMUe8O+PPu7XSS5WKb6S//UCzTRG7I2enFf5xMJzn7",
+	"pWBSsXi+1MuhxDXjl4yvE87gVynSm5ZBP/QG7W6Et9BYjyEv+DyJJ5eT2dnTzx5FF7OTh9HZ7OQJfchO",
+	"Pls+Oj+5WJ3Fn7HH9GJ5PptMJ5KlLLJzt3N7O9X/0qttFpTF+lbFsua7z8LvPrcPcLoFqiVrfiJWq8l0",
+	"YtZovpWTy4ePZ/r/ppMboRiSn0ZK5I4q0YaqyXQSIsW5RwqgwDqnkSZgzKJEJoJXh1/yGC/StG3melkH",
+	"j+BhfQS4Bn3fr/B4yzDeTic7kV+v9FYzJMxZyqjUnDfJWZbSPYvdvtOkhr2pFNtmylAS/5gnPGa3k8vZ",
+	"dBJtkjSes1sWFfqTsJpIDfzFcg9eYzwewIVS0VwN2GKaowo5uQSJlTJV8hTLc01v/VE974jyeSS220S5",
+	"6Y0bdyS4YrdqjoLgb5LlBKnMYhB2K6ElWMLXJFFsKy+v+AlBwl/xyXQS5Yy2TWh2+chNaBh5VpTrgcwj",
+	"yiOWpnrNZt5VRwv/qpZdtUsZ43HC15VrecF5/Zq8TrKs9qwSSovo2XSQCP8otD8K7UFC+246GfPiRLGc",
+	"KhCLs+lkS/Nrlkvco7htM5rTNGXpfJ2LIvP2c0bVpjqaTMgEX3UGFC1SNddb3j6RM5Xv55EouIKv5SLV",
+	"8wH2P4Dcx5RwrRSWKi8iVeQs1kTJLF3u7u6mk89zRqNNwtd/k3RdU+aek5xlIldGdRNFGpMNvWGE3UaM",
+	"xSwmlKSJlqaeLrcs4jVTFSqcnZxTTYXoITt5qqnw0FHhoaZCVOQ542pe4BCePn00m07iZMu4OetgR0h9",
+	"/iW5Zs8bONDfTif49cszPOlFoSIBk9/QPJ4vYWoTmCUMqj47HCrOLpGkkCwmRUZWQiuvMd1XpgUvswt/",
+	"1iLLz54aWV4uHbvd0EKCHFZ5waY4Nhg46NJmbjiHGuP3ES6lUplptpwp5Tj8e4O0hRtyJpmqvWv25lyL",
+	"Ge9dmsVkplWiy0nMVrRINQtwfTKGXnDWeIHg85IMmlkLqY+hCWxVzQoDqXC+QrnHci2TLt/d4V9aMVEs",
+	"v6EpSBW7c2+M7vRwOpHRhsVFCksb5UCIGZmRP+r/NzJp/g/B9QRfFLnI2IPPWZ4mXKtIMhIZwxFmKVUr",
+	"kW8n9qo5nRSjcE2sHM0N51yYq00G+AzXv8jiDh2hJGFh92uEFtrZ+bTGS8j46fVfxLLO+T+LJbJ9XsDa",
+	"OzanEQq/CSoVWjutqqxJrxpTDjEGAp7r3VxqNLgYVg/5SZuZMZwsac5ovJ8rlm8TDkd6zJQ+tS8nLxXZ",
+	"gOEIMkcSJwVPYYP5upthmofs5MnyfHbyJL44O/mMPn548oidR09XT5Zn0ewcTmMcgrejV0mqWK6pkFJY",
+	"eZisomt9FOoVPdV8f+nW/O3ddPKzWNYE/hnw6rIp8GePNXvnicgTtS+ZkkqgtywylkstVCflaWvVML2y",
+	"oGidnet1nU6+sCrfV6nYdVngbhnLFS6UmK8SnsiNU8yczDZiFZ+aO72k1Jbxu+awfRdijkykSbR3HDSn",
+	"aToJzpMs91oBOj2raEAhnnrieOoOVfBcpCnLkfBR8sCaL8M50544aNxMEg5nGIvXzDva27XwJxUtPEmL",
+	"nNkFXQu9TpNXOCQ9Qa245jTbzEsBNKuIec2rbQJupqlznfDYs9Kmky3bLlkO0sNtpLdw/klFS23eaud3",
+	"rRJbxP6ExY6zfC6Z1KOcXzNQI9eMq8souTSXL7c00abML4VQdI6LXTKOXcd8LvJknegFn/iS9xwUprTI",
+	"So3F2A03LDcHkuaJGchZp/Q4Awe2I0pNux99KdwjPv1l29HEqUHefnpV8IYOVPDSd+UPpdQNUhFda+WK",
+	"OzvRbiDD9YVkubed+jaSyEDZaTOX0EVx5uayZRIPg4N213lldw0V7UyLEJC6ktNMbgRqV4plYDksiyQF",
+	"SeZp1mj0aGtCJQq0Zn+X3GntTm4TKT15E+d7bYu6v9u35Pnl7NypXL5ODH6OMbttzbgzJ84ChkiHOp/w",
+	"rMBDPcDOVSsFJj4vuNIHHI40vEetQqTYtmK4wNWqd8JcdIZZ5arz+VSfMSZOyfBtLCSLrS8ryj190W3G",
+	"zC5nZ00zxt/RWkrN4wKJAwrb2fkZKPQqT9ZrfSRPNkJcT7p3t88B5e5ud3Z5vwT5UYsFq2e8sDpGTThw",
+	"4rQPlBGyiNA0asiHhK/nTqGZTMuLTkhwAfZ++DC2osL6oczAWkh+UZ507Rv6/Onlo6f1EzHg2TO/INXM",
+	"ACqyyV5K6b7K0UyqZIsC/q5xUrqNiX8OV96mEzia8DFzNsoNAz3D19xwi+UsSmmy9Vi3bZ/tU0G1ETEB",
+	"iTNZCwJSjJw+OD091TvY3DJnPBJ4yE5+1ktXKj3vjH+g/HtJo2st/y7fGQJp/n4EzI2mwiq5ZbF++5be",
+	"zvXTiTZuzzX7lcri2Qy8R+ucSYnOWDt/J/vNZo/sqWYEbjS3yqTvOmg7vTM9Qn+T/1IkuVaSaUaXSZoo",
+	"GNxPk7WYvA34QirnfEXM9EiIiqODzW8YHoelo9n5n8zfnpXQupFYmqwTGPXePc+FmtMsS5MIPFvTSZqs",
+	"WLSPUjbPNsDfE+/VoBDJTZK55wuur8WTTuraN8xLhwTIBSlBrQFbV3q7uU+nQQlpp24NloqAegWOmk5L",
+	"wNzqC6a6O4X5Yu6j1PootT5KrY9S68hSqxFiRDlWcMXiLh/0ck8o0RqbFmfOHMPnAv7nnGlDFdj93TB3",
+	"qu+K+wy8LBXxaF+cit3kre9rFtegK34FhnjTH/OcaJGBQzbG+vvxxpQRyg/tHnkcco+8m/Td6naC2jCS",
+	"s3UiVb4nOVuBY15fLDIQdne/kpvld+00cbx2H4/J41aPiWb0b8ENVWd3dE4RsSIUWN9n90MUDP1dfWEl",
+	"8jnu/4PUDXPtfoqFecn71i2Gcuxo7WMSsywV+8lHDWS4BmL471fQP2Zd+oe39Ts0DZPMMV8luXTcO3xb",
+	"hZQPvJayOYe93FQ98oJzo5eMUD1KsgYUD9CFjqd1zO6ah8OjqiR/aIXaa5Pv5Is0fQ52+HcwU6hyBPRK",
+	"m1qMuJl+dF9hED2cnTxhFxcnny2fXJw8Xj2M6eyz6DyePZpYrx9Mk0WCa1Z+CKqZzV+w/ttcSy8g8pZy",
+	"unbRKThifGIoKq+bm78vnPnQuQaD7klYk5zJTWf8XqzIbpNEG8KF2iR8DZqh1hna4/ezMWvj4vdG7XqP",
+	"AXxc+pZQvfdjGWXvch23BuTPG7OsB+RjxvfVaLxzF3fH2j97fGHyLsutdubH240cu08MfXbsGDqEyr+m",
+	"inVvfi2yJKGK6P+YjJ9Sk38/+ZH9hmgwT6iUru8/D3KIrAvlNtpMgH/9LEYTGv6YvuiESJmoaC7dI0+x",
+	"YhRZDehjguKHSVBsFzzj0xOnk2/ALKnKYzBVqilL5SdilmmCnZ1XTZrw+SjSmEnVYguWc2tT+1GRrieX",
+	"6cMp4RGr8yUFT5Jmp00uivUG5vnO88BdXpxPJ7uEx2IHrPbYJXF9n2n2aY1CVv38lBMB94v8o+X90av/",
+	"0ab+aFO/J5tas8UPSJtmIeBzUJBRbxacaSNN7QSkcXo1BKUQH1b5d/ZR/fqofv2mivq6qunK/dGVVsgF",
+	"wdWCzWHE06j0Qv9i7SD+vaTzmTP6aIl7s//rEvfKqy15erO2sw/09nLfBvLxxqbizYJho3ul4pmN1Oqg",
+	"2W2EZBAfJlxoIQu7acnWBb+nl2aoIjjWj9O6AH0eGywjOvZQR7t0vHzb375Lp6HXd55GZ8ew2a3MLA32",
+	"2RiDHWLI97TYB7NY9fB10r7dMP/PWm2vb0TQ5aF8jtFoQ4wDt1JbdMMml0+Gn0tVX/rDZZsvXS/Yz4lS",
+	"LC9tmmu2n0PxjqfXomUTCW4MSagFQ2MHlCg5z1g+RyMcPPptwt3Y6S568hgSRl4hd4aSQAzjNiLi/xIJ",
+	"IGVN169dCfMbSdE4OyhFwyvvukeOxqw1R8OwY5fySblVPuMcEp0+6p2/h4KRLuvz96GNnh9QNVIrh7y3",
+	"jnp2ZB31R3S/DC4WwXiiPi9tZuMBVSMfnbQfnbQfnbQfnbRtTlonlrpTk31ZlLEcufSjlvoxkdjn13to",
+	"qY8aWuo7zQRxYg9KQ7Qt5QVNQY0zJ0YzcelRNXGp4aY38de+IVSUvFUncMOdt4+61Gm9hzxnbkbz63Zf",
+	"LuIeBjzebZ7+0R71cLTj7qMi/1GRP5oi//AARd4TKfdX5M8CkqVddswOkx1nHbIDmeNhmDkeaQa4j02B",
+	"GkqjJmqdaEHP4oDhENC+tPbCi1u91+Ic66LmlSwVdpslOZNtaboeihTHl0aJfhkko24YzdWSUdWPQZXc",
+	"MM6knCuF2aIPMZoX5vRykr0pOkgEL3UZKGKvcqm0aKv8fHKGQn3DaGygVJ6nRkOKmYzyJDNISG82jGyZ",
+	"2ohYopDH8iQpijwCMT8lgpOL2SPA3Iw2bAuOUSN7pco1p+tPvXhD1+HX2900JQkHLyqTiGwEkLuTy8nV",
+	"5MnVZFJq2DYI0PW5lzHbZkIxrl6Bot789EK/ZEF2G8YrudOx4IwsWUQLyUiiyIbGZMkYtz+sRM6Ck10K",
+	"kTLK4fPfJPw6PFvObhXJ6JpNCZVkcVXMZg+jf/73/wP/YM9IztI/XUHy8tVk8YzQpWRcEUN4xuM+On8j",
+	"IoerUv36jxuWM3gNZ7tyDROg9hja/pCzFcsZj9jzLEsTyIeuE1eLiT99Z8irv5m5h4DKG8FFkbPe6byi",
+	"in2DadnN+SByXcpWkAavNmx7SRZXJh/6avIs/9PZ+eyZ+tPDx7PZwrnmp2SXqA0MyniwCZxH+kqu6UG2",
+	"Imd65Dlz8HjX2qCps2XwQ0Mn9IMzeptMgrnd5JM4pyt1kjC1OtkoldEsOcmpYvDzidm8n1bn/MufIBX/",
+	"2e5PkIzemLZ+L/rv9XazBMDJJog0Jji74ljBpq1tkjK+VptTAHENTr/2zT4KaEv4+cqgjVUn/9qMh+qf",
+	"TWGDEkTle0LXNOFVdtkmPNkWWzw18TsJV0wfniDeMprTLVNWwoU/+Tlba0KoPIlUujdfVptEEnbDuHpG",
+	"Znr9Nbcs9Z369DgFnWdyOfmlYPneKCvaYIEv+CPUxgGI74SrxxeYatM+5OnkOVqwP+iBh1nD2Lh/kATc",
+	"TlMicrIwtuDCDQyicOW4nEOgfZtv6e03sM6Ty6cQxVMs12/690/My//rT7OTp2/fnU2f3n36H0r12ltY",
+	"rFN5+WV44Ggx63HHLcMswTO7BupIWhRwZ3McXxS5FHl4FAsoC4ngjoWRGiCOPckeWlp8YtJCsfPZxWew",
+	"tvbCWWhcL+I1a6OOttu7aAN2/b0p45yzXzm0v+pQvufpnuy0zFuyVPC1RCB7vRnso20UqgTjDxxWK3Xs",
+	"DZ0kqg7gPnT6KhW78STSqmwbdaw5Nn4cbTTRb+wiR/nF+1Dia6rYm33GOqmhLXmJm0mLyn3Wuo3KNER/",
+	"GP8hZ6vJ5eT//6BsuvAAf5UP7ACqWl20/ysLnJ3f0msmCSU5y5gCg9yNyriHyIbm25RJ9PadX5CNKHLp",
+	"hotnajle74Mn+ott+//Ro/r29yToT/+/k//29pOfyMl/e/tH+Pen/zEsQF+uvqUq2oTXWyvQ5JMFKMML",
+	"FPs/PsC/Pg2o5ttCKiJVkqaAWtw+w9UJfrRlao8vwiP9TnDWN1o3qoimKcsx/xWRTp+Rh7MLfcCnoHYk",
+	"kphjpmug+psHjdbYQG/oupOP4cAHRnayRJrcKkXXZBHRJOennkW1gCkBf4EB2sb27hFF121DP5udX/Sf",
+	"IX8RyzaB8LNYdskDA9Z6P3HwDeWsQznRBvIfJNFfbBmFqV9pH0OXLNBf/06/B4ci1Qu9YCF6vAKXTbtW",
+	"d0o+z8VOslwSyXisWXC5BwtCsvSGyWf6yi7hkogblpMFPL9o5U09lhMYzMnLL9sW+OF5kKJh4+bPYke2",
+	"lO+xlYK2/7ZCqjb+sjjk5XetI+HyEeRv3aLSCZE0p4KeBVXQ76w74s84ybAVa2+amqgJ2ALOWrqhaRJr",
+	"+4KmqTXNWomnDzlt2bgPDz4b3BOOKdyV/wwEOtrYiX4QB062jHI0CKTP57Ul4UeYDRra7db1JQSuSJFp",
+	"FeQ7Z8x9YriFPHr0KUxRii1DBweUSEGxlDYGW5fEfLj1tHsc4mTIimsTThCz6RJPGNS5t4B65VyzXa6m",
+	"/vPymVtgcNPYU3LRttzOJXwf6+9VcYBinhetKrlxbo+kYNGqhkvFsj9oU0BrNjQl12w/JQVPfimY3jAQ",
+	"Q/V14OoKu9EcJvxfK5bh2Mwo9YWekbZym40K3I/Z+vQJWK+I5nnCjJag6Br9ftdsfwkqw+KUfEv3ZMlA",
+	"aaUO1j1LARkeBxVa3LoqAQdFXad4qAW+r4r++6U24c8fPb67bE4JToqX+J6zco/TPKd7jIruwfVjQ55v",
+	"6DqohusVUHT9B4kckibXjCxc3HRxSr4UShKaa8s7t767Lq3hGlTvQc4LEE59WtQbkSXRQFVQbZjW//QT",
+	"8plbJFDAJcso1KZq5SES2y2VQxdPv653+WAu/urRk3/M3/7bJ1Pzj0//+B+6F9FTOdoXMWetXokkLpGs",
+	"ptquKrj+D9Qc6KOTB9wC1ZW7/x7rMz4bK7XP2BEXqm6rBtcJ3D/Nhbq6OtX/mp08nZ+eeOtWu967jJ5V",
+	"07qMP9JEZSLhrf63nb2hSy66m+4vHDF21zoa+LXbVijjWoeeGTgGp0+ZIRljLBRRSKKNFUduhFkuIiYl",
+	"k2io9gzWC7cdcdSrsQ6pvODGkKVgAMHpY+OtbfpCNVI7Tvuzo+xQH/Ki0383QD/o4zpE5ckEl9iqEz3S",
+	"X2Aah0m6UVD58G5iIEX1+B5AXmKtzecqZ3LTtlT2xgc+QNPd3dAVdg9Apk8zRLgz3nJNKS9Ga2OooVeb",
+	"2x7APZUA6EkZAe16sBExrQUTu551992VcYDv/zqS4EsHc9VJ8SMT28BoUbO7Ccft8eGobhsXjabfz9jp",
+	"qId42BFpDPXsE0Hy/SyWXbQ7Ej2+SGmylWMoAnfCU5gdWAX7Hjx7/HDb5OEDLC6VINDt9eEhtEyGn98P",
+	"QcDX9FrlDD1xHk0Uu1UPQCc6ke73MmqbxJfk4vyKwx2XaK6ZNLcrHlNFL8m7q0kSXwEiy9WEqqvJ5VVr",
+	"WsvVZHpVujrgVuN5gl9AzYWr+kN4aZ8xd8V9Wv9iAhbw45CcNXjI2t1X2qa+wnp4eINtygR36YldTS7f",
+	"XUHGK/zupRpdTe7urrj+/87IdYMFnhOkMJyzqIWCX4GZiDonLFEblhOZxJpZBOoQkBzvQl6HHU42h6xv",
+	"vzeKMoZvfP+Z1mOqov7//k4qN8fRwtar4+1ZgkAblSMuQllU89s6wb5Kxe4w1nZFzj109ctNhxPU3N7K",
+	"0FY9/v3xsp7Zi3jNXitAKh11UrLYdFMcnPCcMR4zHu3ntqIIwfLn+uCD5oc7jsLxgCL9h7aOofHAWfiB",
+	"R5MD8p0zKuXcQsGioRGAi2kiuxTZwRM7nwSgeB/eDfeA6pW169wqEeI1ez9KR4l6Plpcbh1Yerc1VeKq",
+	"j9vS7qEgSfDr748o40+PEhui7/So9Lq8K3uH9lGybMiAyMbjZep0rJZxRFEMpVm/nRPNz3k98ZJeu97S",
+	"zJK981G2DzscpUGA6d1FABUzbi3MI61Ho/728ffQfY47PeLRe+9DkRCc5u/fVP6aKvYli5J4NG85+K8+",
+	"4jw3NwLu3XACmVGZp4I0AtQ8CvkY0hFMbdgegkXvjWbfUM5G81Fq0Fk7SQUQrsNJZG4P0kZ/7zem5H8n",
+	"1LciTlbBEoA3fnTdBtalCbqbMLxYQWi9zOtaHDwpHyp29FoOPeiaWLTD19Y++3uz5H7IxTJl2w6KZnjH",
+	"v4VccNjeHHJqsMjNdeZxwA6AV/ZgLWh6SUyCBEGni6k80KQ4s51tEbzMPdz5AAQZDOYkRLWgqg4+BaCS",
+	"iYsETR7cnD3QSocsMSVRrX8Un61m0fnyKX2IiWsq30PZu63CtHV9F+fnZS0nMj9mnC5zRq+R8aHwm0aq",
+	"DF1Y4skHJY1ODI0Gs5ZZoi+BKEFvJdTK7BhXZJcLviafvPrqC/L04tGTT2sM5srAuhgFb7KlHCeusKLr",
+	"Ga/q485lCx2mBP1i4bc69yqCdA3fn/b+Vv0HPvvbUYBgvKMl3QegHQKjvX/NB7uA/hqePNNvdDh93ANB",
+	"Apkefzt9OtJrxt8TeYoDfc0OibCHPB7a6wjKFJ3+ZZPc9vvzxr0q+K/hFQDyjbbvzVMjzfujLWxe/NZ0",
+	"HJNN+Kvsj5FmpRna78cwNwMezf22+0wnDV2boqMR8Fcyy18na07TsRFstlqxSEF6sYGgMJgxc0lVIsHw",
+	"8rux0ihiGQJoS/gg6rBPl2fxk9Xji5NZdE5PLtij5cln8dnTkyf0YfSIPV2dL2dPh2ubOJVXLGJJ1nqm",
+	"4efLM22qSUtE7pVZHp/Ib+h6LIURacjHSLXQ8z62zzDCODs0mA2LNQRQF5WYQLHJNLtXzEl/DzoHo44x",
+	"Wnphc7H+xBG4LeFr7FJ8N53Y7sP9WpPX3Xj4tvXm1GrQIMi15n1LSlSl3ocwrAARdBo67kb/qZOy3H/Q",
+	"w+b2uzJtcbxTw4GndJ/ueNvwlXEPBDndNKl2EtUDa3lvwhVH9Mp96TdPqJeo7XOhfPpY0Vh+AU3y6Bqi",
+	"6RWAqncTGuNRQNMfcpGxHAFvjFPCeBfE8md9ftxNJ88jyKl8VfBvEJiy5wWZd8l0GGy6+J4TyaKcOUGG",
+	"4F9/kETs+Cn5cSPYjan6TBTZiDRGLwgk3pwiHPXwtP3pxOLm1IdxNp3NZuSf//3/kIfTx7OZ/usZYalk",
+	"5OL8nCxEoeZiNc8pXzPwLzbLcmx93MOzR6bJxqy3WKfMUv3J0MeN8G1oAeK42jW6k/zbhPtXz+oLUmlo",
+	"1cWD+D3PX1nvt9rMJjagJ+w2kUpW6BXOup1ONpTHKesbyp/xLk27EHVeFfylza0fwZo+bFlPJXl5J8KS",
+	"4bfcPzpr89jOjK9WJTPzsElNbn6NN7wB2q+28AezNACrojLLqLRMWiUJwteU+lUdlgi/PkBdxmnWpgHP",
+	"Oki83inI5hzGUbxCj7seGneRdZtIWxBYHQ+Nt4my2S49ml2yZaGt07szrtvKo0DLhPiHQepfWAxFqIVH",
+	"nYkUPGb5M8K2mdpDxaYosGwR6shE7q7R8j2nwWoMn1o1oAwsrvKp0UnIbxKp7r+4dlXumpUtHkKLfg8v",
+	"0hQd7pik0z03/Hz1JZ3T+d4aT+8mjGtp/5MjhaYKohXMvUs5VWzObl3vZ9dPIdqXl98GeMF90mi1DRqK",
+	"ciiDiGeHfmfRhaFKPXhE/ggwXIJQeY1ASlPgvcpcwmdjz8lnx9xGY1XBAx8h10dutS4WD45tq7dYx2Hz",
+	"rkNNeDqbPTl7+vT80cWTi9nTp2fdukIjbRg/TZZ74vpbTwmFSii9KljO/fiCpEwplsspiZN1ovR/hf7f",
+	"SKSC67+o3DAJ4XKQEzISOULnbemtPxWvCtAQYDq5PVmLE33xRF4n2Qk2baPpiQuT6c2m6ZRljGPO2Y1V",
+	"p4cvYkxVf1qAiIqtfrUTBY1y96iQSmxPFzDXklB7UeTEwLL5Ra/nVSymamkevsurwHv7b5/8dHrytvwz",
+	"WI5XV/j0r0G+QnrldMv6NZmm5qU3JWpTONnFivGILYgBsEkMYl6VynBPr9eGcfUV3Hg3nazc+IZqPzCj",
+	"kO6zTex5f9YU5aMVQ5/GZpDtVGZI56YgjQs0+AK89CYvGObmJ0qSBXxjfs32C3RVgQplhL7DCUxs0VpA",
+	"o4rDGHeVIynun0NAXfIrVnp2UHmnXVsLVlufPn6shD8wBQzaRDO2WjzoFBjNQtUVC5z6BuB17hCEG4YJ",
+	"2pjmvmmJLFkiO2nhYCvKE3XIcWZmVaVipXqoZSnTxMvMbaylza/uyx/DvN7ppODOv1uu5Ni5wEdD72qb",
+	"wt6fwEj3gmtbOkrkgRfPQu5rIUflNYsv9eH31+Rzh3pDXoJWLDdiV0aOpiAgObCtCRPW9Hvoqupg4Suo",
+	"OKhKNnQkqNbZbUBPkmRL9ySGpLUpUUKEJQC4iAOekb+8/v478hrWVrMj1OcqQVZJmpKElxCktv/mJfSu",
+	"BoLijw7EZUbKeVlPCxS526SXTxZac11MyQJZZAGVXGxK2JYmqTYTijyZkoU7E/Wt7sDUf5jzUf/z9mRb",
+	"pCpJE84Wn06JmemUGC5DohfbJcvJJwuj9pj3wT8/nV5xaIAGk1hAQoz+3aOPOdrMYiyekYVl2wU4yTHb",
+	"D1gB4GsS3Ocijxn8YWBB7Y27XKvm/PSKW0RYbQ0DYCuem6tC4rFZNyWcEmRak5y+ortvTYeQ4SpSrXuu",
+	"x2Vn0zZUpzhZQXKwIhkTWcoAcwYUdMytPCVaG8jZz9h1FUvKmiLt4bmvlp73gDtVurYMVcksHH8Y1IdJ",
+	"zFgzKZsIqX9KfkipXjR2q+q62eOHn10EbKNqG9+m9YI78hnozEhdr0Y/5EpsOg8xM2s8VkhF7YOXvG0V",
+	"gMy2gh6hIy/3fcvxd6HMmeu68r4bQlS/aW+dpH+naVGKE9Oz+XQybcch6cKKCTrBmjQyMLRNT0y1kdK7",
+	"Jo83Wdk+Y02GTuUD70UYSb9vQo/aa8SF9f645ikDa/a+Mvff2bYHLBMYahugX2U5u0lEIef9xGnxkHgv",
+	"s12dbMuLXq9Kta3BODK5vioDluQb21bINgowOPbvmgMK4dn3qd5V2tWYxo50WgEaCeJ4+MtXIY3HTCV/",
+	"NOjduppv23dJSRnPM2W9r24ME9ssCX1ROBhTi+f+LseFf5d5RlNgkjwvMj0fM+o295Ud1xHcf0YQfDDn",
+	"H37/tWVUS17oPzVt7aZlsqy8K+VqOip6zxunnLu7vA6tw5qvsS2xuuj/xsg7O2ZoPANd/OFzJfNNbI+y",
+	"4Ns+LxutjdDXX9ziUiY0JZ+YL5P/9/8hoDJqGygn/05MV7ap02C39PZTrYUimvwntrHbp02Vvez55mtR",
+	"4Gc4QtBuaok1f9/fwW68lbdXLSfPgNjS2/B4Hs+ON6BygSqfOPdeH4sCu7m595/NWuBCUf+vOuzMGyes",
+	"ZBEQOMil1avYxO9taDs39urnTKoXq5VxmI/gVa1rUwJ2vFVztiJmZLFkUs0ZvBIca9csU5e2LwaTCp9B",
+	"3WiXRIwsMKy7sF046A3L6ZqRnCr3anSkAM/rw0JdcW0RpYzPV6kQuXFdmg1hf4qYtrPWC2PKCs5IKvga",
+	"kGopb3ydx/pTHGDXkvVGbdDPAYEgatA/T8kLGm2uOAV/i56efisCtq380XtdMHbwNrJgWzqnabahC+z1",
+	"UPNh2F8r6z077eGhIGeWDFSlRHU/olrbzv/mhm6Tx1+F6va6/7v9hATz1od9mxY6ZMwG4PA2dwJ2T/ue",
+	"H+JkUSbv1nU6hG47O5HHsp69cUqeg3+BLKqt07QVj1e0MsN24DjIy58BkjzL59GGRddygTi72iy84gvX",
+	"683wevVBcMU6E3rOMRyFThfynCygY799ISULRAqDV5GFH+pZ4FZYGHjPxaX1EppkMdB/plfcUmMt9D7n",
+	"2qxMlGTpKsT49YEFdfA2odkSD7INut5T2NlrrVcx5B6dnQfuNtZfJwrlOOvPdxsMsv4BdyGfDzIdfO+E",
+	"bd82gCauEdyAe+2xVkOWryE8ljGjgyNG3T4ou+kTvn7lLLeashps6OpfRC3UNtat/wZpxaB+1H4KXcOk",
+	"3tpF11mxejmiaQq+iuplJURqUTdqD+hNnkMalX/ZoMJVL2IVU/2DmbYUwkRIRUShve3WdA/IaCHB2zQX",
+	"UJcJvV3Ki6YjsX8JAEbQdApr1KLgsUPhbJpIFWjNIUxYPmCySLoZrAbdWX06ZAV97vD2ag4pSPVtiyBh",
+	"8oIJIe0YlGUrl7Bi+6aJFegdoJ9IsqF5bHpaDYwu+UA0Q2XkhhYymCP1/QoQ0MtoO6GSbIsI6kT18mJM",
+	"wR8ngeCBDLv89W1znE4vfhzSxWYbuIhh7+JDb0GzEuNdMP7TbtaD3D7wZM4kUwd81utkGHDggFV+6KsF",
+	"n5dk7y215n+meeySsG3T0LirMZWffoV9xupr1Es7Pbe8A0ChnSmQKuBFuKFWp2xskyF+vjb0+6+1plNk",
+	"WtPRGxN0f3bD8j2JNpSvNRWUyZ6XiH3/4g1dD9ytemJx0R/oR4nz2t4NT4qMBVfGx+LVdhVJ6ZKlp8GT",
+	"HV4Szh0B5VcKizKe8LVZY1CBO98qVm4P9chCv1tdggmZdClumC8D9evGyUAYwKFixu8ZO0yAFtgYf9yH",
+	"mqkO01rnC7c03mL7W7IqTquztoPytlZdEoT2jseQ/rkwrZ5soRVuyN02UVqXZnXBOfUbQniHWWVh2g/l",
+	"F1xh95J75cTdRyLJzGR7vV+2685MxUFUVn8Q+V5+GYh44U/SynlMn62hZuvLhQRJWYmF9RK6o2/CdIId",
+	"MszvtchzT2wZB/0Ni9foubuP191nrQ/leTfzOUIMwaI6f9CJvPYOvlEeGcg/w4aiklDOdqH0hHoJQOhc",
+	"/zbhhWJTaGM3JTHdT8lWcLUBL0tM9w7NnrHrZ+Ch+U/61nS/mJLFf4ppYv6lfzf/hOfNv/eM6nt7MiyD",
+	"xTrJls3/IXjgTP4cvC3k5fPvnoNPx3YIeVHoCT/4nOVpwuvffHwxLlQP5PKHEV7FJIW0ra9zmm0OzVDu",
+	"5VV4+4vy9vtmRnpfbpuVcjPqGnRv6nObvGtrFQKZPx4cNjrWyDXbezpWOdI6FuYBSW7lfBqvC9MmvX4e",
+	"2Xx0F1dFs95FzPRSJyJPVEvwrEivvyqTAWr7FCCP3oVohphFgZ+OmOw+xQG4z7URoewmMUJwPccCvhU8",
+	"C47jxdcv3pAHN2cPyoVYTEkktsuEsxjtjD9SHv/xdNJf1eYUpS5Aobreah/CwqehTzm42CFFPABx+25s",
+	"uWIXQFyzo+F0khXLNImG+UB/gHsxgK2FLVaLv4cWUO3p3cOVmO762pauJ0Gm/Qu2OKj556Mh1X/exr+b",
+	"Ik58cCuO9zzFwUPOpfqBjywV4prFhKqpzUfUtqEkCY/SImZDk67vk7mEVsBA3aqUbwEFC982IjF5Olk5",
+	"adP7Xbzzbmoblg7ZoU5aH5oeZZ3roTQoxYaMu9yLQmEedBc/YGqeFpClKki5ieSu2I6kTMpLtE8SSQxT",
+	"2kxYaEu4FVvG4VfYX5qhXJry2FPU9YY1e8ktmEdaR6YybwqnanZAjS8c09nNVrODHSu3HVCvTYZTY7+3",
+	"80Wvhw68/80I3igS2Xd0jLuaVWTBmTTdRJYBSVYJT+SmJdMKK/2/MkB8Y2qhcxqxekR6FkqM0Bavl0EL",
+	"R/mGpbGBypYuH5lh0sH2WZlvrUQam265xBVGkAXqUD0F9oHodzBCmnWiZTj/A3zSQmX4+9g7AC9mTwdk",
+	"+TaWEt/9Z5bGwysYP1g91zhropNQg0lTApqUyT/IA3OaglRoOmIRrMVlHBhmO/UShUAvM00EKm8zf1iw",
+	"rfZ986oYW2pqw/H1nfMIGLVl82izBjMmENYWt0pL1VGZsvV4EPsfCmpw33XN6DJJk5IuFSNPXDNu3Gda",
+	"DOjB0By6H0GLuVPy3KQ3nT96bB33wPQX09nTx2S5V0zTaY1VNp9IQCuakp8FWAquMeOnU8yEgqL36RW3",
+	"Je7465TsNoliBBzM8HbAVBUpiTY0p5G2S3zwj4QDripGh83cTHpTSFv+7OzpeU+yw/nFwYrwFxBqid9j",
+	"7XG/rtNfi4xLDJZwxIjC9vcmhyhneu2fEf0dAPbC/DK6o/uxhceTy8mWZj8hkd/+0U50MC0hx7UZvAa/",
+	"3DxnW5p0QSKWyJz2Rt8MH9GWZzpMXB8sqhOeFd28MjRXptkhP8W+qQI2ZGnAe7H9jEppVMvlnlyzvdZQ",
+	"K8WwfQsbyGmx9nRv47W/6hvL6onbLMmZvHdsYeIWwa6dGVLgQ47+IW0PxvhigEMteOpENWnbreh49x7g",
+	"WtD3B0T6Sy4Vo+C4W+hbFpWgx9CXV9sNd9aDI32PlTY5m7UkfNaL8PzkvL6cTps931ct+oZeMyJumAki",
+	"wR4yanMqpApnjlQqXIY6Q9pKXw7oXfuMLNwQFmh7pmyliChUPx5XxYd0dSWvrm5ns5Orq9uz1dXV7ZPV",
+	"23/rz4IrCdC6of5qpIPTCKEPq1/eYFy0mLwWlxUPbeaUaQPZcNS664NYHg+cgDvksEL9ergCB9Nbav5F",
+	"ymiuT/hQk91vzFrqxb5mLMOsJoAamuKRHenHG5Wkg8znqoTfJTk7/SphafyTfvr0b397+eXbyvGdbB3K",
+	"DdUcNFknalMsTyOxBaR9miXuv3C0c5o+QMGcywf6/Xq+g9QBfZvYJuofLBeegmAo9RrHf19q1dNoq5vj",
+	"QNqZQ/K3TDh5b8oF3dK+Ht2SVdyuzzYU7ypVf3r7m6brG3arjsmO54/Pzy4u/sV4UEhW5jzX8IC89oN6",
+	"oFImy9Q6VTBTxHcp2Oq6sizSXikLI+0VvzTSVwbLv3N2I65rp462HOxdWI6p7ai5SrZMFKraL7EccMth",
+	"JSSrZBGPUCk/kOOopSN88+wy/RP+BR1qWhHMk5iFSv5qFjcnNuPc5luShBM0to36thFpzPKpQ/fD3GT9",
+	"rbBaabtYDrUFBy3OWHtmXPqO+VwiWkE1OwyJweiPdlLjfYKHe+D0UswNStEAsE04DDowQ7umVXVN10p1",
+	"sfW0qnSWEnjB9BxqbpTDHCCj0xKzsqXUmLZGVvdnfuW/2wZjEQCbRLw3Zmmo1fN9edfDkRjrX1BsLfp5",
+	"0Lz9C3v7PeIoIRzK44Mtm9F108zC6B7/eHlGFlpvWJDE857gtl84iU6J0S069tjQ3bIyWUPDxKkXt/81",
+	"1IHRB8/IPVpJMB7jMD/E893p1uzzR0Nwu6ypGrFTR9QTNQqJGsoF5uH50Ji9DNaorSkDejHje0+VNn8a",
+	"yBEXlWtqslVjo6seZ1AOe39tTEiq1JyFs77SlRGy4mV171cHuGhuepu8e58k2veaDFtdsL5CHcseAbdI",
+	"b3VO+FmgRrgGZ+TOCCq3sDkPhSI2MaUkHpiU/vJL6Vd5j0klq+CAtDEc3lVwlaTH6mdgPw0vHVxyKVWy",
+	"HZAe9cLeV827bOn6rQRZMkJNcgARq0Ey7HjSMLEtRqL9PAjfjswkHZoHBKudiq1ttoTrRYqLbL5LeCx2",
+	"WiZMMXkrkcTVRzVc7o+GIshj3rxNB7P9g0bmp9owXNuWDNf9j85qPQBycFDyT5n242f/daQ9JWttECWS",
+	"MJqnCctPyRcp3WYs1iyH/UOezmazIMZic79ACbqpEx8iGqBFJo7ZyAcroOf3iQQqupYD+lI1Aw6wjm/7",
+	"ZaW8V1XEMLOpJp3v5QzoqY3Abx2QW0cLJeaYttchvACn06GJYISNpil4cCqpdZD+eEpKOGpKoHqBYIIU",
+	"5M0nLVHEA88jkyiTugDkuHMcmxyoue2fXz6dcCjEHCl+oAvzASbm2ha29FbcHPdcOExcih1n+VwyaNhQ",
+	"nidjCH8cSQMYyHORJ+uEH6DEKZoHYhaQowuhZS8xWeWUS0wkPpDBR8PAHCwFgQnb5cR/tt2Sx/hBj8Zx",
+	"iCLXm8/7N+gXIYWDtKBxjIfaouqOWUz1XZDcwwVAXMBikCWNrrU2IzjqJO365PnjJ58NS+A13WjColLR",
+	"NQA77yC37AahaBODIoIZZYhTcIBWs6W3c9eSRXVTboZg0ViW3z3zsS0/9DDMtpPzjOVGE/xg4zGKKILE",
+	"1XEGByz5eLgy3EGHZOOuAKZR8LnkNJMboUZlueX7eV7wYdiLA60RzJYXv7Yh4jL/hsz9e0f4RA2MXLxU",
+	"XuDCOGVKQK0mQQqeAIzGTuTXRBRKJjErsdUA+CeGEnoPVqP3gDTf1e+E1egaQF5wYx4mw0io8mS9rmFe",
+	"TraUF7QlQV1PxEDrdsyk1/2CKVswnwAK22jY8erL2o+rN7ZN4yh9fVxWJeJ7NNdH23tQoMRu9FOESrKA",
+	"toiXV8Vs9jDST8G/2IBq8lqq2YA8sxr4UKPePmcG9wXSwZ+RxR/BqQ8QODv98yl547XktT1FulLkmlzg",
+	"DfuTq6s//tefnp/8F4SIe1v+83R+8vaPnwankIt+5/srESgIN62L4fl29hieVnCkuDv1uoL0NIfB++6m",
+	"jh8TXld8yhTQjtPq0dPz2QB8zV8jOFIHfDvGmdDAhOtMIrU3/5XtO+Di2vDhTDf830aM+cCQ8d2Aed0/",
+	"7Fsn1D2CvvgqJ8hb6uNHoOINle4hLLcwjFsnyFuWs1Vy2wK0xtYJlEI60GToHjzVZ3rOIrHmiQQxvdyf",
+	"3k88Tts6Fr9xXzU1LIk2TDGt4HRIBSm89yCUBvfktCKuq3hZtpGwIWO9ZrZczSDzoM3jGjw3m6iUPZjL",
+	"/Wq6cneDz9DI+CrfB+s51MJqk4wwgJ2HXMfZjoB/ZWD1PL5/KPrm0ZtRDOwyEWg44VO/lwu+pIouDQfY",
+	"uK38JU2gYjsTUq3zSm55OakvodfV4FZedbMtciAuLvMSm+JgsuTPUPAe/LDtoTXUxvNDNLJYGYHja9jm",
+	"/O9OVQkkubQhFI8Eb+2GZnWkCi4fLEJsGwnVstIG+MVeFfxrE2zz06UCcpBuGWAVSprEnX2jrcu357Ov",
+	"9W0NDxtCBcArvBGFp57S/XtODkX4cYPLuLDxVteRrBpYbW9O8aFCrv/amax3YaZIblj+4haTzA/pQhuJ",
+	"PGcp9XKuRvoUwaRt9UpIxmMotkJ9Hk5X/cAp+dHMWrNbogjAD1I4tv72t5dfHuDcbPVXGSrpryiBYWZw",
+	"Xwme7gcZFgeEaZXIkujeHdXgJdP6Gr1t54TXCEJ+bBYIwHXFRRaqVTyuHRpINxjJFAcsnY/73pJu4u/j",
+	"0i9SVjccLfEEQeXnfroqTdPvV5PLn3rEHDz4DV2ydHL3durDUECPZ+/lgwzwZ2UIC1qkQyiFuF7Cg7aR",
+	"+Z41ngYPfzqRoshBEWRc1XMZBkUazQtsotV9aciMwK0YU/0FXEdVlKw15FM1LBlseU29eNTU/CCiSFDn",
+	"rRRvtjROgZqiHJvCVipsp5ABlO4JF4AtfelgcMgnBjnHR0MUIKA3VJIlYxxzAD6dkoXJp1yQTwx6tOvp",
+	"RhJ+xUGcRzRNL4lUIkOvtGI5gfoj18TEhFT1C+OcJtDNVeoDIxY7+MPkDaRityCfeNDUS4OMm1jYauqh",
+	"VcOoUyYl9iSiRDGuNldcrAhFwHw43SR4ST+tIWs08BXLzFEYor5iRzhxiQ2p2PVllNZbdZTVuF8mcptI",
+	"eUDcCR9kcaD0e5CiYuVrQNLssR0wRDpPyXcFJoJcM5ZBFFZtWJK7Lv+goMJrpdf3FvkuyX3QnPfTz7YW",
+	"UTo68oTpjYxTPCI1auAjZzM/5XdQv5URNNLc+6PDNRzBZu0VdPcNgYSY8kW8Zl/nosjqgpGm6VysJtMJ",
+	"5Xv8xy+FyIttUEjqtzRgzSwS03Ti+ovrrd9d3vgiTdYJ5K/tGy9k8FvK5lzsNHMLNXeXwEiCgkotJrAR",
+	"1ny5n7vCygS6tnu/uL4x3jXbNsa7lItC1d6ZUs7mFuLOu+41itFjoxkoBq0z9ZJjj43y01fbAAcX4PJg",
+	"WStEum4zRBxUghSSkSKbVmsfTJN1W0GrTxT/cNhtkpRBH5WliPfGk+hKkceg/thM7eG7zRl9DeBP29Ot",
+	"7uiMk7iaXVQuzHB/JES0wzYfGHgWFck02VuJNBU7FpNVLrYDXZIxxfyioZJ0fPHQCJzbkJb8dS52srUD",
+	"e8LXEoGCIrHdJkoNRjJ1nk+TJDQyzNDe6ATyBBgqw3/Q7Iw3mh4dLWk1ARiY4Y3FnB0cSD+gbb7hssdY",
+	"Dx49AGiqRpgArWbTWMMCbAI3hRRk2EDHQN3HnRhQu7YGe7mxGDkjW7onS0b0Lc/IWgCalN5AJEFdOqNr",
+	"0CAB8S3sgaxh+jeXPKVSaXsOoauolnd0m3AWPzOdPW8VWQAPLIZyAJT1KBH+nkhjJhXKgWf2zfBhlSfb",
+	"rZafOWZz2c4zkqRifQg4a6glgSF4+1qLdcB7XKlprhU1ADSdNHi0sYRFg0xlMFVSIRWcF1RvLiVyZqBq",
+	"aZKeiJtGD/7HIdsQ26uG6Wlarxp6zmzfRsjbkAAIOHDZcGH6F830AcH2r/f4YnvlthuLm3lwuXx/d63u",
+	"yPT+m3cgx7t7Sr2yMyG82k7wHsnkCJRBRwXyv/Afgox0Uy99QHx6fCzcJrA3GurXEpmKNDXREAN2n0uF",
+	"pnawNKQfctF+OLWB2c5kAj+IO66KrE6iEfGF+qNDS7uaHYBWZbH6IJ7w65V7szExhaunNqw3hj8U9j9U",
+	"efVSyWDtVe9Hy/KB1vZkkFcJU+zuTGZLsJo/GIQaYNYwPntLNVNPUscBNVz4yJzxSMQDcDh/wPtf2NsH",
+	"l4FVPlopBOss/no2vuIry8U6Z1IOyEHC++7X0+EYZR+ZFgBj+KC1Js1ph70OOKw5GPfRQ7sWju5U2Jtd",
+	"bJpA6q0IPQIPEjAmg/gAkQ2MMr9h1rLt9N3re/+Ot975wFO9D5Z3jqqdMYD/7gAdvsZ9bQJBojkUVnsO",
+	"oAh2i1bpRVDZWDW6NbWiaUOXKoVaQFY52dO2IQzVql3+gupFmGbVXVLbqWE5Xj3Oq3qBJ5vKA7iud9R0",
+	"tgrDVNTAgOjxFIJaSprH6jV9rlPZ/aKmPjY9OFResxiqhPQW94eOPuHdZj8kba2tzcs91KqObiG20O7g",
+	"BoiOX61JX3ljddjdBBZcGZjBKkmsHvIbOeQPrtzr3L5GkMDLe8hkgWXq+QJHAJwJtDsTRTZf7sPnqO0b",
+	"M9rktG+d2mHbl3VO3UOVanGneBBGPa0Jvdj9gC7JLdunbSu4t3dO5yjerfYM7l+praQbgYuOVOdzD33y",
+	"YNWivvE6Tt7wlLKUchp2ccAJh2R8F3D7jXZ3r6liw9fb5knWl/o+VC6B/0Y17atRtaRL+Uo7uzCRvfS4",
+	"VyxiSRbq7F+sViwP5YN+JyCqs6OJMqduop4Zc/uaZcodxOgN0fehrozdkFoa5ft5c129mAYt1rd4/480",
+	"Ub0FFu7D5Wem5exDBNTS8FfHJb0HRN+/PqTp7xSCUK/VAfAi92hdNWJg47NiWJ7jceEN6+H5k8f92GW/",
+	"GQTVqZlEG1H8ndUQjABmkTCupiThq5zOo5zKzZRkLN9SDtcNzPOUOPBo08dvJ/JGhd+4KmIzvO8LFYlQ",
+	"0e3CfXJhOwnKiq1ENjTGCI6zp3xobNwrFgMPTlSWbxNO07nr3ldCYr9tH+Er5vDCAznzo1LcD2uncGjz",
+	"HlGSdoAEtgsxrLYCZWG5BIpeM25CC2jEmrRBiBvGJuLUg2trBzytNLRxo+ltIPEVTdMlja7L9m0jpIFK",
+	"WF5Vr0Y8vBUxSwelXme5uElilg+62Wy/w2V9XwAnZMlVe940dJEm1e1x3WQVPAX/IKGRmWa6qVG2hGRk",
+	"txFkRzlk9UsGAalASa1zOYXSnE2946D05UZobID3tla1d9w6vDpoWWuFXEmB+iyCmwBwvA44pkciEwVZ",
+	"wXz1V4AXOyp6GPZfdP6o5ii/5xEjegtpu0EqujfZmzZMpg8mKEghS1aelfqoxLMmPNwxgWZN2maMuYF6",
+	"1kgWy7W0dOPsDr4dHncugdOa2BTg43Qj1dTjcU8UkMVrNqoH832aRw+I6Grie8FcC+/WklKP4VwIsQAy",
+	"ptaVZHCeg/DePi+SVDnQN3hk7oeVhmSkDY0KZ6otjqt5nlDTa+uUfK953cSJKZc7lhtQLn1WD++1Bsgq",
+	"38Lubhi+tnkKpE45mRVoqDIg/FxG2LsZzwiaIfzwrbm1N8LMRTyOmVtw9WpbW7LBszpWuJW1kTkvuMTC",
+	"ot8WZ4TBAdvDMTVYpBGpmceP5oo0LbIhjPgK7zwEW1A/UAzi9td458iYapHFIw+UHU3UkPGgq6wv9mpi",
+	"JdVz0sjv0D4LcEztjCsbxMNIHQkDSkQlgloT2xWpUDnvphV1yfFBI8JZhkJNuLYvylkJbXoL09OuvqF3",
+	"fIiIZub14/Y/7TpqWwfFXGuMIifVjtoGDwXT/NHxC7qaW6tBWU6lG2vArfeMlXox+q6g6ZAF+8FL7RlK",
+	"b+MgadDbnHnoHo9EkYKZX9F5KwK+P7+8nmpdnr8BMwH885uCxzmz5ejb+31PFAr00WATxT+LHdlSvoeW",
+	"4FIlaWpaoQ8U4fdt9P8e2MwLxbbMdeuW2OgXGyoPSRYeyMF2QNWlKBnB8WIbq7+I1+wYaFJeG7shPZxr",
+	"Zbn6BWLHpcoZ3c5Hh/ZA/r+HqpeMSjkvG9kEu6uJ9ObwdK5ef6SrrgNt4DD61ANghlh+MlX41e2L0lzv",
+	"KrHKY75ybPrk6mJIKEts0ZVdhi+OQELJCLpPlVgztcGCg5qv+R7MhRuotECqY/oKfp1WnRam5eNAObca",
+	"iJ5V56DrgJ9lRSjBas0DE9KHbN5q5Sh2CSoLPXse/p6/drdi1iVP+LqNvA55VZ+TznM1gKhuPKNMR3md",
+	"ZNnYZ0ZvZEz7i1kmD8npad+TZiNeT2orUu5G78tNEtVYvU6N+lp5jNu1l4+RfOMOqg+VewMDeO+Fcr/a",
+	"VFrzu37c7EvNpXS99tgdg5WE0fldHbz1tfX91YLS8Zodh7EO8hRCwt347+OBF2IJEY+cznciDk5nvEOk",
+	"kUsYMMGlsb7lxM3dfapt5Y4lET7oFjKutSb/HRRqPojXRjpG25LM6s6U2li6CSDDptCKNj0ZNt2nDEZJ",
+	"6DHR6vI0cDmBns3OvD6a5TokZffQJNywhdZjl8E2DkRskXoQF5Ebkasmde5d9vnrll4epI8fWEVoYgGD",
+	"C/KGl9fdL/n2wIqgASU3oySBX1hTLbuppaA2a2jClSxevcnhhSHekdQeM7RChcYxKTKihPVZmpzCDmSk",
+	"95DdXx3k53uC9CNAv2Yn2aFGBFKhakYcsuAVa6AsDWgj/msX5ajOy6wp+ef//N/EmAbkn//rf0AGMPz7",
+	"f/5vgn54bSCjvCudy0a1dDBg+LLSyjAhAiMszWtKudmbfAYDx6h6bYU3SRrXw4O9IuH+gi2AFFN2hoR4",
+	"pMnfQlw5xTKyTfJc5PKgQsPx6C5D2u2Oauns11Q2X1ZwwGzqLTdg2Stz6+CIm37Ij7jJ6+AQDgivDW1F",
+	"c/QFDYXqSv+dK4O0VJ0G2NxQwou5OW9d7QioT7M9+tUuM1h2LD0fsaM/oK7/I01UX76KllUmZcWPkxkR",
+	"NuTc4XjcDOnc8YW72StXHKs9CD43+ZH9Lrs35kaAMR1QXeCHow9G+zSc5+bqTbUyejum4PLlBm71UJdF",
+	"Ex24GX0YWOIIY/ELHFf6wrwF7MlK5VbltPdT1ju7NaZE7wPfGteBV+45RAqVsyj1RVeB6VVeguyAwbSu",
+	"1AuPlE2rkhLzXthZeaIU46fk871iJqRKcwaOYsVuEZwUEh7/9m+z2WymLSbIT8kBllsRKsmSSvb4gnzy",
+	"6qsvyMXji8+mRDJoTkkuynIUzXBXfJkzei0/xXB82RpRCoQ1tWpMoVafaQUZXhxWTNzS+Fi0KjacrGKW",
+	"5xNTH4Wq9rL9Pd8GrcRFXOR6py8IrI2EOV+zTJ2ShamdaPw0JUoInN2W5WuAlwW4cH1y5Yxu/yCJefbS",
+	"4Gt6i0HxoSueURVtpoRWcTwXSybVnK1WIleNLxt5qTYMI8V7UfC1zYEHZDAbq0aYWfx4ThVD1N2VyKtr",
+	"YGZfKY/zBhCkpu2p0KzecvKHAKytA/upuX1uknhI2ZWvHA3p2KDHZdtlb5LWCIkSJBaELrF86hnCpdmy",
+	"D71AW6ZaEvZaIptwLg4Xk4NOheoJFG4GsWWlQJ+WZDWzDwkOTaIvB3YYmU5WjMV657ZywTG0Fq/PxgdR",
+	"WhzX+JisG0R6MOphDR1V6zBaRMfbRJYpV4g4gZ6AGsgFgly3UrFUGSpg5SuatHRXXDJs/mvB5LW2DPzL",
+	"sfwU/YIIN5lsGUCSbqg0ZuUzDz9b/xwTqLqyKeZaI9/SPQIM+lanGU8kuEp4wdqnk4VrlCHVMRAUFjnJ",
+	"mMhSk7cI4M5TOx+OrVXWyQ3jwU0Jt/efvnjb1AyijQ86wHnDOwToN8fjqLSxXTSwlUb6Q6EsKdMzaJ4H",
+	"RaxtKQS1CxuAdUb0pbOKkRSLAkW6+TQvbGarff9Q3wy9Wc+tEJinpnwoAHmY00ixXE6RI7U1Z9qZ3jBC",
+	"+X5gGFp/DXTZ7dDxaTnodMK+o+GNvg+OBhVw0Og7ZGXY1iIdmoH1aDZy9NnTRyOfQM6zvfYGxdtZNm9t",
+	"QVdy77C3NZqxjmm36g/GXzmzID5zViZa3WTVHVLlmeoaVOkb5uUuOSCPcbiVe/3wXoZf+x1pQ/KCzYs8",
+	"DcU/ABB2BTW0Gcul4Kfkx41gNyxH4b9hWmG/BnGPZ0ZQxMK6HWKY2genlYG2ztHs45p+vim2lM/tuhtU",
+	"ALyYs5uE7RZatTVHCB5jUmt4WmvmewQZ9IuHyZsycgZa6iLLy9dP4c9ow6JruSAiv+KLXwqaJmo/1yy7",
+	"MG33V7nYYlcKvk44QwPIHMZUFZWj2Sjct3Sbad1lUp1Qs5bZR6ynJ/94+xP2u52//WOw2a0m3d9FCOSk",
+	"A9cb+jNrwy5Rl2ThNpXmhoVtKW/4JC75RNPWtNBgMUEO2sOfYHJIlt4weU+w8GW4AgWbq7VAkfs98/p2",
+	"o9N+7zz9dohTW7LUk73tOH4tLwrvekAbcrDTdmjeyCrfbc3x+LoDkfh75ESo85xCwQiYiVg1QqMN9NFC",
+	"WIlTAp3z9e1l3T9uEgfqp7UxDqwBb4yP217/a9Cjw57iZL0B4w27teiJeC1hUMqBddzRKndwjuzonptg",
+	"AAx9/RCvFFDCeqVaQqnNpBOL1lLzUVcDlD2NL+HLX2gij20OVsO67M5E9+519Cu7hLWz1OMh3cAswbqG",
+	"8A3lzl0Q7kPa6VqGJ/D5enU1UjvYm7Qyz1bq111ewPKgFuG/gmaFfvCVueF3u3CVdrFD6X/k9ettMDtk",
+	"ETHfbgxCTKWPdo9oyDZe2+3WHIWOwR2K0fQcvAqLH75//YY8uDl7UH5rYZSgnYF+LVPOA2k3h9XOjwCb",
+	"rGJ3h1vzScVo7PUvLRuWfqi2pEPhwl1TnJZuI4c1xf9ZJL0q1F/0PWNBvUc2YixrrMf07Rsr8jljcUvx",
+	"1zXby3oGXukZwLosC22PGA25ksOrjRlm85fYJ9UWW2Xa3eGVAoeAkA6qICtrx6og4WalZtM+wPBT8kVK",
+	"txk2UBqNHX6M6vIWZO4xh97BaKtevtjb7u5OmDJaSXyty/3BToiqwA+x3jbh9kKTD//sEO+aWyXLhW1t",
+	"ijmsgLsR6I8/Nfaibbaod1KibLcs6qHreDv90dl5r7T4M6O5WjLa3824cRK6R1thtw7G0BpnPzQOcPd4",
+	"Lw7VyzUXQSjK73ecxWS59zpvPiM0ilimtPGuTXl89P11QHzJlwIYLeibsDwcCHCYTkex4MzxDUDpZjR3",
+	"PXQzqjYVodubx3yA/vBeG4UNsQOBhq52LBtANXQY1Kqj+9wiJmgTAnHNxTZTXVXSWoaQyEUBWtAsBoB9",
+	"tyA6j+ghNirhZrhfczpRiUrDTvThaTvNrr4hCCPTmwUclCy+9NBiqTIN46TYMgS8SySBICRfT00aHQwU",
+	"tjcunH5eMkLzYY2X3QgDTPYc/HwmdURkGJAbxGGfi4ID4iy8OoixMkSi1A9TdGeU6U+4SGVE3AqZoNx0",
+	"+8qzs2HzGrCNdQm9gaMOGd3wlmMECkpR+aHi4C+5ZLnyU4HHeBBCecLdB3mvw7VP9A6ALDg8BXdAmu3L",
+	"Lz9Mau5YIN9AHu798mldoiuMqJ2XXhX8EFaifI5dMPsRk1/ioYewR55YFIWSSdwCiQy8OiAr5Qu4b2Du",
+	"0XdsZ7NYDgXsPZ4hn6iBA3ipvO9nNNfaezrHRgg4nH6MURrKCfCPMuMMiNkq4cAEzwBnERwFkOWRspXS",
+	"S1Z3Fcwu+tGRMyGTcNzjpZIGOrvSddUoj3nBT4nmTuzQKDdwprX0Kjw4nFHr4VTLOEhusFMiJvAkkixF",
+	"zm11SNAgdgPpdT7loh+j3OzPVyJljVyBUUZYF2a0H/SHQXlrFhQdqhLJavMrAHhDKkTWTafzs4snF589",
+	"fHzxpI9gfxEhyDYHVWPYZgFeo0XFEbRjaXpJFjSF6DHl+wWk00oBT55C/jX7fjW5/KnSNhx7hoe0ilHi",
+	"0rQbD2HMOiqc9Xvea0vYaGJuF+ht1TbcJTk7BdL5OlyydeY0SIfJOlGbYnkaie0DfRLRLHH/Bf2O0/QB",
+	"4vfm8oF+JwzoG+PRqyfsskxtNKmxLeicKpMUoDa5KNabrFALRP7UOz9NpEIIrgDeb3uAPKOFZDbg3Ktp",
+	"wJA6uKf0kpcDs50fAN/8muUG40pz1hT6xGKAVcvPKC2Gg3m0ll12I0c6Yg61no7hirM2YRNYAY8OXIWB",
+	"iGl9cIlehq9ZXeizIIutQZqH/uxCbVhOYHJyNJDiAZm9A8sZ9V4oixkdo/cuVnlnS5TShzC0tY4NGC1r",
+	"UHmABo3lDwlzPepjWEcgCT6UYeSCBkEXyC8FK0y6I+V+lSLUOCX8lPyQJ1zpYZHnr794+fK0kgwUJX3N",
+	"DPx0IHLy397+WzALqOQPP6sb/IZQYqL5PWjBfmOb6dZFo3GTDxcIh4Ce3zMzI9BxWPDIKp5aiFYTY6li",
+	"Jyanu0bzbtYJHHpv8DVHP/Q6/IfvoRT/vYLOG9RTuUmyYcX+39vbnaSrpAMELdtm1H9Uv6iyLLSaI1Mf",
+	"+bQdM783XaDeydLfW73ZOLA/jyJDbSfsDyNE9de9/itWREEqhcmq52yHSfX0mvG5uGkpmYBXvWI3Impp",
+	"hlZj6mYCg8LO9LuhrfCH9TYph1Rpb9Ku42CT/B0CtoHfAkqTTkc7ZMpeJu7k9mkQXI9kxaJ9lLIfNkb+",
+	"u142BeemJMydH9jiNK50tgmvTbJNQoUNS6qizRyYZb6ltwNlzVLE+/mySK/ny70aDCgBT8XGqzf+yRuW",
+	"L0c95QeS8cERU6w8POKxlCajSMlMY7s5tnTryNcKYC5C0aptDzqGNFi9OF8WuVTBzFTBGTHicUqogtN7",
+	"KBIkvtuQIPzmLBuOoGvelwFMdyRCMP/1ActCKprwwaYZokUBBFjnuE1EbNxbnYl5xFcnMdtmQgFy6SiW",
+	"+VkKPgereASPoszC7xz8WDIUESxNpJqnWl6N+FaWsxXLsaoEuWTMSA0SZUbXbPRTLcv6Gn+EvhNYKgym",
+	"iF5qjPmTlUhTsZNTBzWjaJKO9iqY6uBRu19/aA7wR+MWVGvo+Xwj8uQfgg/luXpifU2Uh4+F5hHT4Itp",
+	"4+yqSN8A+wUYuZ1xArNtE9bB7Rg4QVpPpMa2rAjRsJwPycWaXG/ydWjp6yxU5esWKdYUmSFdxu9o2tA8",
+	"xuRjHIzAUVoR9hXBcdZSug7JvKUEKAI9ZU2VrsVeoOSa7T/m2n7Mtf3d5Nr+1eTZfsyx/Zhje7wc23B2",
+	"LchfRUM1tIlWFGzsoBnboYoujY3cuc72PtewOxXrQfDW3wjMHGRUFTnrKS+sM3DqLO7OzYh3mShQ8MXt",
+	"NKjR1wRz7f3TCgU9evlkcOP0phlcIs2HXqbYQRXPgBGYRBtX9kxiFiUxk6fkuTSJxjarVInrFmAJZUuu",
+	"G8FBV0BtzmCZrDlN0Z1zSv7KWAYSyyU096YBjsgbNGdBPyCYe3/9aTuz/qJsvy1aO3bz4GTXQeCRwXz5",
+	"yrfaRgpBrPY4ja0Dp8RFvKqRGCtfR4Rjnp/8F6zNflv+83R+0lKoDWdSgGev2R4gWSg3GFAmmpRK4UCb",
+	"MGcF8tmmhrn1FRM5hsAllWSR8KxQckEKHrMcX2N0wjIFYZyCMCoXoZn3N0QFqTWOqWd89fRx1t8clqYA",
+	"9H8PEZvv2M4h540glo+y1aeYM6le4J1BlL1efe2eqHtBBfRvPPmlcOonGnOQrJ8KvrbiFZ7Xmsk1y9Ql",
+	"2dJrJo1bDtKXFXZyJBuab1Mm5QEabBUYsL656vAPz4x/BNN5tPbr7KdEnQ7RfX9VSMHadBTZCqnI40fT",
+	"Rw8fEzCkp/pwE8aR4w3+zBpO3QLWfisoVU1O4zg7FUoREolt+k4JZrmxWxqp1KCsgSwTKfDFAlA1Aqk5",
+	"qTapJUtXJVKGLxzw8AgfzSA0g5gmXhboQdBB26QE7pCV8ZxN23J/EJjEmTXm0O1JW+utkx4OSFpFGHtv",
+	"RSSGWco6korp1VVW4jPt44efXUz7S0SCTSHlMw+1RBKLuK0cynBHqukAOVPtj+8W/rPHF2aj1WDNcrGF",
+	"PFeRMUD7Frzb23H+6Ol5w9nRn6lX8nHHFi4h2UYcUA6vrVckOgy2USQNIrS1TOJVwW0d2diqhDGZ3pHg",
+	"it0OLhn43g1Rb5HmYTykfBGehG/VnDCBvWlESYSt6hsC//yi7f1Wzt1nfcoXldMNrpZQbNCxUVOHet0i",
+	"fxfKROo82J6m8BgzpwDApTcRP08vlEegf4DEQW3T/O4Sjb5fQoDomAU/ne6dlFGAmn3dWuAz6HGsulmJ",
+	"PGL99SHfaEMf0+uVbY4HeQy2ZEQLaKzFCWsJ40uIPnBlz2Aa1vvuVNDuQ9vhe/5nmsfgSGpRHTxYUj0y",
+	"JHkiyYalcan5YTwCvJW3G1roU/0SkUMWMeP7hTYK1oJhr0q8btJPTJq3aXWERSTsVqE8NPfIK54oAoEA",
+	"k1+TSK8wCKwN2LOATZKoU/Id2+FwE2ycqHcKYqJCvIXvSUQlq6EmM74v02Ic9mcwJcb3GldkfMqUXrhB",
+	"EK+YlWw7jzqHOSQ7Uo5VB+BDMA0t9WTQ6VVpHFJ+0nUQ39IEOoiEh34/YFoE+7cLbyNKRBv8iBPnco4g",
+	"C9s0LOkhZ8ZyaH5ylG5irX2+gjsAPi1y7KI8UmCucxqxuvI461IIS82yr8jIppiNkx/hPoKdEz8AW8qP",
+	"hVfm/hDnNmr+viXhK8TNEVczSb30toKLHWcui9NL58Q+tHODsWVS4PC3nN2I65YE6h+oijYYOh1Jmg3N",
+	"4/kw//0XcFzFz7fYfQgNwPL5/shVKbvxVGNqDrrBDU2DEdtvjKGkpfE1Y5kEcWuwmaFbVKRPE2n00EFB",
+	"3NpKznpb7Aa0oa8SlsY/wVfeHl0rGliHrm8T20T9g+XCYV1oUsdFOtZbMpLOPX1R8oYcODv/bJBlO/+H",
+	"4HUT4fFIbRo+77+uB+LGW1DcP68NDX9rKysy1mLcNQEo4OaAvQUL0bxdrNSBIiAk9kAWQbvPkdp8keeM",
+	"q7k0hsBI18ig5P5SSe4c+Udb5P9KWyTMEMbtI8fqWgdW4GOvrlGtK/Tw/gaPNdNNerB/K2XS9tNvO0hx",
+	"6NYY5QGDvTRyDcttZBxo8wF+aff0G3ar7oObsKX5NcvlqG/iiGW5reZD/H6NIXfW9/8Itqsp51940MvQ",
+	"mQeKUC4J5WjamZzy7rDA2bBkuGHb3jBUufOhUp/lOZYBjaKDVHkRqSJHmP4BdamVw6ADO6DVG/ED5nz6",
+	"AuKeTWjC4DuDUfrLAYU7adIsS5NQAsBr55zYUWnOgjh8AtjjecCyBrH4MecDhhGeQiGZLbofIWQ6DNCm",
+	"whj4KkQg27uZ4T7CLmGAz48PLAxuILzaHKkAOwhhUd+78DOWRHX0GfvB5eWNUN2xfWWK7g6/9ndKVrn4",
+	"B+N+xbmJRp0SGx61kSjXicFoDxCxjgnkEh0vlzcusvku4bHYDY1f/VnsMJK/8LPOr9l+QbAF7vvK3a2n",
+	"iGYK0BueeWisDsQFw4KhAfke+P72rzRNoS3IsPzMr8ztZZ7mlt5av4F/GtjYcN3PcZBUx29kmlahTxzp",
+	"C5jLhun+FYeaP5ujzKea23qMNW9PacVzetjqvtL3lkubi0Jh926QpfrQ6j9N8JlX/iNe+c+gYWBhTzkO",
+	"9DWDhTPwBe6B8iU2hj3sDcb5ax+/67bmD4cJ/SEXy5Rtv2RQmdQuhUM5H89Jhk9jY8qnF4+efHpKPmcy",
+	"iZmBPrTO8kSRiOZ5wkxqEo2U81RHVLJLssiZFEUeMX3MsNsMMiAA1CdSBTaHMefzYnrFF6tcbPU1JeCe",
+	"NBU7vL00p7X+oq+4jOhcpPB2LDCCo2oxJf/87/8H4gv1NrehhpWvAUviGeKsZ7lY53Rrnf1kiQUg1Q4y",
+	"0DwmDBsRA81DGZPQ50WyKUk42Yk8DsN6groYcB++oNHGoG/ZKNAuF4hqNUghMzzxAtTRQNqzrbBvQSWm",
+	"alMTGC2opPBbCxqnwTTGOro/SJKKtU37hQTLlleqfI+nTWhkkm5LGQbJw0UUMRaTlCqWT0nBezRAq9o7",
+	"cfvo6VNP1F7MZuGSOtU2Is1lPavcllwH2dbYSFOZN5321kqZFAKH1Wn7axtW9Ja2sj5T3A4+gYM6rM83",
+	"zXb2Zkd17INmAkWlUeZSxPuJQb2bTn4pGHRM3TAat6AVOGFXJ58WV4+fzs7K3rH63VPCUolN0G3qImId",
+	"53TLVJDn6iYKCBLzVTezFlqtcyZbQPABbzkHYGw9iszc/AybBplDOZHopMaAa4LtgfAhZOGxraTr4Ehb",
+	"c5oM6dCURSoIO9MTZWikRMLRtnXHWAswh6XedyIYjTSqehlg7VU77I130wNxx2vz6AEO/yEvRlt6rsXl",
+	"PKZ72Q069/DxowG6f76HgPSAvG8MDh/v06uEJ3JzrPfdtVE4wBrepJuTrLaBGYJbkIrdgONUD+UruDVU",
+	"vConlS+XC9PKOeZlTRHruqAOHD4s6tCbzZodUhHunnXf9Fu2BudZLNMkchHkqoj8kuXJDYvLToAQBCE3",
+	"LFIi970Ppux+YgxdxLqhimHYh9kCHW1jgPM1Z7wNekUvbMpU2xwsllBfA9ofinzNXhV8rFt91GaFhnJz",
+	"taE8kPRQ02gTHpme5pAlDdMdHlUe6A8d59d/wWv1ow+bOmijHWq9IXq6J3nBwciwCfBKK9b2wdFZyA2f",
+	"nplYmHvzNfgj5fuWQLkQIbh4/WnTMxDysDjhAhOZBmJO5AVvQaE3Pe5d200hbSHKdtC766kvMAHzwRGC",
+	"ECpfw70tbtgwOFDsNUxkKtQIRCrjTRxRmz+wSO/nRFuOw3Fertl+rug6rEEqura9RKXp641WOLhuIB6y",
+	"3FvQ5V7tbktv55HgxrZufnGGCXwExOpAOqJPDWwMdHmhj/Q4L+/GWzXeWIMFcsiBhpiAHnxn7ZXt02sQ",
+	"01/4clG9U8hjuNaNcAyQOtxRHwqkrlbJ3uAC+N3ItERBGukO0x5TwdeSKAGXE0lovNUEjY1Dxs29dwN6",
+	"EeTHjS4ZBZTcmd9rjXp6fGyvWCRuWH5YFLkWIvWPrMfnZxcXLSkhg2OQ5rA9Qp/pjohhlQJjdR/QSUbI",
+	"W2m/MUzhqK7O2EwC/FjHpF1cMqALmP4xLU13Cw4uLy6ILKINpK/IcRxd38m5HVKFOqNfYxTcuYMjDI1/",
+	"D/2rMcsGsUTuM/ZGwqydSGA0U0fX8LKsE6lYjk1If8VurSnlbBzssoVw8TTh8xAKxQ3jTMpBjWCHJvYe",
+	"2A22o5srTr8KkDVpjj68ZPpfH7KwaUAs/RWDfOWDspFHAjp0weq+bR/aoehX33PwhS4wr9NUgqwYjxjk",
+	"AdihNF2OcE9vrIxx9RXceDedbFy7w65HTFPErmV4VXCHrv0rZK8ByNLclFL0piNa6W6qXkyrPR5DscxS",
+	"xHtMTBAGIb/aet+zFh1Myn0MWYtI4k09zEOeMzVM0R5xqC2PShp9uHYdkjPAKw9lShbTXdvxNNoQ47kh",
+	"cbLFCOvU9llEJDC4ydQ5gbJoLB5tDCWqzAHJGcSWYvgBLGNJEnnF9YLoIZwS8CHsbDMdvSLUvBgLkloD",
+	"sr3qIGe7f7m9OP1A1SavELq6BUr/A0QCDgd2H965tBqpqWNw1V9WB03vCU68YhA8HpTKXo9KQtUZleTr",
+	"F2/IWn8B9ty3PsZcGdYlYsclNDT0uqHW3DmFEnP0Hvf20zLNWO+mI1K1vIdcVZ6BOxj9aDqs7Zf3mOAq",
+	"F2nqtKw2IMBwucNwR5T/zVq1QfnJhCdqPDIDi9eszIkaOIihBp33yIomaZGzEU+sBU0PSaZH1FO/pc3A",
+	"DyZjWOYw7EeTTjPiOxVH2NBnRDx+TaFpQ70QZBxDjwU/9L5ud20+F3myTvj4jx+w4HrvFtmIB0bW6gz1",
+	"5GDpTllEMhS70VY+jNyKO9pf9OidIQAN3Eg1FzTtO3wspvDItGA9vGlZ+QwnUiLJJyK3JdKfWjjuU7Iw",
+	"mMFGkYJeS4v6kdRT+Cd4nAyR/Ho+X7ibPZjfsXkZw/GHKthDgxpk1dZ5PkKo1SsS3VRb13k/XAtuecEB",
+	"9XYdkdRADFGxNEVH8w5axGmzDYAMwhbZKhfbQNs8DBhjb8JrtpfYAj72AXjDvQpNpDnYqNC5kUYe2Q1c",
+	"3m1iCznO6t6lEJafobye6dGhUep5A/ojLexjP1Zd3ANV9kPwC/RQM8wq6Eo3hCSuDY3JkmmRRK8ZN/5Q",
+	"tPlt/5kdleAJCDFWK1SCN4Yher3IlZ949q9hd3ppan01MO15an4G/fhsIyTt3+wwxiD2JWpDqCMl9Dn1",
+	"/XkV6k6JEqJJYiwxCQJFfmHDvdiK9/yCbESRyykRHB0sxqExXvF3/pfeneZ5fOp+zhpsG8artzaXEfpE",
+	"FtkgTPdfwdVYze9zsw9vNVBHEazkgDPqHrAigbFIpgZ6pUMPF9sRjuNm7HLL5tXeBEPgVwZXMN21jvkA",
+	"qh+hlB6//avX8eFnB1bS1dTXVEg2L2GqBQ+5sUPlHy9X+uyaIhiyfR79ORZj1kA+mUwhcySCw1lOHbQy",
+	"4EiVJTY27dqryg30kRccWGuLlZ+2dGrwmPXxVRu3VHQPgJE4I/NGz4fMYpjbNcuUwRtvhQp4v0zvvqFo",
+	"bnZ1aeu+KlvIWSXSXXobrpmgCTcEnC+L1YrlWBA4B9aI+xXlHzcM6qgrJIsTUG2QdCXhtCJd0hzudIRv",
+	"0XxauP1VMVYcaW3Sc3y1oZS7rvBKkCVbJ5zQ+gE5BFzy0FBSzqDfRj/ZvxSE3bB876GrDadgWWc3Xl8x",
+	"kDlWcQUFReVJSPtb0uharFa9FbPmNpcWpl9XCyIcoezRla/MI6rYWpQfadp9UL6m2dbM7RmhaUo+WRaK",
+	"ZCzfUj0BECMuB/hTv+ZYi65q+tEYcB/fSHt8EciFCKxovQGm31bSQGhNJzTNGY33Xt+VkEx4BfcfEj+1",
+	"hXvzUa1qhx9+bX1nR+QnNEkn0gq1bhK2g/Id/JS2yw0GmyZgvE14mGjgDWxgnmnBhumtHDPRoTNXW0p5",
+	"+MX6na4vx2vobXEMBLze8nM8qZ1MxOYdtqbQRBIIFzvYJzSKWKb6kseDSMvBzcrZbn49YHUtXf6axPYx",
+	"HOl8g62wBz2NVP0zu23jEb0GcWAR6s7AFLG7OzKQcXQSM7NXIl8LpcAnENECy8+SnMCCgRUkbppJ2y2l",
+	"1geQSwSkBc51Mp1wIbJwYV3ObhJRyINDlt4rrpM2/4nHbwDPgQz3DKveVoC4qUd4n5691yCQKmMJz27q",
+	"LW3Q4guUnY/bookUprFEym7C4N/9VXjQ6TDX8ldENDUV/qNfc4QeUsFNVAQaRhtxOO9Xk/zAiAvWhjs8",
+	"F5LlZSR3ShhfJ5zN5aZQsdjxKckoREHd2U20LYKu8kEJ8WMivq8K/oV/+0E1BDFbJRxYaS45zeRGjEIj",
+	"ixO5TaQMyqUkjhnHWqo0kVYrTxm9YZh4inU0RYspVvGn17vkIeEBUILIZFukVDH5zM8BiAWDLKjwy4dG",
+	"iuvSxUEpNTt/m1wePHAHLbbXxrIppSC+ZLLSvWT0kNOq90OHmgwD1SzsUHQQwH45qkZnY72WqRCZIwJA",
+	"A0EWm1gNPLhQWxzUQrK+0t2VHmafey0Cmiuof0QdB4xRlpmiGQSmVsChBy2n+XgJ6Nb8dsET5TC7RaEM",
+	"dIaBKASFIIa6BkqgJcTpiO96Kf2Bw1XP004aW3Qcc84BRMJwCqTHNAk/6IumQMJ0uB1UrG7cJy3YcVpR",
+	"EyutklXSMfGhGPomrRTLUZDYDHeRg46yho47NZ91FzZOmXRQHcTXWiwWmSnSQg8aWPsWsVKssMMJtlVi",
+	"5MUbuh7aT1rRXB0kVkdUlrh0BKFoOo8LlCBBvGNnb1i/P3RQ29H91BBdEhrHEAsw0CuJdxMYICaTNuFk",
+	"cImYypP1muUt4CN6xQ2d6vuvwU7DsygsHQelUBQcUycCxa7tCKAdYCPwU5mDV2oULlNPsnQ1Xptu1sJV",
+	"htsYnIc7Yteg1CLcKRVWeepCtVXgNKRg4yyYep2jyxNu6iukZqEaMsbqF3U9tKYX+mrXtIqu6B94NXnk",
+	"SYWKoljhs8om9tSk0H57G1bFv6ipsMG+TiY/GmGayvvJKsmlcaPvNvtT8vmeLLyu1dggwih/Jpe9LC8f",
+	"hKdNI4UaXAAvZnB37PsgmpR9r4bu69q+wBn4aCaVV1Yn0rZIFkN2VBM4bMQFmrXtVAndAQEFFdJNLrXt",
+	"zHZ+fn2uz2PIUNG3gZhgt2AP6FU2arpphoHqyopQ/YzxjfvjOgPnTu3KgR0jvoAtUMm7GN3/1Ngn/Z/R",
+	"JireP7gSJ7RsLzC503pUerAjgk6/gtt6p0HN+ZqmU61XXm9/PNMcL64UPmj2uRGKQVhvoFJzj/3pF2EF",
+	"DQ3QhTYCZIrXY6XfsjpKx8EBk79Xb0DGD9LKvKaCg0oLq70C25sDjhCRy8GKt0hvDpqke3Top4rB0gH7",
+	"LYb7MrbznfFDQsyHw+96w4ABUIn7ND7XMvSyunZIGoJeQ4w1jCreNve26pHVRosDtGgQDi06tC9dJE1i",
+	"DKyD6oD/a0SNWAF99R4djFGo5/93gdOvVepjGwkIwLkTMtBaogdB5js0J7BrwOmIMningJaU9uWPXV+3",
+	"0cr9W5c406Cwr227yppV5I8vUapSuboRq3vLE8KVndGioNjOkKGuEN3ZXtokKdUPzBkQaIaAfnGQM6AO",
+	"od/hdKh8rMST0CxqFNeIpql0fU3N/cPcw/bAP0DQHdwH8wCnciIzk0AzfpxDnY5trreXSmLKBd1CrBH8",
+	"T8arod9yOunt2DmgSWd3T87AK6TBXDS5DYokstv6H3PQDHWf6F1Vaw5wSGF4KYaqkinUTtSjrWegV/bT",
+	"NLSvS4atWatV5qrtiQ5pcgwom9aWAr8SmE11CT1LwCTGVRICgtaBxZAbYCd4bVB+5QYlg9tpHZA+9T63",
+	"VHibtKPXeFgCIcDFas1oa6m/WcgEkZgDXdEPjP6MCJ44i6GM+ndikOg323yizm4hVX9WGV9vEKiNvsfZ",
+	"9B9yw9+3Yafrk97Tr7PaptM6D9uEQymCqiOwGbr//J//mxhRRP75v/6HrYyD604wTU20VCtJThydkoWP",
+	"egGFCuicr7r+/JBIlxgssTrLjTKpIWtMD3SltLSFwQzjPpxDwIDOmWRcgZ2SUkQ0H8qU+uPP8VMh/owo",
+	"n0diG2zt+xJxyk3Ip2ylayKFLbnR/9cr35U+WCGUEQV1fdKl+koX0hv2hdGa9qF5DCvK9Tzm45F9zXNu",
+	"u4x7bhwysHnI7upxT1kJMO4pqx+NewqCIx3+UNjSJkMEcPmhu7VBeiVKrNkICNW11cjS1FR19ggKcPje",
+	"va0z4Chba2SiRi3m3u7XrDV6q20qkceuUsJU/cK5Bo0VzA5LhbgmK8RnPtw5ltGcpilL5+tcFFl78wj8",
+	"pstuWGJTEi2+bdc3cEslXJ9yW8HHZlioTejDBisICFsLsj4rq2DcMk3tgamfuOZix8lyj0FsaSMrgaYG",
+	"Mgmvsbaose+H+brIY695T8GHYv9WIScHeHU7OvFBhg2P2a1rp2CO0q6ueyGc4/5aPXPWQj73aMP8/WdE",
+	"tPf766Vwt9P2eB0Aq24C02jD92PCMnj+AceM1Ri6zxEVDWegR8H3I7QFun0urR76VWkVok9lAUJCxUjv",
+	"+snRPOua51jo8G0crM2DLHTWT0sVtcXo8HXLNv12DttvYPwqrDzeWxXsfeBQBem3vXPrGQGVBRnpZmvb",
+	"B96AOphkSES6ZEWVbHGzDDWujmS/WwTeD2XDu+PDIxVdI0o3HmqeZBA5o4CnZiNJNl+og07DPIKeKXzE",
+	"dXrThJB+eP7k8Wfhuy36ThhgxyV/aBUmSa3WY3F1erN73j/0TcUjMxT9xs/PO8jjbh/0wH1qMTkcR4j/",
+	"XrNggdEIh+4B9T/3LpXyZ3/dgj+rZzageOo45UsSPubXOuKF0K6QdMtMtVhQnQdDQSut10lcFiJB8bfr",
+	"HVsvU5JljZKtB91RTE+FB8HbgQkD5u4Ok6MNAaZeweRPJLwCFvliXC7ZSy4Vo7HV3REzI9RbzBxsw9Tt",
+	"fsWkuzSwD2BzyNOH7G73ZB1R05t/mPrqq1TsXsRr9rXWMMdu66A5T8kvhciL7YC25T6uarhukPfuPDf4",
+	"vybYMUBwr4q4F4fstbu1KTR4K9W+oZxh44eRJBsLJVjrPlEfY+N1LeP9weurO2K0fjveXh293jHPPtsy",
+	"pDd0PXI0ELGrw6DPzi/6dgc+FxwGAEOEmvVgyfAIR2ok8pyZOsmhpsVqxaLeD+AYX+C94OKBTuej0BoR",
+	"Q8NgC+zDtjreM9QvgXe3W/7QMXeexIwrwz9t99iUh2bpgIN+GTio8gEDOdWTGeVmXPtW/U3V6TbJWZ1K",
+	"c/IN5phWGKxcUscS7bz6wvFMiaFgcvSNf9MTfpBrixaZEiWUTtv1eVxkaRKhFWGpgyCKcy70qVh+pXkH",
+	"It7kpSOBi7nIJtMJQreweL4SuXVPeIMJqT8412/oMlxuXI3Q+42N//3q6nY2O7m6uj1bXV3dPlm1tDg2",
+	"HziCcWhEyIeyDfHzr1jEkpCn5TARE1BeLcNqA8JxydtpjxwJuvoxzxJaC3i4JJS49w7AVWvVOv1N3bWZ",
+	"NB8e1BHj94tpd4/eHdM+XLnXiq6ZVSVHUxRkEY/28yH63pfudqvwxWLHTRv90QUYABMeYtbn3PRt2IsC",
+	"AOEHof05mJkmWHc79MjT2ezJ2dOn548unlzMnj4967MTxuJQZlRiokKqhrUAKQn6BwyEs5ysmUKzssjc",
+	"T/hOQiVZYHHcIhz4t4/M78eS4de0r38ro8Y+p9YEprnaB2sNTwdB2cd27IMvNl7UMvZcfV6k1yM3GI2G",
+	"5G7pFz+PHAT0qB7MSWq6mfd94Cu8E6o5StOi1iLUEAcK/Bb2vsXgyuUw8gYYpn6pYE0Mt0Ea1grnUPUx",
+	"E25dpEEYj+FHx6PHHZae15401zIrxf7ObOlj2MkyqD7EBIVciQhUtWqNsFy4TiYyt7/Cu7XITZN1Avgu",
+	"+2EjeFE+4EaRJisW7aOUzbONSajszD+0t/8Ad9suA3KTZMPG8L293Y0g+//Ye9flNo4sT/xVMrAfRGoL",
+	"IABSNzAcHZQsuTVtS/pL9Hp2Gg5UApUAyixkYioLhDBaRvSnfYB9CD+Yn+Qfec7JrCygCjeCImVPdIRb",
+	"RN3yevJcfz/gld7uaZ+D2iiexC/X2zJ78pLur0qgXB6M1d6VjfrqVJa0LFhaLEv9rlp6M/0q4bosH46S",
+	"YIy+Nc+TPXiSQKq+Xkqm8FP9CP+sIrtPzwYD668tZdXOYx2WX7vUkMnE9ONMvv2+GuzikWbiM6KOsyux",
+	"CBgSetpsi+0oofeygbBtWVxWZfR9CtmRxGBlGvFIs5wXBstx+8hU5Y/qhEtzwIKvM03VunHZLuS0YSLK",
+	"X66mWx2TJWvNaBFbBKyXSrJmSULQ6Z6Fsy6PpMIY9OPdgHG6T5kOPpiL0+3SvF6Zx6xULUv1Gqa8Gprk",
+	"jbno8yjBQEIoAtIkxzzaMscHPrO9+Q0f3sL6LlEGpnwkOghsjveFNpoAwL9goEK0RGHSEqTXMng043FC",
+	"j0J+ZtmT0G/z/FaJW1kaTyYi6mXjVM1G44p0JRfvMG1h0Sw172QwZA7+UKqMEG3lgk1UKlzMJ04ESEaq",
+	"mL5digDNU3FdrPajOBH+sl5eqb9W7se94KNhcPB8mqioCBrtXFKe4HI/rUiUItNEIbtMSMSy4J8TIdek",
+	"bxZmSjMurXDAepSAic98kCULzMWjUhXeN/9oNYNms7keu5JQZrcDmqU2l9Dh+RCYVcCbY9cJNfT7keMo",
+	"U76y9mUAzvT6TlSiTG+SlWVQB59y0KWlZWHd4ju4z0Gc9/h0msQ7hQTMJu3tjsEDxWnOFbKy7K5Fuq+p",
+	"6Tqfv6XwuZKurvaidJ8CSHp0x9yR5yxcdnaHwDxhdKZEaE0V8ckih/JGekzJbJXyaojYKDWxnBEqjch4",
+	"xCGkRtyY5bm0Fr1EpFRRZvNloSqEZYqNFFPyHPeEadKSDlcatwq+AilJHInJVGXobhOLPWh6UF73BiRV",
+	"17YU10VurC0DM+Qi2WEaW4FcBnKMgU6jFS40lIpShTn9/us6SLUtybD8jU/PTt35s55ZzKM6uDGKqyUO",
+	"2NYXaXuzvaiwT/TFmF/HKt3mOTXLXtrbNwMrbBDPpVH7HEe/ApkS1ONYU9Z1bCQ1I4KhrZQ+l2zzMkaD",
+	"YYWKfA1z1Aphe76aC01fI+c+Ot3aLVa0IiHEhSGI3LSEHz2UBP/nAU8SgjTwf86USqzHtnjFbgbwFIo5",
+	"yO+Zhv3Uc7sj/wkjDjYZs69mMkKcsAmXM5704M5yIwq7KopC/TCkVmXJUfZzpVjwmyy+3fdacY1utep+",
+	"Mks8TxZbNTqqg1KF5hU+vpEc65N7trpmzLwPiKSxYI0DD/VQpa4icAOi2T7p2MDOkhuZmxOvb2XP2l21",
+	"bWrFxkP9Tk+1kqDoDjmed3lwLA/uAQ6QPXbSSyOHtt9Iy9tn2RQtivAlEBoc+qU95w1YyRiUWKkekOLy",
+	"cly/afezXVEr6t3ubG5u42a69QIos74otWspWVCU7w2X1bXe/4CJONWpXJd89Kksd3d71tmlD8KDFV9a",
+	"k/X3ZQstfwmegvdFoll/AagzDfYPsaCixCS+EizMBJ80zKWwwxI1F2l9wLVgicgykeqARfEoJjBEwJ7V",
+	"A5UKTeRWnEWAF6XjSJwzkWjBztrtrgxjec2TOOplfGTsgLDRlatwiR7FC/XfJ9bUV/G0jhhRPKk74Ur+",
+	"wuUog3fYSyWFde1qXeVht3713NdedvRfoqNpOsvW+F9cWFj7aJ9mgABJy2yCMsNwtxLleSwjNd8WoWyF",
+	"lDavp8hfVLr8Sv31H9+8Yqenpy8a7ELquUiJvl6yny9f4UqYxEkSa2EMIX3OSEpqKOOfaQHeQjUcakHo",
+	"qebxwSwzpqz/ZMGHE/FM1CF+ECyzCK1zoQFZ6yU+dmCaVhweX0CVK01LEBc54gBlJGlYE8ZGAZYTFgo9",
+	"4AnPzB6MMzZS5llpy0qQMo5LZrXzdbAYuKzNMTbLVI4f4f3VM/PlhL8zJ2wTyrcB3r3XcWPP0+JxU+EB",
+	"9Hx+Zulk/EqcsyaUDsySxIyYGQtxXVGNfogzK0/ycNhxa5tcnGHbaiSWMFMNVZ2UEXAnDUbqsEHC44kf",
+	"QCHXBxC73pJCrPQUVleixGjbAyNiby4d9B3up/dX5hZvIFZIxTD+XO54ANI8QJQpMEcFRsilYqBGMtZQ",
+	"MdZflCOqIV3ZPiCh21SJU3k4kFvtlSDlnqTRc2XRPgg6DdBSMXOBUagwbYVu/1q1zg6RSosL9r4yaS/V",
+	"9Ofpfimhu2dn7sbae5mKklS1VG2m2jFPvjN2EYQYZ3LAq8DAUiQVnKhUMKkiDOZK+E2PKf1xQ+0XNMj/",
+	"TlVf3pGRXYL6lqLI2m69+J1bWjL7lm1XAULG0Xkx4hXA0QEmaKmsKAdv3RYM8hDV48sFczZogez+a9Es",
+	"8SW9gU26WesN8fJz3ERsN3EWz3o+XkCBgYe4s9J4aPhS+WKsHUSYSjHZQG4HvL0sOAly0pOcrgS+MBar",
+	"ba2uf3fred02uKThctoilmsj4wRQwgYFVn1afaU6INC8l5hbChBz1TDr9W1l+JinUf6XdbhS3K/65Ugn",
+	"vzo/IfqZe3EUBix00sz8QeR4vZl5nkJ7STyJs5BpvmDzcTwYM/gByk4n5jhWxijD1pUwt9pPlXJDGMMY",
+	"XgbLo+Pn3T/S4B6FPAlCdt5I8rMyDPT1VEx4bNfq+qiQvfEmqBXGYrX5LzGDiLPQm54woJA6Z6E3h+GW",
+	"6TRuLsoZK/Z04MMQb2kWb5mUWFi81a70Dd7yn7X4IeVyDxbS7cvMsMK2JH/iFPX0ahMi5zXNA2jN0jwN",
+	"Sya7E4fsAThoCynBdlD85pR+o2wm/pdI4+EilqPN1KQ7GyS0j8rpJfa3VnYu8y9BGcgbV61glw6Xqsg2",
+	"UEZMahZn50R2kyQixRMwIVzbPQqKTD9e+SHxsoSMrgy/dKEMulvrdMFVnHZrQbfGM/ih3Ww/rbda9Xb7",
+	"svmic9rsNJv/0a3dhMHSgza9tSeuhczgDZmaxgO4GIlpohaNYSxjPRYRXC2WS8JtqUjqrcZZ2esxlAlX",
+	"zPGydJXLBbxTDbu1zj//+Nfvv96E5hgo3pQkJTcNkWw7YDxjE6Uzlo1TIRiwoGoWCTFtsAtJNOfgWo01",
+	"eVf7PIISRy9TJYdZ+7dP798xcpc68DGeZuiCFZ/5ZIrW4nJNsR2Fmq2MXxpaYFmaxoNaZ3lYyxDsfJfc",
+	"b1rJxkc+/8lRAm3r5jUraatyh5Wsm+3yMYor1WNx2RpSeGtkFg+WZcU7axtQtndhCFT6yrNfDp/8tKoI",
+	"3X2ukLoWaRovJU+WduIi932yFJRESMlH0D+L0aGSSKSBl+KoPdyOEtuydKB3r4/Znsj3Jd75fq91ti9K",
+	"9r7IQetQr70uVy1YDL2WIB9k8fWOx7FP97TW+2Hv2wppZXPOwf45Bk6R2MMXumuB6dbqSE4oRCTXHupA",
+	"FZMNQVthukdgPRSgIBsDp4N4PhidWDRY2MsTiJRMFr0eyZuec/7bn412h0kkkNooFcPmGBNbr4dKXeEN",
+	"IrwE6/nejgl0cxlUrlk6vqHdUyfAZTqM5Uik0zQuKJXLd5F++NWBKjaAUyxVw5Zh+dm8iNVltTQ7hS2x",
+	"VnTY1LvdDrsLIPfLs3NBJwoLPQqLVH/gFOCRsPU1+MRMCwslEZagPu0hkLw37jiHh6seX1kX25kiYlF9",
+	"XLo7KhHz4I5HRHlD+LxO37mbyrOCFbVaTYU1EhScOfcqqoySbLUJ2JK23C8VuEZgccTLBtHTs3WNvqj/",
+	"B6//V7P+olff1NxDBDnWpD19pUBHCV5eeXGiDY7NFRuLzzbPBA4T1l9k4pxxlnIZqQnR0Pk2KbtgeqxS",
+	"MHGkWVGzJGJ9wUYzobU5r1I1YRynccMqM/PnzdjRP5v1Fxf1N7w+/PVL++Z4w6RhL3WJ34G8cVdb5hRe",
+	"W4/G1nNd6QPZlPHmN83/8PrptGfmajklagQusa3UweveUxE3JhrO3ixNqs/IQ5yP608//ExQaE7psGD5",
+	"QAkzzhTrwpZ370Y1JkrRk9vbKptz2bm0ux6YcLlrEyFwOxY8zfqC71JIkMTXQgqtPbfmFlra+kh8Kkax",
+	"zgD5aQcCct/xWcomvurf3LB+Vp8pOjT94DiOeVBcJavDs9y5spFfiqkvrZ7qJXuQQwYX/72dMLlTufRk",
+	"AVUDgHpxHnKfwHwcZ4LBbIBhQhXnbDDmKR9kIkXGIesiq/VncRJBldBOWoreSlFBFNpZGmeLT2ZgyZ0g",
+	"eFrmqr3As4wo+jSD2vi0wX6BulupGI8mRr2Cm5DAOgBIEnDo2hpjpaZ9Prhi4GQbmmHAijJJ9TEww9Bz",
+	"bIZr9DjLprUb0+ZYDlVJQb8tQU3UHJNFvaRIdS1SNk14LNnfLy8/wOV/+/T+XaMru/KCPX5snnr8GHG6",
+	"prFApw6QbVOWKVgZNq6s5rKDmVUOMIBNFFL548FPqA2Zon8FRre7guuUVqfRl4vVdUSF08clgnZvZNQK",
+	"kWgBhNANdiHZ48euT7axv6k+6ohgz2pkTjW7nAEnmFuCDLKzTAMCcFRpTAPqSs4g3gNDYj1bYzWHsgsh",
+	"Qc95/DiduQ9azG3STKWlDYJuEz0Si9L4WugA+sX6C/j/ALN3GX3w3AxgV444cFzrK8oaaLDX1yJ1zEvz",
+	"NM6woPjxY3ABm2bgUtJQFJ5yqRG25pwluOYgJ26qkgSXAZbpapYKHuUPJmoEk/8//sf/YK+UvMaqYW1+",
+	"esxIQ08F05Jfid6Aa9FgRoTjrzYZtTL/NICKaFx7oLx718xDyAVP2r2Qkfkt7E102OhKxt5G+NTPP7/9",
+	"Xp/jig5YOpMr63rCF0bnJJuW1uqyaYb5rpgESNmCMARxxPjIbAlOGbXtZhNeYdpgV6HOVCoidKK8taWV",
+	"Wf2jmCZ80WFGqppGP2aPH79UUSx04/FjdmHTb1lfRQsn/DgLXykJz18upgINYRc1CCE6P4BRO/lcn8/n",
+	"dXNE12dpIuRARSIKcbzCwSxNWD0KmRYw1rE2LYb55Rr3NftZIq2LHWnMHsff/nNmVtiUp3wiMptKnIrh",
+	"TIvIrPcP7z9dsjnE2t3jKUIL2DABZFgCL7/pYWC+b7bCZJotiOsmYuGXm5DxJL4SNECv01Sl+vFjeFuh",
+	"u9NU9RMx+Z+/aSVDIyEEbIKzz5/hTU8+fz5noRmDEOcEJJ25gjKwb2YoM40I7av0SXfWbJ4OzEM4xhHX",
+	"Y6HhVzP0PGdaY2ZQf3h9ydzDIQR+yOVtk0pxmbCzZpOFE56YyRFRD5oMA+BS7t3IhufsrNli4UzyWTY2",
+	"WwzypuDnUxYOVdqPo0hgHkWqtO6pNB7F0tzQOmUh4Yb2MqV6CU9HAi48gY/NpJ5NjbgSUW8iopgDOqm5",
+	"od1mITQEA0uYew8XXrAw5ZnoQXgffntiOmOzraEZKk1n06yXioFK8Y5TFvZnekGd1ONZBtWKkZpDw2eS",
+	"X/MYtIzwHDcoTB6sorPmCxb6Jcmx7A2TeDTO0DEJjfWvT2INQKNhgxlNws0ALHHQKyxfm5uQvlgoGWEs",
+	"j1baKzWZwpI18k9kZk++yaVI4ImQgJJHcIeAeoglBJyFFqwNm8olC19f8pFZGyiXUcWBwwC9Vm+H9Z+g",
+	"8exIpTBaf7Pv+C48ZmNAZdWME2i7vYa47BkjYKOjs1Y7/3g+Isc+ekRgYTUxpcectODYQcMSqm1xKN7m",
+	"g1v/h1g8fozZN2Z2EOEEUTShi+ZPGlSH9zBUqUO6BIeAmIoMfEc5ZCCIUzryzXuMTECRsFlq/uhOKzNL",
+	"4YdUDEXaARXhu3chO3Inig3SPnlynBdEetSEmbJtN6N0bl8l5EDUL3CUQqOwDOMU9AD7fXNoWpn0pYs6",
+	"cLfWYRAmDljX14bN73/86/ebMGBSzIWlk7fwBJqbkycbi3QeQ1zZnDs8TRcs/DGWVx2GMumPf/2OYuic",
+	"pSL5Dr/QreHhF3qfA2kHGXGOojCiZr+zRg2eN6h1jrmGmXc/gC/HE3QSkT2kMEpJ+AarLeruXRg4/5sz",
+	"mL4LA4p7Z3TIhBQmDI3eC3UWRtvQOPhIb+aeRu5Es7BBG2ZHZ82zY2r+R5XgURlex2Iu0hCOLx2wENW1",
+	"0OprnloWsNAGN0IQyJE5feDEj6y+RLpCCLq4u4snCeiPpKqZbQNnPHyqAxIF0Hxi4ocknTedSZi+WOAy",
+	"D/MYXGhVYdDlAq8J0GNYkOAvs6Pi8ZISJ5ppwRHIR0w4SpTOwmOnlL1E4jhz88WHt+ZXPKKMqfpfFNU5",
+	"gbS+/wrZ0VjwJBsfByw8mYgsjQc6ZEcfUtgcYqbhgjvc6GF3Un4xh+RNyI4wASXjiRrNQLqZC/o46Mrw",
+	"RE2F5NO4gUc0vsH+tuCTBB4HtR3xFeCTkYKG5Oqqgnk+brB3Sop8WYIJZJ2FeV/JB3TyBS7c5EyvVl+y",
+	"HqKQrE0Xd0jMamKZ6hAOFHk1pyLVyH4XD8aQ96ydpsf1FSl65peunHPNIjGIIxGVzm+DhXDErbYSn7IV",
+	"euDeVukkzwQZCaZSrCmapmqU8gndi6kt5nEj+TFzBV8edWvs/7BuLRW/Af4sZLOYndatdf741+9Bl4pk",
+	"3Z/mi/iHUcJ0Ud1CnYVGwXQd5KaIqCARuvXHv34/sXEW0MvNcZzE8spNAqCfJ0BPacQpcyyEEzDGgUPV",
+	"jgU7Ciex7OUvNMbetWAts1eTRM0dU3PaYRBZCo/9gqtHuitRpEG2lFYdtPSGsUgif2RBpzb9vZhlY5XG",
+	"/4XbFc9sc9TYLoAG5ookzavDwJMEmm63EQfsPyximEBrM5jvog2nhqRczClLFb9jdUsznubGE/xWx009",
+	"aPEs1CIRYMfpsJBZYbTEic18GguOmU2UMIlLhKC7aYk4mG1YI2C324WACUhJPBASMTAxib12MeWDsai3",
+	"G81aUAP/L7gbdOfkZD6fNzhcbqh0dELP6pMf3756/e7Ta3gGyowz8NdQAZ8HQNSpXbcgDQJlRa1TO200",
+	"G6fE8gcel5Pr1gkI7JNpOsOEjNw4qQS2y285cQfY/2csm9pNsP0Tfxc8Eikg4k2VLkO+A3+KNVRFhBUU",
+	"UDuhFaF/mSXJRypgghuxgopQf2F9JUzOjBVF8gC0Y1JZjBar5pIO01i78Aoct8bGkuhYwGKm9FqkAMtM",
+	"IF/nLCQc3xBhkSDIq3Ganer8Nqp1ajiywY4D6ymPEIX81ZXfv1TRwqIrUarmsoSBUEWe7OYQh9ETaTPX",
+	"emb0ap3T5g05v/hGdFToys0Nei/1VJkFaR5qN5u3alJuFdQ6rdNmAKvZo9sHYuKWq2buNPNe1Dqt9s1u",
+	"PYjQm1eS9IEnDxGgq5TNKbbWqAW1MaxXaNSKYl31WXomn82M7qcGUOJX+cNuhE8+oL6AflOLv1b7HhqK",
+	"J4Kr0KBS0pGqBVSg/8/ahdnhtV+D2ue6sQ/qlGP+9MmT06fmx9SohIBEiDeaz3iSYZaORN0I2IclHj7O",
+	"/CB1LJlUaAGs7nb0200COJ6+f/3j68vXzHTQdOrkC3IwGu1BCd1gvzifEYkTq1XG3tqwyooZ+K70WNqn",
+	"QiK+rHl6oRvsbQbaLjjfwNkasL7I5kJI0gKgzehQA9t2F9FipsaMw0MSL5CL2DNiGsJdPvShpdVeLsv3",
+	"IIi238mu7zfFYAplz96tfEqVysy/21BQpGuds+ZuLY/ypv9J5FDq9mMOBHEwIYQ5KYjJXiIL3nkugQDN",
+	"PKysJbc1wF0Y69uozKrBKHMBJAfCyUIlJnqlwQx6ZeyvDrocra5KroGynZjEGqP7u2/FVxjt20I2/ghD",
+	"hnv1NoubAp3/LBaI5EUHrcvmi06z2Wk2G81m8z+K8daOnCXJcv350rOnzc6Ze5Y03Tye6MW23dLLq8tr",
+	"Q957cvX/tYvV0fRVLPbOAQzzgu5as/Xi+ZPBWbPe5K1m/Rk/FfUX/Sft+umwFT0XT/lZv/kM4Zf9OK15",
+	"7dYbNy/HLtm3F2ReDil/ammr/hjLq027E+45xI40baRmlO/Alc0WPKCDPUQ7zcIY2mQ19LriPsWiahkx",
+	"qSBGCb4yPJXhyMQEeA0m9pWYZg1GRbopiD2bzYtOS3KxAVMnJEKaRdEhCZJnxOWxLOF8S+jsXZEGeNcl",
+	"5dPc38m85dYr7qqtt8Mrr5dbncGt3Vq/v3C6hcgpEzD5HX/86/d9pM5uIxp5Q7qa4YFrkZwjmnbH4fWC",
+	"oPajGqytuXBSy953CMn1ivYXs8loh1QfyE9olH2UOkZvKUPcVxMjWJhypfA2QvvRyASwBbKVCPYZqBYF",
+	"3eGMhVJlvaGayahUbUAZYwXF0nY5K0/xwQUArYLjsVG7/bB/RFm3dtg3nxkVbX2kWRwFEI4ortjY3AaQ",
+	"VG7LejgrRWnib6GNWY5f5fgqLDDn/67rPCm2VFW9RGppTc5KSraGkCl5E83a6yzHFK3P2Lvf5WUHNoRo",
+	"zjjzUrR345SNUj4QAYF3Y9p/VxrVTYOfwOnMGPKlpoOtrEVyLVYUZFjelxABBlec+Zg5S5MkDz7pgGmF",
+	"iVqYqmBOWi9BaykyVqVNr2QZ31brLSQl167ahfTfXZRhVyNtbcPl48d9wayrkrc26801b6XqDv+1S/XA",
+	"hefoYy1ckdudMytjW3HWmHV6CPGC+qi3wtTQixh9s4rqBTmGmYYomhFuEc94n2tBPmiRDB1aJOXzE3d8",
+	"eNUK840yjGWksaysbSzOIo99CHvGhvK68sqIUy90ql1BASR2NF9QWZrTUc9ZqiCLEHIVeGG70/ZG0L4+",
+	"H1zdzR73TsWl/BsIxEL7YoCalcMkHmQhOwq9HQvh2RU5YYZnuQDgPvXtfC9uuxM/lfTgLvxZrmUeakit",
+	"uMpqQc0sr54mMAn67vb9qOhJqVgBDxdYXFR9djeerZ1tjtJxKh+fnVwHW4/PWwffj/ktd6XfH0BX/4lf",
+	"CaZnqXDkVClmeFjJsrWU30OjX1G4TlDEPbAQpmdKlGluxGw1t9PMLq24RQIHcR2rGaYNFTREzLAO7Q29",
+	"XFnAeLWRzjwVXenEN2YGgm/ew2fSlgsPFEU6FvhEMCuPycqBWQ2lUlOI55sN7D/oQF+twopPYYmz6krI",
+	"lvWVf+eAzQ8fOHusJmsajfoxvp/QYmEQhiodqSwT8hs6qHBtPqSjCsYVAjQ5dJIU856nu24p2j6W9u0Q",
+	"QeKBShLIuYGAr6e356IZBzZCZ87yXlivOLsHdj+1scvbiPNfbHAWd0gRHVU/XLG+LLdtgj+qlNqu39vK",
+	"csoA3iqug9IJ+YFRjA7UpB9LW33wmMvo8b6xm5fUkA0+jfcyWbi0ZYwyI70cFSYN1FQ47Edwb0DGf+7f",
+	"gDt6BIqYLzYf2L79vNSjsUdD4mh9M8B5UtqIJ632ro1A+Lhkgc6HWDvaoZLPTzmIy6Xvb+HWWfN9o2yA",
+	"h8QL10NOTywhVZk5vD5CQUiQgBXD71UtFZ/HfKZRwuQtXUXUedBRPsQ1tCghzaDc09F64bDGcs+67b31",
+	"SgB8IuxuLJulsCwgaRPGq/WJt+pt8IkPVn3ip01b10lNW4or0q8ewqJ3MRVaZEvSvXnZPi1K93KPP8T+",
+	"yl7QWnmBkr28s2YZIjUNSghavTYqKZCt1x+RUxgP/BRUeVxzLP+1j1ha+1NcWNHMBj1gaTdZkz02/yMW",
+	"ld5/KWm68nqWqqk4eSnSJJZ4YNFO7tSmCc/MHqoFvpjp1DLBJ0WYUm8pwK+rE/oc59OnWFyN8eaD5WA3",
+	"7fNn7Vbz5nbRVhTJm8OtJADuPd7ad0eIPRXtoVL0ZGHa/UNzZSF8NkpRcixBEepMC81mU3aEMxswVxUy",
+	"MF87psxLW2Bp648XapZqBHJ2u7hB6Ku42kL0LausK8Vn5KFm/YWtOOh4MDUW3wKNEB/AlQqZoeV5bri3",
+	"pCmDKhNJ0mBN5PBFFFtQFN5K80a3n8NihijP7LvBsqV/o5kL1JhQmwTJ1HHGjp7nR6EQU1s0c4wJZcCv",
+	"WRQFIVNpV3IW2u0fQmGsGMVQbSnmjGeOL6PBXue1lwAfBcmxiCwDZ1wOFKzDc/NSKwGoZMAKChz3BJhx",
+	"/NzqEC6VVmXCOYmvZ1zbQDyUZ66Jd2HxAQ7uMVlP1uOERdrGpmq3WQjgWMNeyuVIhOwotnOOQFmZUjCi",
+	"x9WR9peWi+/+7KkNB2P1afIVhX+FmN8xPE2DXW3grZeg+Pj7f9Ry99w2D1BovHbAELNjcCyV1+vtGMec",
+	"umzKnHxx+3BtkPkXG8BPRDRCMAOewX6OaIONRRIZyQuRBJBbSpo7q3ccbTLbANmbabOfKMGUsmTjrMNC",
+	"C6AeYlHHmNiczDYtr4As23vYtX333hDqNbc5xT5aXalEJ66IkZOwijUbgRlysCTHTaumbIEE5batLTzA",
+	"E09ESH00m3pF6+YQyGthyZXFzRUP/sHV+iUQ+s20Xw1LxamYz6J3zE4YiczN7u02+q3TE3i0/dDvrWDh",
+	"695+X/tKGQTEEF69NFxNCuWSg2lILmSRjkTUYTzXr/CshqJVsxTQ4QoSLPAsXWDVxvQAyE7XdEQDv1T8",
+	"WUSosHSldfZYlcVYzfawIr/154yBWmOeBfXIoo9JNSeJ5lGmxhkbcAmoEQmPjaDjmmmlJHOxoFgzIdVs",
+	"NF4v5baXUTDAX11EHUaHAAXbGoz2xG6TQpGrDTsZVR+88dg+zvjVNvorrCX+CmfzCZ67lZ7H91IwIbN0",
+	"gaRrxsbJic4wsAGFrK7yY849UQ5IVAg7xDVtEnA7gbxHb8E5Xc9yD+cG52WwjdDOvZk/Yg+/pXz0IgYw",
+	"eZJORf1Zv92sP4vOWvXn/Olp/YloD14Mn/VbgybmiZf5X8zCmlouA6uOt7f3ahzEe4FTsD5d3KwCVALv",
+	"24WBxcVLjJ44iH+aQ3eNSEgF4AHsHkK+B8Wh1Ivzi63Qx/UEgSf0zIBHPhdgZfKJUYxUMjUcoicgyBPt",
+	"CUXNujgo4o9ufowjoz8k1l2ZR2jZBb5GpZRynzchs5ExWF/WfRM4JAjrz9k1oRam8AE4BPYRZdsHIAvd",
+	"fIAH+Q/xNUb0UaYUZt5N+l0e77Ckv92dDJxNLq2i6TCCYLui95MIYXGnEYWNc+LiLQIQuxYuJQQhVpzd",
+	"iacmxlVBmXeqPr3I6fJduVGZD+jFGSPflrVolWyw99JGJnGKOmCwYspGgSks5xFz7oqdJYD2zNZ72/87",
+	"bOW8vYfwqd1y474UI4D3sO5eKeZ3uU3RC/rNbtMLzUKi37MIiKEv+B3Ui3coI+4mAH5R0AWOaEAvgbgL",
+	"gmQWqJU3utlxSIPiU8dl/vXSPFozCw/gzIxENJsiQn9twJOk3npWC5ZIYIuq/J2esp+8YTnUGeuRPR7E",
+	"m42vOvwpSxVwazdvpqaz6be7eV8uELnQ7sPbeazWnX9rnVklEbAc6MZ+Hp1rx+dl+JKEsJX7AZ1qLRUb",
+	"8zRyEc+VjZ95zMz3uvFLt/iTnaJTPsv0A9SIP/JYo8mVT4lG8LS7d3a5/Ixv9JiNAFKuEIeWhLy5okJ2",
+	"AGbTg15UcLYKo9XkQ5+nFdjsAyDHlQTimKvYXHYlBsSxhNEI2TRVaWcpFaGYhhAUKWVhN9Im9rKsQ3fg",
+	"ueeVMcxj6YA/u/IoXCIRDo/PVxIhXBBohpiRsykInV+w9Mgx4B2BpLAceGCvZ3pJZTn2KOUcLjdKQ8+F",
+	"QBA4kNpQeJzxBGGIF4DADA0bqrQr46xTUIMkonsBDg5OnzuySJaiSxWtFCuPrUmUCK2DZejUMcegR5hz",
+	"2VL2wzK5sFGD3nt6Liabh4UwPWKAqsxMk1yEAUKwmtO2v/DHCFYfVnDFGXM5c/Yc0MakQYSbJa2OHbl2",
+	"spDuBiRguJkQKcv8wTSdwY66YPMFC3XGE9ED74H5FAJgEkBK/gOVFgMhaD675kPId7LruVVuqJmx/JlI",
+	"Mb8lpdOSPdYu/mM8+CD1aPjzD//4360zLU/14OK35z/9/X/9W/rb1Xw4kYPsUs3az/lPL3dx7uQD8y2o",
+	"nWabzrSI2Gx6GF0TAWgfViXP34HjQM2MaDUHTzjhn8MC0QN58rkUIGYB0PrYlUZpwXzmE6Z5FuvhomNk",
+	"yTSNVRpniwDFYX/B+Eg0mKMKNq+y/O7mrUX2UvbanFQwZg4zNxf5AVUSKTUEava5FKkex1PCVYSqIJJq",
+	"UCBjo79hKuCVJFNouRwD8EGiFVXTQFGONwgEwAm0DkYYpzMJY6ZSEuaIWLAKNu1gpbvSrIZzwFOA3BSv",
+	"tmzOia0DjjZMhCD5Defaf85Uxsl8nk2t9DYDISLTDDwv3FGJ6WXE6TBHVJg5Zv0B3QJww5tTC46U6ayf",
+	"xIMeoHqG4OYuIrrjy0PxGcg+KLEG67SM8oGnfih0Fk/gDfZjsfZa6PvlEH5Cu/xWd56HF1AG1mGZ+Jyd",
+	"0Ofg47AmW/6JGGuWxBIxUsN/vP7f3z265slMPAoDGC06VwGU/O2/Mz0WSdJhr//99aufL9++f9d7+33A",
+	"/vH23fe4CNxEPwJk4r9fvPv+x9cBu7i8fP3Th8ve23ffv/73gP34+uLT697rD+9f/d398e8f3n58/al3",
+	"cRmwDxf/+8f3F9+zIyJMOA7Y23cffr78lP9SOPcApt7GQb0dVOrIgCWbZ0re+lzZLEFwId/uBCoSZ/2z",
+	"BuCNSSxnn430NFvedC2uLRPkEyv+hH8GcEyP4MmDvikjdrKX6zvUPL1aGtq7qFK2gt+PBDueYWA+EBmP",
+	"k1qnZpl4zY+WtrZmZIO54BJha51//urQBQnMBtMpHPqgV3qwBv+h/aLz5MUSUkNviWi3mV9xYUQ+IGbQ",
+	"TQn05UVr9r5Tdx/pa1M1QPYl/Bvm9EW/FT0bPj2rNwdtXj8TT/r151HrRf0ZPx08ES+G7X7zrLb/KrGk",
+	"zd6ARSLhix7IOPuTlW/oAR/yOJmlwl4cJmrulU3sEuIH9cyiawA/O8iqWtn2oJPLK3KogH9Cjg8zTwD1",
+	"WBspBl1mjZNGA5IGLQ0I0MAATgjwuZuHVRIPYJ+nIksXvfzvCf/cM7/BZgZoWnu+1zqtJhCqjlKhkfnP",
+	"jeWE6OHpz+kgrzD3T55aJ2cchOOOPpyvdkQ48zrv2GlLxAzcb5rv324rU1qAbelNmM54uk01CLS0dy0G",
+	"GVKh2Y1ie5DOJPC10e/r9rJI4lEMjV64x8EMQUHST4BaLh6KwWKQiN50DBsvHyOn77inYY1AGU/FsGYi",
+	"ncSSJ728yhQaUyBBdmlZoO1+gTTrhq1us6nYQN2Y8cRJChrlltkalmLeSRGzqE+HzUEretKuP+0/F/Wz",
+	"QWtYf8GfPau3ozPxvP902OLN0xUiYjNrt5ULe1s1QS2W0xkkrN24vTlMhR7n0mor2WZO0NxsN2t5t6NJ",
+	"I1OvU4kKR0vNV2m+e7SN0HnUlUbz+e4RCJpHVt357tEuw/OoKwva0XePmo+60tOQvnvUyn9wWtJ3j6qG",
+	"6VFXkgL13aMvXbOTAIi+KLm6tZtHXYla1XePvpg/ysoXXWFlKUiH9Xjn2j0g+SOlm0UPsNSLSEgjlc8d",
+	"AmZD7t+AW0lpOzRU3SrfzKa35E/YBwgvpDyhHB39trI0UyxSjYfaj6D20Yj0+oWxXzY9D7finQeB7wMr",
+	"1CwSzxOAnJX7eQJQTbNumIfjDvgZnACtoNlsGgsSitVyQkCgvIkzMSEHqdGDQudL5Yz0ImMyLphDaWJW",
+	"KdVk0xsLOocpRdqbrgRePbJaVRrhFcQ2Bfvj3FjFKlrgJu2ngl9pzL2AogE+8CENGQdmxbFKhG91cc1C",
+	"2xqyLaEP7sOQsllqgdFTBzTCbmNa3Ta1dN9DMRWatpG6IuNoB3y2V6uDeBfm1m0Hh2iM8KMRHinOu1wz",
+	"woSstddGL2Ft5GDCFMNrkWJ6EegsrIUF+Gh91Dorm98tAWzgk6g1bA7a/Rf8VNRIh0WyXapTR6T5Wues",
+	"+SKnSAEeHfBNeeRZWk0EbBeg25JqniMP5DxN0K869mufiYyWZ3I12RzExdSFXNZu8QeJG2L7ylQKAg4Z",
+	"WoQvBzaeCK2nz549a7fWHwrAxlqNGfLWH7dYugSc2Ew4EgGKKGBG+wG8CvTzhfB/oU/0l/O/qCQSGryl",
+	"AMYZYEgR/aRLnszAJc1B4huleRNbKrJ0IuCZZZXrsJFiishmihR0c+A3DicqRfZNs+kb4JrVIutlykFk",
+	"F9oHoU7qDsKspfHEaHJYfiBV5oiUEzU6z5mx0PmM9cfgcK0qL3iNE7CrXCc1Y+u6gs03XqppPHgDiDBb",
+	"3b6Yiu3vfpOo+fZ3f5zJ7W920mD7R96SbLzko+0fKjgnD3NScDTqMSLWyR1Im1gAIp7xgrnrTFcPZ282",
+	"GAita3vmdaFH6eysEubceTbaxjCfxoNcX4nBqZMBKBZ88aw/fNEenj559qx/ehbxp/x0IF60X0RN0RRn",
+	"z06f5qdEnqSXU5qYudl3pAZ8pgX2ww7asnXvvCQ+iUqZY+92I/mkaiTt4NmDnkYC/mxQkAdWnRFd7kwu",
+	"FNOcPdn6EAVxswXtwhi5tfctojmgGXmIclc4HkCgJ2rknZ0kfB8QpkjhWD5B0vPK0/kTIObWtekYPtFB",
+	"6Ak6yuA3QgwP4Y8QQTAWUxGw0OyI0BsbpF2FGJdZA8jAHf7IdVaHgaq//Z4ogelEPGZGNZ9AZnxBAbDx",
+	"UJmd0+n5XdO1Ck5FCXk9Vj8QMVbHYuFs8cwfqMnEtA4CiV2JUdbWE4ud0qCedbDwJiwGOhluEf/otnxT",
+	"gtSGRI3ooD53r0r4aOSIyrOx6MoUJgjfoxTTiZrbICU+0l+I/H6HZZypqe4gvesgUZSzhrOaJ9zQu+1Y",
+	"Qv/BOsXGb1HJ2H7BwkypntESe8SUX56cDNfuXOfgpNdsl+3219Y8ft0nBQVG9xNKh9vLyDcqSdT8G5SS",
+	"HpPYoUAPz5k2IoYnLMz4KGR5O9hkppHaHErk90VHXOfMKYHkW86KMZYGr0YDhAjetsrAj1wKM7iVeIDe",
+	"xy0SIYR4KrEI/TDQ9hRu5qFP8MzN7jt6uzG7imUlgCMEWirAG9tPnga1SSwdouQ+DBlFO2N9g/NiUAoP",
+	"HIVOGQ2PKSFHqnlVZxzbzpbsBXD7tosAMcQAwAvj+4xjuhCd+jEBbFW0zSUFwEGydS56vG/jnHNgy3bh",
+	"/Xs07MGiANyq7N5Jqs32ghfYuu+6+1InmSd0S4+xIHeMPSQkwberNTMZZLUH+a4LvcwRTEqnXyY6dLr0",
+	"sZ8oD6V0HgmG+cVFCSCBvivNgUio5PNYRqjtLiHZ2ZQ7RK+rIJe3+Rqg/g8SPpkKKDZosj/+9Tt70Ww2",
+	"G12JQP22jwAzCJ43qBvAWE0Bk48oetVsNEZcH5tSn+cEonpdeMFyjkcI6OWZXl8Xy45CyrWBrPU8RxIz",
+	"JPF1lZh87hebCUE5oOaVx0FXVqfkBR6vOx/BtAQsNGIs7W0sQkSJ5lb9PRN5VOYYbZM1VJkb1OeDKzUc",
+	"EjAcLHgoc3InNCAwmXcsZREhEKAZw/xl1pVmr5h3PQUo99Wkow1JQOvTWHYECMyn8FDZ6+6NO8AGumcO",
+	"jxzolVmukdeFuEbz7PmTZ5sqt/Jj4KRvgcG+oZD3XlHnc4x/z2MtUPJBHKwQ+e5KkoabIt8WavVvPFOT",
+	"ePCdWW8heWigICyF9HECbsXG8AR9PDyzL0PeFdOMrszyMiRoeJDjoQI6vgvLs2nCBysh9A/vP12y4sxu",
+	"E0Iv7qKNNpddlnkPq5RGHJeCsui2BDlp94A2vxPUFOxoheDVY55GtU4LWrf+nvZO4drlkb8LWtM8lrIa",
+	"P186Pf0YOhAniQXr1i4Fn3RrNpY3F0lidImJiEpi6CsiZe9AertdDKRnfPRIQ4tWG1IWQqeu1TM+qpuu",
+	"7T4vuwTRvTrFby6Ojtu5Onq+9qApC6CvP2lmydXDOmgwlIKOfdt0hqeMOYHQm74EJJU5LxnTIhGDzOYg",
+	"0jV6fGAMkVTqjiuyXCoiBsQzs5qhgD9gIaZT57fRmWDuC3xLofiaOY8zqqwBC6HBLjJIPQEuTzYRk36+",
+	"GKndhZquy9whb6w8c0KlYDpARTMtaaNNjlKj8Qfo8ac8AKLBh+OUa1utqmM5SuyIxkqerzgiuOeHSHhG",
+	"fEtgrEBRrz1fo3TRS2cSjlYwfLB22T/9pMKADB3b5X59nmYvzeq7T00fFwaUfpr1UAtqOB0QdvVOloyP",
+	"zFZyCnLHqce/3ngBWT2bilQDXdz2MCNuIO4iyes31fdS+MENbN7dajsY0W3ADJOrT5j8XyZ5/07w0VSm",
+	"x1NBepJbKXfF7tfebyxy2u4WUJT0T0X9ef9Ju36W03Y/rd3RaJmt/Zvqs3Qm9Z+Htxt2T+D49SGNDYWj",
+	"0ezN6tjyBNsG4mLp+Dr5ghN7UxlSCS1UCuQzeGp+q9ks98c6hR8jr4t9oLNBtO0DOpJcHQRy5JMQAO0+",
+	"5Cl4gZIrWHjxLl7G3Z2L/6b6Xx3Ns2pBnOhM7YFQ9FW7sBbMM9YsMkcpAIDDP42hbWbRgfwg1BDeYNk5",
+	"dlytZpTu+yTe4bikxu6Plneo/ZWpqbex7kbAoW5VKdlWz16IbRjVDyObGP1E8GnyTkMwlv1SIG11CluO",
+	"Ol+e3j+TO4SD8RsKFUTWX1Q5JowWO+31F+WuieUYrZCziRk3ChwXrv66HOw0Iz1S9eUI6K+3J6e085In",
+	"4XVOz54ENaP8Q61oq30T5F1b6QbUBtY6p0+e7R7eeoVfr6rdQn38EC5PmLhvMT61upPUICOuyYdj6wJZ",
+	"iYoWNtGMHFgB6y8yoLqFf5yz8IfXl+yPf/1+QjeEbBRfA8UDcraztxKS31zEC72efa7F0zNQYroyXK5m",
+	"psQzrYrHxWpMaAsv5ZtUTd7jAG+QCZcWJcUZ5x4udQYwK7HckCtStJEOkTsCkuoqlhEAc6j0ig7SffMv",
+	"NpJXXkgWR5YqDWzkik/dliXz7/FojO4FwdMkFmmDvSqNaVYlyNhAUmkrYpmdtvNmxDITiHh/h35j2Mj1",
+	"PNE0L/M1B6HZMLq8sf1YcuhaSQXsnzpMRei0DAfASpk78yl+8ZPOq62yncypWwSGh++UFMTl8usBJvYU",
+	"q4TXP/NOZT+pKB7GB8Lb4tG2gccDHsTu1fdp0RVX0wmfTlN1zZM9TvJ76E6lk1vmvm0djyRPICTqaLfz",
+	"MjSNFNzkE4ZbH1nmR1QaIjGIkdjY3D3gmRipdMFCO1IhXtBqlhLrg/10oyu/F4M4QsJLSq3xKP+jGUpd",
+	"o4H4CTd6NhzGn0N21F9YaDA2HytoSQSwZyJJtGuYZnzK06yIQw/0Zl2ZY2pYjglohBsJiz0P9FRJIgCx",
+	"C9JahzH59qmbjzTw9U/Cc2hLKn6DOIAUIgKXvnmcAb3looRa4pSFWiTDnjdo5fR6GU9HIgMwRJwN3gec",
+	"tdA1uQd58wCniHcgSFjPIo2GNommBMv3yAYFVDo5LmfdM0N8Qa28Z+TEARVU1XCwIfLnfOHvVAZQrOxN",
+	"GkccbL98iPxipGG93W+16s/4qhu2tQNc9/fFkTnUqf4JpvAgDgNsm0D3qBkwT4p/yrFlVk7g9tN26+xs",
+	"3/P3hBKFqp0IL42w8AvzCDYQfaRKigPzU13YBn1L3FSrlYsuAcvqvnEWw5YEl9xGLK8ldKzlIr9pKq5j",
+	"NdPLOGOWQBxBruxu2wOhidT1NJ1NzTP0xspawi1AwlYGqbUySPSVwiAROtia4WhXD0dzdSwKuEOuYwQW",
+	"tX6ITleGiO7fb1Dat2QRo42yOZnZbvF7T2X2ddRH2rXrL6yu0gicfKF/3WwqkYSKn5S7urrQ/BcyDMJM",
+	"hQGW5sVykMwgRaEkvyVOWRxphz4AINSUeU3I1vh+TMnuA9lsV07EiIPbSQ2thajPWZxZGgOK6Tphr1IL",
+	"bwPts9RjXGcspvIkUDuh6JHJGeQ8TJMZZHaQOgsjAQl+XNrFwlzWnUQe+jTOMgG5H7FGDAWnScYaGpRC",
+	"nagHrIAnF+ZeVACnQtkYeREglWEIJWW6Qw9n+TS47AhwlxNMr02voPzCKXI+5LWd8GzYlWOu83eZByKe",
+	"cSrELB66564SNuzOms3TAV2GP8QJ/hZH+GfYYG9zuviMZqEK1wJmy17qSrpWrJMN8vmz0PkW52sUXwt5",
+	"jt/4TkhsZKHo1faaVN+lklbqyCPdlTjghB8sFQPMcBxnWBOSErRQ1sDaPc9XXkoFwcU16dho6TsBAe/a",
+	"RpkWd2WxSUWmFJq7l2ZrQQ5QHOl8M6m5bLBfxoqQgYHXzNYPLY0YMAbouUhFxNrNM+L/Md1WU8hpxTJI",
+	"MMXW1AFHs9ScV3YB5h+zxcFQClxeHUwjTCPUlUch5gWFxw0W2jJhRMVfiBDWNddWjGAxJb6iQQLHCg14",
+	"xoKTmMeGKgUJoyENaGf1cJcq4FTwiIpHN8acYCAU7o0OQN6nmekGwutzHFSoMbcbbaJxU9XxTy3+kzYZ",
+	"7Julm8IqT6nZEBURLGgDZJQ4N/HTsy2q9Cq6BrgxXNOmr2pPpipaI8B5fbu2IFHYShE9yAU+EcFOQ1sm",
+	"6CofbHiL0KzIpWr/eUzwUnFWmQe9Usx3u7FwQVi7XTM2Ubry82jVlU5NiwCd48lsAn81oTH0515uds9m",
+	"Krb6IxTvbzGFO87Oy1TNtUjNyQ8EI5SAONEiuRaoUczNoQWTROeTGyrUSvOxKkzuuik7eIC3BN4Zzrbe",
+	"RgAXvM1ZIw7+luBtghoMr0ODpb+tlVlquT1xQNE5EvEsGz53L3Pdj9QsIwCXWuvZ09NnrWdnzSfNZrPe",
+	"rOXgyfa2Cead03HjZ9BDWDtOYjnqynIrJqjRAdSj5NQdjRuLBWBhW32FrBjWiaMOa54s9QZwNZyi1ZVG",
+	"reqwL93ixHXNzHVrcQQ4qcuvqAVdb/zgFhwauGIGa/k3Gh/4OR+hroSLdnLgqpke+JVn8HfVpMI9Zh7g",
+	"LpqJbu3GnKa7wbYWsXAsZAdkIZNOoIYEunIrO7EUJfUdgaPO4yQBPYlVKJnK2/SHCoz4nUU1nsUF5xpq",
+	"FvdtcJI5/8H88vAN1BOsPNlspZabHEZjjhPhJSZJJIaKfC011kxNhYRDwXKAsBDwwKEaGBirNEuUHDGu",
+	"l/D2UGM+drA00qU/2PAJl4vGEqoeBU0sQh7tFjAflurIfHsDCD/2OA47ruQY06qGZEySqUsGRW64Qjtc",
+	"kdp8rMA86Quwf5PIpzrDc8anTim+APZCanEGbUcrOEUPrK6bpbOdun7hqeOblcZ9dcad9PhV9TBXnfEY",
+	"vb26CAs6UzB7Ve2wu6C8Kb6iaJlArKbYLNcU70prfbK70rpi2ACaVl/orC6GQ5VmrlUpEHRigHJS1bjr",
+	"WBNNQMW88STxMgfpr8/gQ+uZr/bwq1vnD35F8MW1iihRlxRVTnKoF7RMX81c1uZKFMUDqXYrOkoh63RJ",
+	"C3ko+Hu/2Ootjw2K+NGdqvHfysXeyoUd5wrFAqP9mWZ0oxMEUYTcax3muDnZRKQjwaY8G4zZ0cc3r9iz",
+	"0xdPj+1ZF6nBbAJ8kh4OsAD3Lwu7tV5vOOyZdd3rdWshJR92Jdbtmd+d//NKTDPwt0JhOspJ1n7aDlpn",
+	"Z5hwRh5pyMKfWy8mtXyk1jIAOxdmKihFI6SuWwjgQpZ2pXeMxvW24sYOGuJBaJsxqzUWQpmtAg5yS0fa",
+	"22SyJlxnvdk04tuE3WAqe2SmmtbVYYrrU6pevhYpphycbi+MaGAqkqVprA9mjGT5O5He978Fxg4Cg8ow",
+	"v+XUrtdymb7fWDDEQiYgtxspBz0uFcRIsxS5xPhAjMceiQoVLXvISEhQgDlblqjYwzui+mURdQA9PGyw",
+	"95Q4ApydLLR5JHX76l05Z/fjlWXltLKliebQsL+LJHoY2ED7U0Lcokb4VckgHCrBCblcD5LghM1EvckY",
+	"+7CsD0MFs0ZkQELJtywxsNofwuRjngzx2EBG11iybK6YzsQU46NslHIJSglx7uKvJEwgMbJPSZ4yZ0af",
+	"cwriskydg3ZlE1a6ksgJuHRMNGvVFdjuxd0LmxvSINkRQIFgBRQWnWWI/mlaPOWmzcdOHAyUHCbxIAvZ",
+	"kaPhsJLw2AMTw/Qe6DhQUnt/+zKGUnEsKZX5iQDYHCl3yI5QLjpkNgoiOb7n8Jj8HAV2V/sY4rG5pxDf",
+	"C/wFvYkOjys5SX8wbUXauXsTXDheu9S/3y2j6M9awLAcTJAhD9xhBBlsPp6T8ZYl3t+NNKNqwm9fBYox",
+	"i51R3KsBCemlRTwhpYNkthqOUmaQRSlHHSdlB7Oi3iRqzqdx/e+omIAY7MoVpYht1okensqzzP+0TU0d",
+	"tjbIrU9bV1g97JVR1+LYbo0uS7d/bdCw25N08TSLh3xgbNMhdb3VOGs0GxlPG6P/2gUCcWXqzLPfQvXa",
+	"IdVASwVVUbFUzf9UgpO4i+iUmficHbje7BW99bZ+lSVM0VuxDx8Ir3OljyUukg+2IhmKY0ES85E+mLdk",
+	"jjT+pL5KISJgZbsiIra/Zs4wYMN+8xYNzSkWqhf9IZhBKSMPjyeLJ3Syo6M2z/F0Kc5YnYZeq04RRBrj",
+	"ew5EuittcmqDvZfCz860kvKccfymA1JBHydLBMArEy0bgVdXeFxWlAtgZ9tZuziFwrV+HEVChuwoVNci",
+	"TeNIgC3ylXUPGMOH4WnJIZKfYnxzv4N+hwKyQtcf4MH6YVassGBqOLxrg0R8dnzapacqUNUOlIxiapH1",
+	"XXSMKuqRJE1EFjAdy4EAHTVA2a/Hag77DfMdEC8mUg0WuqodSoy2b7OuEeCcLsoVqeYBi4ddad6nr7QD",
+	"WU84pFQkWpGpAcmHidIIy2jjN5bhmXAoKC8jzjruoxRZ8n234apBjHkKDmt7ETIcs74IkGdUDZmSOZik",
+	"JlTL/InNLhj6qvk9FaNYZwL3fjU8e9l2p9nd2tK4IFTn/JN2LLQAPJL1JB8Fr8FhCD8udK4/2FCaFszv",
+	"uW3buSXiTMUU0BYakAUwTSALEqFESsk23LQU2ky1gYVU1LPmi1X0D8iOeIt3++ggPE0Rs09nC5BrqL/d",
+	"HpvI1btZGN/9WABHPKO0VHEdRwJghb/UkngoBotBInrTMddQ1DeTEj53g88YbXSM1IDj2LS4VgtqEyM8",
+	"CK4lhldhSkHx5ZDzEstRnj5LzsTeUKU99LdZFP2g5qkAq2HFVqfZbDxpNv/Da5Y58fNWQaAfS0WysQAE",
+	"FmilT1hYFrDM31zsy69LYFR0moLfLxfib22qG3656t2N2g56/DThsoDmuAoJRQJaB7mkpYqnQyjzn/iC",
+	"zceL4ulEyNBmeWAqzV9Unx9SIuU3q86/XGBGBrKmIAXF0tEL/MSxiEgxBvxgCgBQAaJmCHJwzkLifA0R",
+	"J6LBwqlIJ1xCsiViVblwKVYaYSUgEmJEjRXHO+KODsiUwPY9wkItNRzerfL+ddVzM4QPQzu3OCNGqqZc",
+	"6tg8Ftw+PDpQUgqE64ayuO3F4JvC2NwFmPKW501QczF7SrfLvWD+GefA/WvBjgdfTiyE76ftQsC/lBRo",
+	"cQn9REFLZ7Z6qrVfdJ68cDUsmPpcUmxvryD3L702EjxKYim8L209VJb+CDFAHQpA5QJbu1CI9sg2Yhdl",
+	"50os7GNr6H/szsUQJCVXNquIkm/l5LsDGqEVXqBpqkap0BrzTMtSs9ouNWsitOYj4ZcGmVYOMqP13qxR",
+	"fZZJrHDJoqj1hnADRxEOQl40VaDzTmfSm/adYDB61wKZuvNMW9uFqZARbkk4bfDqzntVJPGIkpPdm42U",
+	"x98TgZukR6rpGu06qKm5FKkex1P3opk0v0W1NcNvabx6OdO6VBKU9Rx8yZV0oWf5huBJnQCw437jE7Zj",
+	"T434jWYJgf/g+Uk69E6ie5YKdJVU5g33xcAc4iuVDA+RxgO7wjizEu3Owx82vftbdhsrvzaI5rkAC+GF",
+	"gclJM1RpB8mPyMlrSZDY20izUarm6FZG/IVM4T8ajApP2BxpPUJMl78Si9BvAyT8IhpqobbfJe3GtrJG",
+	"UiKJhUwjFRLNLcuRQ1AWoH822EVXkvgvJBY/fRI8OX2KoUB2dNY6pQon/MGBUZgX/nz5pv4cE5ptydPP",
+	"/7PZbDbhDk0U6QgDy47O2u1j03GXX9yVOAaQSw34sar/mxhkCCmDrWk9ZYm4FonG588LCa7oT4Fyv0I6",
+	"NNa3QNvRA28n0TyAWBld+QS4xGx6N2VAYVdbTbhG3nfz5RfH+yvjZiYtKJvN5CmUTIQEn4COyisjU4+D",
+	"JTW+Kzfr8WetU+ZgdjOleglPR8I65Vbh3spSjcq0fhyxN7jB71Pp9yqVKyqFA/O6NBWoi6K7SWdiWm8X",
+	"yo9Fmhaqjec8lbEcddhMQl7bNU9jKITFV7rNCYC0qLPUW+3l8menzrhPQblrXuisXZJ8/ukvXcxz79Y6",
+	"X7qU6d7FVHf4tl8e1PlSy7LE6ltG6/H0Ntxm+bf7CYDC06f91/ifj//Xy/cf581//DBS38Hk3HGU48Jf",
+	"S3diJC3ZPtV1SF/Ky9TNoJdcQIQxJ1+dw7Zw55m581nVKxCPixZBb49agguC+fGHr7Iu1ohgqBx5iPoJ",
+	"9oSaWlWccDjlZCnP/E+R3VbM6qfYNc/AVQXKO50nsTzPQxSFdH+AURJyIIwSMbR1x6OUDwS4tQreVFuM",
+	"NBYJVRp1JXqKEN819J0AUOesBYbVMLiUVxUARTI2Z8BTYxxWFBoEuXfcPiCo81RZDG3tyhgjauf5AHiP",
+	"ANxrfwaldJgXhMit0r3MH8kGwyxyc6CQo26JohnBrMYqzYTUeSs2h8xKiI1jn0TFUZEem6O8zUJrY/Ym",
+	"sQYyqNLT2a5tbPdtgKoJpHrzYv1ojd+vnGpnlyaW+TZvWdXwvjBwBwu442tFdMiShj1If3ckeqkUmN98",
+	"ecMPlAEUa7bM3agKcNRBLj4K4ds4s2k72sozyeJhSW1BoRgi1nl9U7hrTYP1zoRbVyvYegSkUe/Kh1B8",
+	"4ESTWUQPI26Ag2m1aCIs31liwKbYlwHq4IUCShay2xbgovgqYsLzMFfCtFDY7ponM5HjctKMMWM6naPx",
+	"H8pZkoR5BrnHH2FOaKIGtY6G9YVCm9JqPzgOittZG1V+9S1Tvmyx81fJ0i6HQlgzzEuWw+tLPtpkLMA9",
+	"h3FgUjGzdVHFmRbJ8K8bxc8jJ9/GWTwrEQdvMyIHQ3PFAQZRcpus4AY6z/Nv7SiUq+Z7n7KgiVsvKQZT",
+	"fALl3RRy7cuZnL7oK2jjtzkY/cjc9ifiJ5G5Lj5MBRpWCOPMI5L6CueiF9j8ZhXnXwrQYbOMXQkx1XB6",
+	"w2H+8NJTUoh6fcjdsN9enf6mMPd22/JjcSDu3s+6dctsm96pCoJquPCQY6qel/9OM98tV8WfDFog41fm",
+	"dFXXIu0gC5OPmx5Bhr35EaTA5gMdE9DzZP1gHTpAORoAWs75m9mRJAhEB0lgUwnH3LxgSg+WAQSwIwt0",
+	"4J7HKT8ugwh4GGY6jd9fBiWg/edACbjkVwIrSTjWknw1lABaMHWYLf3NSyhk3CgRUEsslmOlBcolEATp",
+	"TIJapFKwnElhabCfXdCiAJYCyEvhh/efkEqXxtDIAJWiUNEBkwoce1ClM+ASyoUg3nEt0q8iDPNik9zI",
+	"saJlEmttxJa5z+Ug8mnOLGdvLElTDEt9lKuYKbvVD8ELPzpSp/tMRy5LGsT++iH7u5ZXP/gDchdq336l",
+	"PKjd641gfbuLf0p2yIm98nTZ3QatKpqOGCz8AWf6AUbMPZwBlIP9DQv/N+Di8UPjejzLNIvUXHaWnKNG",
+	"GvcFI5Y6W8OBGWKYNWZJgUrqxR+iqQzPfsugdjtYw0t9fYC11T/E10uk2X0+uLr7TSzF/JvX31AlS2dS",
+	"2x2BR27oSMKICMsW4GL2Bmx5SWXWgK9LeSREj+bvNnN0hYDKSxBHMFVksjE01ZBsDZPaIZ8jzdNKlsvV",
+	"JAakBzxJ2JGX+UJPh4FLgjl+iLJDivm3DYdZDAOf7hQF/ljs/tdIYlxmZ11emmVa1RMqNNmtXyL6EY71",
+	"Cm0It5rjHZRq/kCVIvArYXPvXohOv3XAnIuiH87DBIfiraCAhwfY4lhW4rDx/OQ/Y0RbThF+JfAka7AL",
+	"Zuv0VkBvYs2iVE2nxCbYlZ4scsV9Rp5TTQaVAFMskUsxN6+fCOD4BAgQzHAHEpJYxnosIjZM1JxN1LUt",
+	"YoC/AQooU7ZIfNcAokvlC1iIxW5mKegSb55fbwa2cGk2oMZWzf2MxN2Cj/idP3MW4C5BkGVEnfuPR36c",
+	"oe4AGoIH0W3Mia8SmsxhB2+RsRNQPRE3e5bFErzdi00xeHYUWpIB5Jl1LSMELWxbngKU0w4cb0ro+Yjd",
+	"ujXbySYoxm8mtSe06c4hzeeDyObBGf7LJ/OkQH75TasMPwo4ej0ZhpB1tk6gYAfl5GogScZxEqVCdtA0",
+	"U6mlbsNh6TkgvWCzL6XKDe4+H+54fJoW/KmT6JcGGXPpdzhUiwP0MA5V5JL96lnyaDzXv31H6GXBO4E8",
+	"QugAAA2ffJ+ozWNgzDk+dTGIf75KLiKSqLLYqBy8DgyAqRhkIkIHBv4ukwW+EnMDch1a8yzWw9gxv8/H",
+	"C1IfgMefYPUA2a+TP+W5PuxP1j2CeJ7xEOi9sl5JK3e1FMidslTWy45skkBJh3dV/E1vfiSD908otajS",
+	"B0rwlYb1NFJSHJAS4KM3hNVybddaA/LatIvQFbD0PDyZnQjuoImmtYNK1LUSxArcNftqgcEDce1A1gO3",
+	"jqg5/zoJnToeSZ7o9WYT3uOcFKkABIQc5QRUHTsZXCNJDfwd69z5krmMBPhvh2WQd5AhG+BMZiKCF6Ff",
+	"gSfJd4D0AITU6SLnXRkQzkRBFnOdR7AYagK+GWqkoGYoOT3ulrkCN85iZ9LWMkGVxDr7RMO5Ce4TEFPz",
+	"7kcxgKTiMFTypwJqUgkLJ+EqkvnUVyoRXO5KYr/hzh9hsd0eQ5PAPf/5pcYHAzGtghNq+cTvS7gHiKgj",
+	"hkMB5iypfQ6JMT80i0hRfEKl8m2z7WCeeh4W1mCmMzWpuUsga1/0W9Gz4dOzenPQ5vUz8aRffx61XtSf",
+	"8dPBE/Fi2O43X+SP0DxpkWUI24MugV4cCZlBBnptqqf57zRh4nMmUsnN5BpzYqriYqrA6bDe7rda5qMr",
+	"qQKA1ZA/RUgOfIEWehm9/PYZ8NCpH2OdrSdFJ+lwK+rzW4rO931MFYCtbfZ0lcb8KQdm+hNY4+sLQznN",
+	"DNAhjxWUf6K5SvVRbtmA1LU58KRfWorrXMib95hTHmtBM5CcscYxh/WdCN0BiOhYs0QZNYDBUQ0Oc+tF",
+	"gwywnHomL57nbJ4qOQIxb06NZG4UXmsje1iTodug6FxzZnQY52oZAg7xDMm74bLXXcDl8RCFsM0OhIjr",
+	"vNURltn7dTghih6nkuNxEsVRxxn6JcIoZEfFUCllVYDLnOAvepnquWaG7OhKmHNzoshdCLlox0FXlj/Q",
+	"cz2ibyUxQHIPMcH3WthTFjB4aBBHUqUi6oH6LVILoEPBiqWbzPEXy7xzRssH8AGl48zDwnVDxri+IueI",
+	"+aZUPTWFLGS7NAfoMUZFwXTkGDOHwT6JAPbNgsXl4wKTcCEZn05Tdc2THGRoYnSNVAO/eyQGcSQ04ZJL",
+	"BaOcqmuRJxD/BnYJBdPhHUdLpAE5Bz5DmW2GsyvNuzWC/uaV0PhW26heEsurMCBEKZf7+AjhnspAi5bi",
+	"4ae5EgJ7zVhYecOCVRd0YXUdk62W8XQkMAcch9ymT+arhgCc8jUBemWe+1jBZhBfixSPiHuNky/teTxi",
+	"62fPWq3Np//KeQ0DXevUrlqdJ8NT3hy86ItW9Oys/XTwfNjkrX57cBqdiSfDp81nreftF6f8rP9k8DR6",
+	"Jp4PXxSv73mY70Kq4M3AofJ+8HUHcV3hq4xYt8Ow5hz27Zn203br7GzD6bzZrkG8xoNSFn2Cd95WA14C",
+	"lKSqzB1gM4kmekvYTBqycrxMh5WJvECHAsnM+1QJkrk7mRKOfhXbtLmYC2scRDrXI5HG1yICMX/vsSI8",
+	"qwrhBQRc/OvGjCii8acnZkLMJ+dMkYgXZaWjZhMhMsZzNcosZ4fhQj4No6E7/tcsngg1y7oSsk00ZPqt",
+	"ydXtrNSle1AvI6RnohQZICUjZZZcwsBH41qLwJosRNWk4wyMMWZQTfjCWR9mwQeIN+l50M2NYw5htBiK",
+	"cBtOQevN0gTC6LYDXYkl61ORaiU75l98JBrspcrGCMg5VnPJaGeB1RH+8a/fT/KxPfniH8Y3J1ajQnIa",
+	"3JNGPUP9flmJx5j+l27tUyxHiUBAw4LR3a11/vjX70G3Rnp0t9bp1n6Jk2jA06hbY/+HfenWXi7MesJb",
+	"b25ujMbVrVnklfcyWXRr+Nslzqv9qSvNt19ZPRs/b2YIvnKRJO+H3Zr5NqQJ6W6t888//vX7rzc36O1f",
+	"8+wroxPBs9L1AGyEnrvl+1hnsRxkv7ixNN3pyvwKubygl96vqC5jw9yg4Cfm3rtcW89zS0KjSDRr2FiD",
+	"NpJgkVPPWCTEtMEuWAJkP/mihLXLZa6Fh0R9Z86cDhNSzUZjZzdodFtKwdAUgC2XiMyxlDWYb2UgQKxl",
+	"PzJGGfAMYRtxabKjcBLLnvtAeGxTufoL6+e0NhJPoPxSK0fJBq2XCuHSYCW+lTozhwZkfkkxL5js1h06",
+	"55pNeCSszUoxLaPcEp5uONPC2lFhg70dkqOEa8BRzBNS7ABh0Ag8tpb8HhlPV8JSHX9P52X05MTOaweg",
+	"O7/Y6Vkx1I+sszg3YDzx5RqAFaiQUuTl8mkEIL4Sxh4rAOVhEm2jK5edxRHrC/MmfYWQHJiTllNfkbbC",
+	"PL6M+81W9kJ5fgKAZ8aZm+0cG5GxYjf7H83Dglix5r9oyfxbrlxzQjFgoTmAUqPa9dSwl3I5Kk+rphbf",
+	"f2K1puuwO82/PdxOfQWM8FOhpqDuQpLY7WhwjTbeGyBMra+SuxZ4NiL5xL228SRR8x71U6TOzV+QMBB+",
+	"m6bKWAIdcxawwVgMrhAkdZQKZF+yL4l6fXB1x67IKaiB467WqX0vpolasFbjzGyIaaqi2QBjcKsO5gju",
+	"NbrdTVAb8CSBko7CeAIHFCHN0A34p2RjNUvvdoBdk4KV6ID5IB7jyDAGJ5P5J57OnjvgZo1j/SaokfLV",
+	"64sxv46NxQYkG7X8CiTgIxDbykRXu+xvtjeNPi3vq6+RsZ8bck4Q1XzGg1VnR3mRIzhoSpc/KIC1Tm2c",
+	"ZdPOyUmr/azRbDQbrc7z5vPmCd1zso07pXHVahzAkXP/bqF1MZ5dl4tYXjArUFZ+khvoSEaJAn9uXzzI",
+	"qggnbLSaCAwzqFmm40hs6XPyQJilqkNaqcXB3qtywhJJ39L5lMQ69z5dmnfedjcfiOH6ko8+ifK4YJIg",
+	"kzUEbF5f8pG15NwIPdL37oXx/S+PNDT4r+t/Md0++XIlFjc7LtmlmIOLxmV8dLykNmZ8BJr+JhermeV9",
+	"HNeXfHSghEtjbknoA5hd22Ve3t8KueQjUInvFf7w9bWQmWe5NMx0a5GFHsAhFl1gdfk8BSvfBlVZPpzW",
+	"QLsWVEniMjRHI3MYZUqhZMHXqaEx0eJUNgqJlkRhoyRCtEMGkcxWCI4cWKO0Fmpl3mN5uuIOi1yvLPIH",
+	"DptI6rl3OuwAneiE9QFiUofa2p/Au7rbvj5cnp3R3+q2PuAv4uouXKCtHWcsElNB2zPf6FgtUervPnce",
+	"MiW7sqxwYksiUrYPD2khH4AdhepapGkcCchi/sr16WYRvVHpK7uM/sTQFr8sdfUBIls4qwO2tbfS77ou",
+	"27eaKxS2D+j9w3AI1jsoKXSAjmgRpyyOdOAwx/En9KF2KKrTG8ZyJNJpCrlIwChMdzA+5SlSoChjUuUH",
+	"+YUnVn0WfjjKx1wTg1zoOCm9TAwNYRaznxcWicIFkeZxkrBIHSxNN49m7LyH7jdlNouveXXObE7BWUIw",
+	"W01RW3jysDhYrWbx7aUTb1a/9br9mufmOgZTm1aAC3l/b9PKsq51assOHXfbFbz5qvXAsnLdyt2cmJuL",
+	"ifvMzTXttGwk0g93V2thf40sXV+PgpJTyqm1apKxfMYgY2cuiza2VReoPhWyeNlRIc533GAUmbWRx4nI",
+	"9TLZlY5GjV14L4F7KWHR/5RRu2KktMSEQXYUQmFGb6AmkzjLVjMY7zFGtkVcq+xoQBn5i5ewdn/6lZWo",
+	"sSwGEvaNllSKo20lz6ulwdlKI2vtiFLw3wGAnY+Tbefvp1hmIlqavxKRlKcYOIQM6P+D9Pz/hEVzufxC",
+	"QbnEE/Q1Xf/VSUcgN+/c9HcTfP8n3Fu7dIpmggOvwxSbEgbHokdBE52hJuv+3KdKMkci5vh4zoMGI4qH",
+	"rqTDiiq/Cd7LfNUvbBlD1TcUYcdeSh4bqJkx7DwITDxAveS7ZbcFtXUPz4LtFKdu3oN/AQbrYRx/eS4z",
+	"VAXxKELCh61Pq2JXDlH1XGJTmY/0KppKl8strrZnE92tZVZlca0ztLDh93dUbTykaFe7Dz3IswmW4B4F",
+	"EIdxDZWmvFb6i96o1OXwAtxyDHbB8jjnPpydGercnF5CQ269Gf9bU7xlBdHShFTsNFL9DoiURRrBcMud",
+	"sUYp8+IvwZ9OqXJbHYvD6xDC3IOS4i4VvI8Uo0GABkB4pJRki4oFClWmpvEA8XbyUn4WR5R/nSxYaJ4F",
+	"9Bn23uY1kxPCQ9iidOWhSruyfQZ5hJodcUDwG8ajWSqiY/qMRAAI9HYT6oR5E74a0/5AT2NQ1xDC6ELs",
+	"OBUcrglb70B4QGM1N93sSjXMhKTSIi1kVlBHAxoL0nuwrJi58LPpiprL9VCCdiyO11RevqZlAZH3+yWI",
+	"WEJnqKUiqbcaZ0ZhoUF1GaP158/Pluoy1ZVzHcAycfc2LL7pzjWRxbHZyk3R3q3PtkDZ5eRW9hRXWgST",
+	"QvNaUN2AAsL864UR5Kc5BYT1Oy9J/nWcETukAhaG6KMYiHhaqWvh4p1zLKV+mG4Amvl8r4GJuZoD+CZR",
+	"c73WB7B6uKxWnQ7hLVWq1DsxFxbjBiPTwziBsnSeCjZQk34sbWXGYy6jx+dMG6HBExZmfBSyfKOyyUxn",
+	"jCcJSqxN4a+qaBf2egMkzXsjh6Fn2DTxmQ8yaxJD7WcVLg1c7GmhISBjVH5/GU745x+FHGXjWudJq70K",
+	"8hmsaYhFkzd2yUxXfR+v1rZd+2Y0PuEj67++OgxGQqQqSarHIr/DbNxDjYOtjrmKZVT1ZeCLqfhg+8nT",
+	"0g9uzi17A0u39tChhGaZ6uF54USyY5kjYxcreVw9RS67fYRvCy5UnMaliol19nrTt+tnKYDs6UxMa51a",
+	"LGNzUotoJDyTG2E8zKvwy4Q/bv8cKZ6AooUVVXiujlI+HfdsOhq8ZpdjxTEL2Q5Jq/DB8YWCOKhJFfkN",
+	"Xd3lnRofCZl1BnGHfu5MEOwZqfoQzDyfAVfK0lNpPII1DGag7UYrqJkxn01t510N/7VI8ZYaYBaDRoA7",
+	"GCvUqdZ8bW5zUJtNo63mzRy7FJW9VajWCJrNUVrY4fceoB3SEVFyUC5HX3c3tu7SBAEpGZptAukjVtGj",
+	"g9dYJGOksINFxppgH+DiYSHt5PCc0sO6ZlmlWbdG+WFWyzc/Ahy4V5KcpVxqDiVS7Mi9vxW4l9PCDAOo",
+	"K0Pz7djHMQIqy/JEtcw23hFSENR1XkYJpHPTcZjfSyXcmvgCtEVDiFNKuRNyEAttIU47S70zd4P3ur8g",
+	"GGs2k4nQGjzOaUb4pZ6sBQQkLFedx1o4kj8tAH4KkoTA6MFCa7SMJrFG7j8zK1OFn8YWsaNQpKlK9T9/",
+	"pdrscMqzcWjryBaDBPDSLx1w1CPthsFMsxmKGMplwXrL85GhC5kIoTAdkg5b7Kf4Jc4GnhQ4XCC5NFEt",
+	"mEEFAegAnmlkg67sC6Na0vBuMuk4fcPYu/AFInqwKD0rYevStGIcEqxxZtBr6nyP7oS6z1KKwe1rNXFL",
+	"mO1/z1blmgO49FBcOdV2ObBggVsP07pj50D1M6/yUT5UYqN5GaY1UtR98+3YiugQZPTwJtozW9hbT589",
+	"e9ZubcqmhkPp5AvZzTco/BOBk7NkqALKF0gYwkQeE8od7GI1l9qGswMmPg/EFLD6SSxbFq2RyvMj1Vyy",
+	"VJjlGm8qDrDQ7B5pyg74xtil/Xbc3kUBhdV1VsEea0aOwIgP4QH+HjpqBWsxOXSD6lHw9JZa3Yi6/TeI",
+	"z36XU8/AIfIhFUORdsCb99270AceRO9inq7uNAZKSn9HLN/aok+c57fF2oIjIGYgHqfZWMiAOYIAqbLd",
+	"YyXli6GMCwO7FuZe0irzELpYsA+FnE3M2NrBMkO+u42IDdgKNHv4TklBC/bX24m4U1yz629/p7KfVBQD",
+	"Euyh6gbXCLjb68nmZV81awPmomIrLR/QhPCeIcPNRKQjETE9BpSCZNEpKJ5QZgF4P0o7lG4i31H938Qg",
+	"C4ByMFdsGdddiSyEkLJu0UL7swzUZ3zKvRlVvflYJcIC7vvthdbVoXv/E9oOt4NuGmsGd0JwoCs/vnnF",
+	"np2+eApALBh2MO1KBfJpceoShiWsPA/IyQie+gbCtpFxuQV8/go/lqNEzPE7djk/oJtf+fjYV6srekQA",
+	"NU6Pa57KtZGmaGsV64MblmWiouXVsdTIkraA2b/Xlw+t291WTxsbxZ/E2CN0rAoyicX0lo5yEHhl5aGo",
+	"nHFn0f7w+pJKx6xpiBlc4dth/SciZlcpC/9mN8B34XGDhUbDh83i2wbmB7D+je2zovKHAdaa+G4neIW3",
+	"ED3BBtqCGYIQfPUkbKJzAvnVLBFDACtztnZX0oyQiTnT9BZzIIfov+8LNpMDGHlQCThLxIgnDDwIDukt",
+	"gk/mN0IJjP1eg/1EotXqtV0JkNcpqrbmUYunDu8iyN51csv2bguRFSfQ4l7e4jC4nSALuhJs3D6PAKFo",
+	"I65QUGYPn7Wfs3Caihxu2W62agrBgfhGZOVaF3RRkAIlSKlh3GjVbukc3sWM3sLDW2Fct/b06Xq+2p3Y",
+	"EwfiYQpoatz2lnQukONhfYIKXd6j3QzsE9y9u+eYfHXFtZzrVS6s89VytQEGOUKM//F//19OPXpOyUdY",
+	"ziK48xiTWTjgaRoLzULSaMMOm01Zplj7SRPDuI7/uuCvDVgsuxLwI3L3MDKfgJtUszQejTOihYszq7yO",
+	"Uj5AIlircRJrv5oIUFsxLxqzmF1aPsalA4A7N3qtRbMTMupKc7Tm5T6NVSt42fS1yrsHvpApdc5Cc1z/",
+	"8a/fT/xAmS0ITXhmtONXeAkqTrsyHxw88at93KT8E+2tObgwmXYvLXoHnRlb+PUOgt0ppba3vG9zyODA",
+	"uwHpIcWMS2jWs6lItYgwkyqX09v5OPMx3pdL73B6L+I7bitVt4F6KJedNoxckRsSqlkG4CRGObLYoP7m",
+	"Q5DR1OyMOEloMxeYkua26pxqtmeptLjX5p45/hfLztlcpMKiZjIQMo2udEINMEK1lyE3nskIbHSw2CcN",
+	"Flo+CLyz0EosjkBUsFweBsDNNdM2NGKUsxRgXOhOs21NI9aJI1soEmvmDdguBLxFWYXxIz8/EY+GnIp6",
+	"jSPulT+xu0qLwia9Vb4zosJjgnFHTXUNcwUgt+zXwIL/mrW6VWEAIvnZoQXVbA9h4ENLbipfyFRmtNPT",
+	"neLn/uB/SNUIi0AqigK8e5cC6jgNQg5E/QK9P5vC6/kT9oFDxNo/CcHGas6GPC1ll+e5AxpAFnNJ9UPK",
+	"p+Nv09G4hcBcLmMgONG76tUDqgK/KOh74A81gp/gO2IEiQfJjcF5qeYN9gaKzij0DonU4D+gWAWUpgVO",
+	"iKJDQe8YheCDq1sLv/vgxr8oafdBir+2lr/LkrX555KseaTLLMWHmAz8iRPYurOlQLIuWSVGxupMTaeF",
+	"4KMnZm+rEIpoJOqjVM2my1Vafz7RVub1fWkhKzRpl2ZAKOFoBE5VKpuIMcWZlE60P1HxZXORJF7KlLUT",
+	"waD0GdvAoDSWpZl1uQAJuF8kplgrG8uemU9zgbIZh/HnCu+iRnXxdTQSP5hZr93CLrsCXG/yxf3nTKWz",
+	"ifmez23ZyTNaJzwGd9kuCH3Fpt4JcLSaS52lgk96u1eunjrx6qWgDqGONc+V3W+UAute9Atf7QP+b1ex",
+	"EQ4l5bHk3baStxeJqa51mjuJ36WxX5W5IDkOkXZhxCEEE4zCWUgEBLFIIhJsTo849Y4EYnXZxEsPmKzj",
+	"C4TAt34TwGedQV5hOEzVxHJAFu/IFAszFR4ML8zO2HZVFNBR6+SKNZtNcR9U5WaYfhRSM4YqncChP5tB",
+	"FcF2tQLLn803YNWHM7XrZx9wEcC2afluCyx6JDr0bDAQWveUTMzg3FpwQYr/ygOt8geeGEm3a2XYlGvd",
+	"S4UGsYBZi6nQKrneQlu0Uszf7XaF9vbBGLh9lrzZWpsz5WF9PwgoM9xpzl7/c5jp63DK8i1hzwvHJKzk",
+	"QADwo11DS5l9jBamdiNnkcv0VLkAiPg8BTLWXrG2JWRx1pVjoLsl3mKe5dn8lFmEudCYbAcaYEFphE+i",
+	"ynjUX7CQdiceHJjrDqb1calGmTMKdaX7LhAVYYP3hjwTybBnfUxGGTHNKocwW1VTu5JAYJZH68gNJDw4",
+	"yGY8CY/XqbWAXdpz3EJYCwAXgAcyEhmR5B5hLj4UWAc08mZqTC+DuwSlAXPBSol7TUq//cFQvsqRxGdV",
+	"pN9OKm9tDBTG95ARcfNCeHu0U1p68bFDAIQpaSMspAAbEUS0crfSdStqg5eV3pMvJHRuDsNI6+2G22lP",
+	"/60z7aYzxZOp0jpGQtyvsz2LO7OkPD8aicYhmS8ELqx71mhMl+89RLG0eU/Mblrcqffuq/a6SuMzwhfB",
+	"w1F5Aq5XSpqOgUY21jasYMMMNm8bkzwcQj+hpjAfNGXAk2RZcdocjzBD/xC0gO0jEYUWHyIGATvzv6V2",
+	"QWoXKsU9z9xthfNMrvgE2ztNfSyibUQ37puxmrMJRPSG1pel8k3kueiogw8y7nKhr/KOFCuObRcwuOmK",
+	"le7Iz+iQsjbisyB9LT5grUms7cIC6CPAJNKYMU2Z3ZAzfmxLxv+mB2oqvuNJEjKeQBEJ1byAXemA+g7r",
+	"isQebvBFhmouHY82ZuLJCJpluqDBssSq+eW6SZv+aO6NKxFHoOcFB6JbQDU1N623JWb4F0/2rDG7XEzF",
+	"NwJEUogSD2JgYtggpHkGY1dS1Hyzh7w09561qzA9CpghFm/LurBwXqA2YGArg2/v2jNLdQvfHqzo+3Tu",
+	"efV9jzTLUuJy/VPU+VWjMy+mgvXFKLbl0eFgpjM1aYQ5gMYjDz4DEpDxyEJkomW6NoB2IHmaKbW7kidk",
+	"5JbN/Tp7aF9ixcOz4SmH+n/cJDRKtkIMsHV3Qaq7WOronWDpbyeLWiWyqNjn/WTQaZUMKhc7tx1Rbxwr",
+	"IOweps4EC6GAEamkeASIa7cux1urH52gflypJn2C8rK6Nq2iDc37xBVlax2sKuEUC0/fYZ+EwNoBgDH1",
+	"vxna/GU2NFt3d90oYGftFyzMlOoZZbOHr9UV7mNzbZ3WtEGoXAy3VDx+5DqDb2zJ3Gn2wfZqja8E7VU9",
+	"D037hJN++4X7RiWgUf6JCuIrtguwun+jJVGU6cIUBuzMP//4v/+PYWZNgAbLfBwnSyl+BKQF2YeoCGCu",
+	"ooPgjSWWBsxSEQYltVSHqyjdoajHNOghl/QchA4hg8kYxToDlOHhTAuE1Z5NAVJ3e+XcjtaDq4E0LbvT",
+	"Uh2LFPlt72nYyISRfL4Om4OgaO+yyjtUUyF7rq7oiGwJNZNZeBx05S67GLr0Z93HrvyZsC/cjtt+3+bj",
+	"c+9lddiWfYqVd9itECuvVFNfI6gguhcJoFGlEf6BqF4xFnzxCBCdEIUwd71mNteS3BD528C29ciKsYJ3",
+	"PzQndG8eIgDwF092I9DerxAD+HUVaPfU/KRmU/K2fo0EZ/oHzh1Pkp4aruY4JyLrpTO5mtrcOkxqcwv8",
+	"gGbNQ8f7iRpcma84rUQqCbAUyqzUrNCHbVfqfuxGS3DJ6LiwcBh2xY8F1NskXIKnITZryojfQW+VWRYT",
+	"oKpa2yqU3PQsI5QdbXOYrA4Oad69oUp7g5y6++sO1mnVYGVCZzuNle2O1xV/1PDdpePThKOTIJ6N3JtR",
+	"nIaG3yzXlbebUXXL0wMGwZqn9s1O3mgUw5UZ93w6PijVDQCU2fTEv0a26EWSUCbmOJajDpMKKr5Feseo",
+	"wCwEDCmsVO9KW6neX7Arsej4SHS5ceuVzRfhQsdcN1j4tyhdGLH6HWJBD8ZicIWurnkaZ6JIe+4IABHK",
+	"SqquDCkFFMBGkOMQqQyRb3C4hPURE/vhvhml2ySOViWC+kmdRD+YJ5nenpcXoJ6WoIpZBVKxB2GcAz1t",
+	"i14Mkt/Xt9YGSF+ZGQUCoqoQJ62A8iAnqSLkwO4rlQgutwpoHpYn2LpcoYfbn4A5B4/pYac2MfsPH4Q+",
+	"bHs8wII3kguf/bXq1fAmePNvCsYaq2CJItBBAW7xpeVeruSI3ATY7sq22M/d7MCZ87K4tu6iZM6fyy/U",
+	"ve1TVpa11dZOXcsqz8ZfsJYWmsPmgPqBeV7nrsbc2FdGKGbEFbdzsOoWPQ/c4tnqgbMaLY4t1aaSgX16",
+	"oIF1SgeMn+n0Aw1SRREm9dhT1eI3VTALbE7rWQ8Avjmr2lXbf6tIZR69MRz+eGhD/Uau2WOxBeuLRMmR",
+	"Zpky2hSG3mxRCqVURiqWo3MEl5RiDnm83rvC45zMuyv9KfP49mIvT4s0h9KKmJyyObD8eqgx+CpNwHhk",
+	"1CBsi8ZD9paKDb45ZEfmO5i8D6PRyekDj7cvoNleETpUcYvFvNxSEWK30IN4BCcVgobeaxqFG4k8rwAZ",
+	"8qq0CCvMK89uevxme8vvojAah4x34Ct3pF3wHzqAZM6LW7aQu3sQ3XliN3Vn0Lcodd+kagL72qGaGdHU",
+	"KXH62vgobXEMn2oPQQQNR99kjGLEQrOoFSyWTE/jzEhFz9C1lmmOQ0a+OAeb5rDX3qfIYugZqDwVYN9G",
+	"ARm2pmUW/me+8Y2gyEGeVldiGzGcmx8ODLVoI+JxDMwHbJAJO5rOpMZyynMWkn0ULlcD4AABQqTNYt4D",
+	"joMdueEtDP/agsbihYLIn/DPPVzCuic+j/lMY63jDtEpfPzPGp2y5i4l2gMuQcfCHO0GsLt4oPi6M+m0",
+	"2BxvDZbzLaXnGqEJs1H/tsF1P4nMwSrmJIqhZc6BxNCOFVhC2hpv5NDiEmmefaBIkCywsoy0KSCXASs0",
+	"zU1XFsvJAwjnFfxvhcojo6CulTS77HXo5asHjxV7kMSSW2G9flwZqnuPTV/oK4f5qWjZUVnH3WSVpECG",
+	"/q3ubz89jKIsRSvTFe2szTW5Dy6B8r1rJuNPn0XCp9NUXYuo1wdY/ojvQJDyMR+ie9+s2BZKJDTL8C4T",
+	"Sojs79vcpxQh9vfpQ9lzMK5/0i23C5oGDcK9bypoyp0mUkLyf2Vq1tvSbKxsLBaISw4JWQeti/wE7dkG",
+	"og3LFu6EX940wueXf8iQaQD+U+B2uU0eCjGY71Mu5N07OG3Wn4mzs/rz/rOz+tPhacSbzwftCJLHbJTv",
+	"S414GWud09YN5D39/+x965LbOJbmqyAUE9HOGaVSyosv8o8JT3ddPFtTVWM71hFTqhYhEZLYSQFqArSs",
+	"djhin2YfbJ9kA+ccgKBESmSm0im7q36UUxIvIIhzcK7fh/d0OcEsl9aZgKChBCyZgF8GauCEo53Ut51h",
+	"Z64owdW76PV6nUNs4Ve+Emitslt4ZDeE4xCH21V0uG0SlvGjQ6IFdGIof07VoDx+U/Ut7wm01rN9YQIm",
+	"KnZMB2sb0RL0h9BCjPbyGBTdVdQiVSSKVGZ3/ILbhi8hFAY7fJyjyAtPabazu1cpzkRqkXnV+aiJgh0J",
+	"9tIa1CRWympjuXpdftrmTZeHN2x7wePRKb+KAc29TMkXCNMxbGCx0hefcNKPiEpFy+huVo89+Vh16W4C",
+	"HcIfLa9H101vcnkKFK/bfIa3Auwho9kHnuaC6Fmhnct+fdjFsHNd8iQa6R/PXerXzT084hJ1XHu2zuY6",
+	"4UsvZ8/aeRSNUAPXjtqL8jVWcJ7Q/sWiZZJlClPdl/3Bmd2I0DoCJoAnl/3+GSWX2iwp9grusx3gZbES",
+	"xM6Dj41dxkDrBnH6LstlKrRm0Uw5vh/7nh5qjaoJMG0eY5XWWa8tDNPG6/qXrWE/zMp+pA3yDbJK+ZQn",
+	"vaMYczoPuXE6Qsp7bpfOY31nL3dfh24/SWbjFfOOz9+KaocjTZm9CfYCf/eOz0NYoT9teyD2gEMeCBzz",
+	"ALgtOJ/fbje6fbKLT7di09Zoq3AtDJ/vIz6zb+guGuIdnx8pKEyIlIbPK9snHuntvuPzhhSND8iuUs/r",
+	"bPh8rIWJXhYAcrABEwb2du+C1UB2dqvxfKZcsolgWpgDcD71TM9Y/b9dy7aHQQXX3YnTM8OUbpERNyZf",
+	"8brvCPvxsaTtrTCMNxG1+waNkbL56++9p1RVwLLLPA85dvJ0C/5ezEdqtqODY8HjNJGCrbjWAtuLIiXH",
+	"1vJWuYmYBsrfBTcjORFTtUTiAbCfJRMfjcgkT0kBUJFYlnyA8i/gX4LSMMd3qaQdRuyHkxgP4X9aJPAE",
+	"IWBn6D/f/vIzW6lEGmTyst+teGbOmpfD2ot/q7lgP2dQYEt9wnJj52CGQX6VZQKBXTDAlon0fNC7Lnpt",
+	"3CoaC0JdcxBdWGrbcwWA8GjlePilTwn8T3E9eCtowrjlHZ5zVTqnWOtUatZck753r/Xkysx+5ZmvPoFS",
+	"puItHUWnzq3zXWsAvisqRmErnwgBDYpSxMhFLgMI1CJgjQ0dH5QRZOjPAG5KI+G5Wk4S6doA/pXL+F8P",
+	"pe7q/J4fYPBNsnRzikhww4BPkWm1L0knGufo7BDewhlNUnT26HYYpG9y2fzg95RB+kogTlO7kQN9CVaf",
+	"8NS3Qjpp30maDfploMGZEPEESF4xZ2hf9JgaKRf5ksvi2t3OMik+auDK2NUZsM5kAyR/tSp6JVM+EamV",
+	"F4XF2VYKO11v2mnDJ6mAWXZHToThwRHwEayFTC1X9s6/YvcCG/Su/73E4QkFOgjFKOQ8kcTdsA1i4b+a",
+	"+FysT4xgivS6f341HfTPn/Ercf58cnN5fu3TqZd9KwEiFVN6yDpkDIiE7Vx0UH3RS3eCE7VkLs/VDMro",
+	"8C2M7dq4etq3/wUZUTo+Q0jbe4LJWiE8nBAFjfHoCdE5aThfTwyfKx3VoOmirXFyxCgDDPjCrpN9u4oI",
+	"FTKUcKDQOdydlGvDophvNEJlI5Mn7CoqN9Z27Vpzc6mIRguOH/S7/X6/IPsDVAgsQnULqYsBaegp2KxE",
+	"j/2o1ixVcj6SCfilt4A9RycWEOp+mK5MDlKo4m+OuKkq8OF2hoMb1I+Oxlux1I7AqrPaNnK+0dU95Ff9",
+	"bmfJPybLfGkl6Aa0HX4a+NZya/rOoXPpIfaq7e3nmHsFae1xBgqo33t20+0Eqvxpt8M/zMduNxinQs7N",
+	"AgGs7Q/gFNhr3Vyjatm7TywSu3qfdzurm35x6hVppdWLm+LLwXP6FlcDKsvBXjUXj2G7GezTb5/b2h+6",
+	"TqMB6zLgo3RD7AqBwoNiiLBuneOx0uNl1+QDfC26K5ET9fEAPpjVUwhSScTQK5FpJSG8hZ0D3ZJRfFfT",
+	"9jWMpYlpi+XUDpDEOk51ygOcquYlDhP18X/ZM5ooi+9bWZ2tjNpHRuEnG4/qwAn7qNMlNmC7nGtsVXRo",
+	"b0JbtW09G3nBcB4Eu3bswGly4ZRGt6MTORW7Rms4BJMY+4wlcgCESioNbHY+gIFNdo24/lN03ouZoT2x",
+	"43RgaJX/3saUv+P0zNFf+9L2OHW77GweByz1tjZ49TstU4q1NMErFsGQBZvU9nLAC15VX/DpPa1x0DOH",
+	"zXGvdx/fJqdcMTWx+C0g2OlQeR8pnXTEDS7lck+wBzc4ewztbSG2xJojuQtzbQOJpMgzJc5XHACEVcbm",
+	"yQch2d9zZbiG9mK7/QwLQp8CocUlhaYpt3YRk2rNnkSxWJlFdNZlsPYLxnGVxnZbVbORJHp/jWgXIt7i",
+	"PgrSTqFDsUxkbrArMJGMa7bMpwuMgdtP/rhLdCQIq36q7GM/icwiU/l8scpNdHbXXf0neAFtV8AJ8NCg",
+	"+w9vpjMcXG4hLlSyM+DrqgqjXL4ItBesk/FKpcl0M04AueH3Qr26WEZANkMasRyQ8LCLxVvCJyZkRPQE",
+	"1omM1RrsdggxfL6f6rJv87DmAqF7dKWV0spzKuo92NsnbY7DkC8+2X8+t0/z2Zfzq/34yOn1dwuxQQcM",
+	"dguEiACF5xwx+4BdNhE6iUUJoyHUvyBj1HWK2g4ABKZiG3YQ9PeCx0Ud3UKk8UgC2oKSPQbgBVMlp3mW",
+	"CWkizNKCGLKJyhFWMNeoTUlB+gsnAM1kV8fe2nO63lm7ri8B+vG/YeM4/bx9heJy9tLg/GpSY7heDTq/",
+	"t0nwBzNyrNyUveTREv12ZeBWj+sI9oUaNdM2NxUqgAuwL74ONVCPGSMxi+fgBkLJKptCL9HKJOllXnhf",
+	"BfZZ4o0uB7IF2AnWlIE+kZKENhdDuOZP+Br/SdgvAPdsLduUers5umtv5tGEEIbykIJ3VzSCk5G8n4TR",
+	"Xs7+FFJLhb4HVYRjkcst5CbsvrpeKAz3EdHUckcGpTJODo8ifzjf36gAtsQUOA0R85gCR5UxwfUeZ/z9",
+	"QmHpF2wEW7hcqSLIabv2NnYX5rdCMuuovrQOd4RwY3rMTYR1GnAG4CdiVJq9B14VgiUbcz1WswihdXBg",
+	"QdFHlkumcjOSiNEo7+z84hM3iWmHY+AZDr/r2hZVbhAuMtEA81MX7i49XOO497tkSbUc9eNSMlQiLvRu",
+	"V0fdWGjlNPcrrXo7OAy6MTprdbfGX7FlrWE1FJzRZgSJ1IbLqTg0BjrsPoM56VgJ2uYHm90dm0EiY/ER",
+	"ghp346woxLyys3w3sl7iAKkCxiZA0pWaLiBDiZ9hTC8mg/jZ7On1eX96yc+vxc3k/Hk8eHH+jF9Nb8SL",
+	"2eUEEJHVWopML5KVp3mAa8Q+qBD05gahhtLa8D+fD+4ZXQad0yBGA8v58YM0TkN+RVGapSDW6apd7H+L",
+	"DNsKYm74hGuBuxGFGcj9wYrjVM27DPZPLF2eCW7yDF/KTm3Ff2G25n6Cy1fJ+AMOsDPsfBgQba0dppWO",
+	"v6cJ5JVgeONUzfEpJQ3FSumkHw9mN+L8Ju5Pz6+nz8X5C35zZb392eXsGX86HQwAkHYNKOHXNy4oiojq",
+	"7gntK4XS9hAGA6o8kIzUjQG+0sIuBpwnADi3Bt8YdNB4yT92hgOoRrDWyHiSp7fjyQYKPAucbPgpVtN8",
+	"aZ/L/exa2ODXDyKbuF/IlgkRhfEnvN11/8X2r/D95Y392trWxbi6W/XBY2NSCMY+f3pNVRRA4zomuN6t",
+	"ISDF63iSZzCDwQmlR6dvViIbY29kZ3iDJR+AlgzMV3j8TT/83s98cbF+t5MUtm/FcO2qGkNUPHhI1Jl4",
+	"MH5dnFD+zW6VeEqizRheqh9Zt7PKxExkWGpCXZ70641bG2OrwMKHpyVTegRSMm42L59eDq6vrY5J0jFw",
+	"DPlxXuEJWAu/UFnyD+us2HNuXlzCE/Q/+z3dLlm+sptGIUT93qDXb+5GgxhX1qwkmkEfZnY0Fp01Bkj9",
+	"hVkSKtpXsX0ZJ6xmMcZWq2h/PkLJyR0Dr49dn/FBdIbPmgMNhXnt/XHabudviTEiw7oxKxi3YjM2fA5k",
+	"Jq5BFqrugng6cLshPjC4yKiJMPNE0l6dL6PklO/nftq/n+kDr/Ow6YML69FNn7+7xeckklbjCSXRazkY",
+	"qBA1qnnrUTniNE8ktD4kknG5YVH5vRMxFQ+vGSZrrDdMGRgG9WdWWb9kfZbokZSK6Xy6QDMK2rrI08Db",
+	"Et2G4NMFZaAmucG+WKsc5wpdWziIM53rFebQ6SIv7ZepKqLSDqMX1Q5dsuhhK5JXQsaaQg58JCMSI4Az",
+	"wtJETI3ZcWGDqfMrqYmwdDVNQCw+EYaROQjWFf0n9tQe+86f1KW2VHsChDdH0oohROoki7aTOVGPvaKc",
+	"2BaKBDa0QDNslMQR9cIGoMGe04TOd+FApo3aYbSuYttq3OWKKg8E5VEBlx5ITVYoxKa678/BzNw1fAhn",
+	"t8CmgOOPB0yBV3KZ2RrF2DboiFr24hMud8JrikUqEAS2AtoHsMFoAYPQ5wSExKSCynmRteSxxdu5Vbv1",
+	"Xq6ruwVQkhLN5kqKY5iEf4FBHJjdasyb6nCtlfmqCieIoJLexEojqdZdlstYZAUq8q3YtGcDrpnCdkv7",
+	"OJgZjWbxzps3XO2L42XsyMoFj5cJAFzub22hOrVGtnhjUNJXxb2bBNC3qD5cRwsuO9ha/Ubrt2OEebA7",
+	"/QaMgkTv2VrrSszFphTZXfKPP1ErxqB/ee0bUbTJAFvr1CO68dLubQ/FOUyMhR744V72vl8hh23+YiGf",
+	"QDGtgkJOVJHfigqpLQJRWamsy5FeSCEwmQc2qbcduwxmBg1rsEO96Qui6U13+5u1WDMxyzVPkW2t6EdR",
+	"WEyWZSobjmSUcSPG4iPigxHOKIsyYbLNmM/QlIu6DvYh8kbbdFOcRWYwuQNY8jvh09uiXHfL/D8EVUoP",
+	"XDrzbD+fT3FcNXPZMjHeATgN6rI2rPFt5D54zmOziSKtNunBAK/mU4c6Md1Ug9kLt5rluvbQ0toD4yVc",
+	"dZ3h4PK632/FyEaq7A2QPVezjgpg+Eswee4Ge3yCzG7nDbQWLxNz6OTiwPCs81/BAW18Mh1+FGZOfUvd",
+	"DHv08L3djcCEuvgUSsVeR+RVqhVsWztklwuAo5FiCJzX9IHBalrzLNYFwyQdDxUVCcZPoKKukVo6q67T",
+	"gWC+X4CNnJnXbpgwzcfwZN7xW+9gQMtVG1/mwTZRr4++uNme5bJhmPwhkUne5A0NdajsxCYVLQidVOiX",
+	"LBMriCRA1YsW9kLUyz5VyyUGbMXHVapi4UjWGjIOkHVbss0hW7fixojMXuSvv/Hzf4x//7cnXfrj7F//",
+	"pbNju0P85jVebfDU/8yzDJWhNhtoMyNQs/rH924KwUp0HR8J0iUCOFaPvZbaAI7fzEOm13khvhukHdd6",
+	"3fjUjImPfGrSTVFvAwB5e6pdirbuGncIprzCG6obBIZuw2GYLJnP6+t+6Oe6+z+9bnX7AgJhirWOrgIr",
+	"lwlENiAirXKjk7i2DGjFMyHN2CNoH2Vi/OpxHBxKHhrANtNCOBK7WsHby3NE+W7tsG71QjcZt1QMWIjr",
+	"xp0p2JOPs5yLVxkn2m5epGUUBg4EDqWWxMSfVBpQ1QBO2LGHvLeIx0WPmSckDBvPiGOQCj7aMZrEYpZI",
+	"QOoaa8lXeqEQrxmZbn4r2AmKxtuAsbiqUdsaC37yPVKSY9qkz5CyCXCAwOu7M6NKWO8yKCdPD3UuJ3KV",
+	"Y41KUR8w6F1jfUBi/GV9VQRkjva3OldnTkmq7dsNqtzKyqb8pW+ZLn1bScDimGLG3uQqvl2KMUTW4CGK",
+	"JsXLLjJY1S+SQdG7vYU23+0YZXg6jnOcH3CK+l2vzYedhVK3B1llijsgSCaOuQ5vJPilct3dKy71Jm8Q",
+	"kbKK6dFjURkabc58BhvuFEtC6qJLoOKj0ksGTHsXDUCLN8tliWeGMrbWuQKQAigmR7h9XAIAl2fXM4Lt",
+	"vzaawSpxyN0RfIooUTuSheJz4S1ihy5SoVC7DpmPVKlbAVklSKRaM89T8tuRPomqhTM6s5eaiFTJuWZG",
+	"FRyxMAxuRuAKEsB/YhD9FK67TnSbLK4dxd4c7iFwbJhwODvZiWj5pG9VjIsy3/ZiZ5jqpm/CK45kZGck",
+	"RE21nz07rv0iTeTteLqZpmJPHvlN/rhBsgfZL9tTiO3btXaUcC2AU7tEtZ36Y3V3vslli6T1m1w+QMo6",
+	"y2WlHm1PmmBVcolcqC5G9M4rLSTks9IC5l7XSQy42Qm10mxVlKBJbD0Y1+YFR6F6sdpFKhDDHnuVpiSF",
+	"WrBlrkOM895IfoeYEXOF/hEA1q0ly4QVgmRvvIk0Q5lrnkVqJeSYiMYdmHEEVkfUrr0aZ+5OUn7n1uom",
+	"uX3aj46e2fcMZ54QZv/efjjJ/0ZIsQaacNoZofuP6oKGlEZ5PTv/WUlxDlMWQdOYERmLAhs3cm2DRqVx",
+	"+7z/3V6hHRS9xt/vpVeu8EXuP/pnZf5LxcksORJJC1QZ1KmVI5pnDsLwi5JrVem6i7uS/D/KE9SWRhZS",
+	"WNiXGIR3EPSE8Z5aU3SIepkOA3onrJmBpGJiWGYlMLBNu66w0XXUS7FGBS8QxwLUy0iCaNqzosKhjQBC",
+	"FPuCjdDQUxh5sLKlxnoIZ2h5e8pXQmCF5YYVtmrpMIeG72A4RhIgrJLqC8LVHCMkLw0TaoaEiCGl65RU",
+	"j73St6CKwHBFFeSnodjjsDITgxojCf3JZYVzBeRXkySOhcPKxyEUIzjr1mxVqNJSpY3dqCpR/VvsTzgh",
+	"X2x/6n5h49avK9+X4bEIdL4SmRYxRlWttTloYUH6abtroaPX7Pc1/2AkDc2/3fSh19nV6pCQnL5yhRjS",
+	"fnhwqi7qN4QG8gDF+BH0inTpTTQzwXf1FkhRe3HYuGwgsXsNzkq5pcd4bP9xK1S5HbULPUM7bSo3LTjw",
+	"/hw85NE9tfvKHY2toeS5/q/Gokcx569c8t4Ku/37+HnkYlNbWycTqRYvyZYfFfH2UWfIIMIeFREYzfTC",
+	"encYuboDo1Wlm4Z3/Db3wcby9pdiFh57W/sxiZ07CQ0vaaKNvsP+diC4cQG4wl+5uS83jmA1RMcB0z/u",
+	"QrdRYe3DHmgfWgRYdTU2cheM9+kiSeMMDpim+QPvhFWyaUf72Nsc5fPKAFZUcweqKV+lisfbubvGkvc9",
+	"PeOp7XJ2XA+1w2HQ9uuWvfcLBQkV7T1fzG4A/nTkPGfj5cWamAWxcuhwQiGxc9ulAtY5YqFTGVtDOwBe",
+	"w5qkhMjTZXO7wfKRlGIdOI8BcpG9D/n2auaqi7VJ0pQGDakqXMhPQgE963kmOA+uTXR2HvaSNmSjRlLI",
+	"eEh9lqWwgPAD8SCWODq8tr+Mz/wUT9FUnyxEGnubOYz4nVFaJojsQpvfQcI5wpR5k8ufKFX7eKoHllJn",
+	"2MGXeD64uJld8f70xUQM4mfXl0+nVjIJI+GKwAIaVvFuPeWxi5jhyK0V5CsmthyHvcUIIapOUdQ8z7ik",
+	"FErznHjxoLsxcRjD8QuUPx+p3BTIb6ycF+oEwD8fwvGHy3uSg6/ePgJtOuUSsuwhayYhskGkb4zFJYWr",
+	"UaDNex5Qo4h7kxjwvcYu7CZwZ6xiJY3GzQPZRfR2TkJJbUnzYZ3VApKw/JSnZiH9kCBJ1pZEbleFH0cs",
+	"74oKelLySLXF4IlQZK5LiVtfDBO2DXQL26BsMLnIPbRNooFBrBB/0l2qdtmK4A+DFOVIWksKfSGrXLe0",
+	"ACSvCZ907TKaPnpYuEu3YhWktzEvQdnwTLAYWiOwzkWzWZ7B74TtoF+OZGTdWyiNi7DZjOgyHWEaGH7Q",
+	"WwF6C8cTZQJqgyLGfWZ8GdT9LNQaSEvdYO0jE9BEF4jA0fVbcz2SRUoEgVS1eqhchf0ZZpdPUtEuPoMv",
+	"5RtNU/gV0Bn64pqWkK2nELLxgK0PYZDAcv/KFR/V/oWK74FMA5itk0oNNEffd0M/tY0eBvZgqxvK7Wr6",
+	"p/7DFTWtFL5z3UXYHsQMSlO/nzBw+I8Gf/Aml29hZE16qnDPc+0gGJDcx/a81SB1wHGz43iLZ9W1WeAA",
+	"HIiRnfn6xo5UtL35G3vOwVuXWoXs3epnwDFV1jTk3AwuvzrcBlqF4YcAbRcCyeO7YTbgueUOgaLnoiJe",
+	"cB3U+u/rCbja6Qko2IuI5C3o5bCzNeVyPFVLkHNsATz2g8HcfzRIWAoVuIZhNezBPphLD43RaHJmXNq7",
+	"FHXL8KL8twWPU/AtGsylrxwxdfida60Iv9O3yWq1dS40XsA3wChIU9CUWA+Kh0tdLUsO4L04eb91eGaS",
+	"GZ8aq6Pt4k9TkY7nmcrLnShW4nyts1Oz1GACGW37QoomFJNtwh4UBUXQfI7Mq63JBo+5QsscuL5622T5",
+	"1OQZsuASY5KfGo8qeg6rrGd41pv/o/P53h0oVm8e7kIB5fnobSgQu3dq/NuteqyvGQSX0/qzUq0lQZ6w",
+	"yIpGxJ7Yv+2aoqKZVMwMU7k5Ax818hJItYSQA9nT3IHe7VZ3B3uNBXu+RaaoBwgEbtQZsn5EZ05UJiHC",
+	"bzUNZFAi0KdRgc8C94Ma80SzJY+RiBCYG7qOphCGCxY18qsW3rwd6Egm2uHYCsyGMujANUnKRAL+fFAl",
+	"9ApomCGlql0FpfaTq4VhRrGIYiDRwZ6WLJe+pQXufVbpFxxsRtlpfYFVjk/DU61G0h+CVUiV3THlrhac",
+	"pxJwYghJDf7KFqBil0WIc3wwBZNILTJngT6aH4M4LHM6MADuwDeKaTm3vEKkjILV9lOdxVDCqLEfQkoA",
+	"AuMG9qTcCuiS3wqG+hx03lbEtbxnlTek3R0BLsCxri98KCL19SN3x/A0BUzIdFZw7vpEzj5O92VSfNTQ",
+	"o6nk2K4AtG2I1fluJMKNWYPpfpghe+oAtWsncOAnkKajklW+BVrO69JSPqJfa6/Xru3InnG81qNXccw4",
+	"SoJR9+hAauAcX2QCKGG/9lxUmlptLpUUlKOvCKfaTQQntUDbMcSsC5klrbpBQTxUVa5yo18WcWo8eIsZ",
+	"i/0yo9c1kr5SCJBGzTqZiqB0XUiTEX+m3h+issq/QqOzJ5HzQCLsmMSr59YIrQH2gfdbH3L4gpEr1/34",
+	"qWz9Q5KYMhSOEKoXGubkGrUkBx9gM0rTcG95mh4iZw/QStZ1Q05guKG9+G/Nnub3boccPW842Eu1fUQR",
+	"lx+yAiZ3IqbWdKP8x0lm7r+DNm7rVqCtsLV8HqJhkxTmJ1qEn2vjim3738gSu+dWdZyuNNCPJ+up0QN/",
+	"0f0GslzVcNKJ9h5bUH0G9lOXWaeeTVPo+0pMr/CnHCR9FLhfESRbF8ncej3o4zjcAI9X750bdwCYlb2R",
+	"9M3/QsbVLVTsSQS6ScSwa4CFCU34eAvCx6VytR57v0hS4d2YkrvXDdPJS75BnB2Bft1I2uVTuHl4vu8I",
+	"IxcOG+j0rWYroVaIvFCkVDFhvWzmwDlfsokrB2IbelztG0a6DeAJtvy/feAI7RzCkXwgjxBWeKiG7ri7",
+	"7wuvbjkFe4KJNdG4O8XZmhPgBjPwEDs/CZ9zUzEnfafAPkWyTzNsT55ru3H/EZX/KqPyuBl+U2H5dvrC",
+	"29F1Za/laKxU6+Owf61UZpiSjWy1YwQIvL174aJWNRS/VIuub0XchUqpxFhPWcY6KJunLR9gRjRPYmYU",
+	"lKIVPnIF00Adsggf2yHVWdY/YJTpnmDRXtqr35c79OJXPA5u+rlNMofOqFxCYOAdz7inuJtbJ/bO/4xG",
+	"fePFfoEh1i9RGPoYnk1N542AkkqgfgmlleYitj8aWptoxs9U1nWFov4gQCyiBI3X4JTGEqmYBmzTAhwQ",
+	"5KZ33PbajCSCamC+LLASogDujMpb4W8sUa11gDIIPogY+r7LdZilAHzUPaxxuiyC8Lyz2zOhVfoBM0IV",
+	"bgV7kvj2QegJ3AhT5UyUDHw/S9WdNDjRpOMeL6Q32QBiPrfmlRAxVGcPOz8oxheCAyp98batfqE8Q/Oo",
+	"1avgQe9aiWlP/ouYJvFxovM4or369EADX8tIEyqjYn7/ebQRvjUvxpTMJvzFJcCZLQT7oIwgI2PJN2xC",
+	"pgU15XllRR25rWyLfZJekt4qIZXKnKqE/sg149TAY5+MoidWaaZq/u/N66R/ds94rPzbcYX1Ld9AlxHu",
+	"ApBN+7JSm4m/ian5Z5LZX6Rg+NSJgjZWIVU+XwxLgogHbBsKReNI0JziVi36UhqZfxrYACP5FRoB1Sk8",
+	"O1cnqkh+VuSNfp8lMd/02nRY+Mc6jY0dB/TFNQQ19dX41d9jl7pAkm/QYFD6VUiTT3VLxqcQpymH2sM1",
+	"51hljuVfv4OxHyE8ai2qcZ6lnWFnYcxqeHExuHzW6/f6vcHwef9537liFw3CZJe920FvuzPy+azPB5PL",
+	"6VV8LW5mT/vPBs8vX1zx68nN9Gn8TDyfvSj/3jbb3ILjqpi4uobpRN4eze03dEGMFNUvbanOoWLQBamP",
+	"w7LzjUQDPM1MpYy+xioMlcVWSCX1C5qF2CAzBY/jbZjt+3WPIE9Nk+4RGPiDdY/YcYTdIyfcRNE2KUER",
+	"i4B7gkIQsBVmXE4XUD2YSCuoBxIVPgURJ3qFwePgwjsq5rJaxVxj+B9pIVwQ+yJWU+1+wEm1KiT8looI",
+	"M7FSd4vXYxzeRULvUIZzz3p3u8wO17vDuz6JencUOuWqwv4oo6gtowjq9gKLnlC3KiN5juisKKcDI2fK",
+	"pTVyJtQZTmQOjjMUetbtqMCBsK/nDvUF8FaHLKIyrt9+j85aAFE2qRuwHsvxCwdaVpKPZNvCAbcbHQvl",
+	"AslgQrXtdRaUXp8/f34NqdAWenOHmqZFbeCvped8iPqA9ttUeSa+0HZVceiNO/Qr2cQKZqKHqyUt0sPB",
+	"itm18onQIQmNR0eJgpJ03IRxk12pccK4LvhjHwz0dIBmBqGdGGEyIFyDVdqF6veVpuwVDrPol0qCPp/J",
+	"BlqicC1EvkXKLqVoWNBHJ3okzQLsbtSO2ENidwLMXoXtUV3fDEUyUUCjhn1P5ZYnDhY1TuMdNhLeqkyt",
+	"ZcFZ0HB0shsHj+N6J+bx0JUCLbxHd95XebVQJK/i+EttO9S74shXjVjCpf5wmh7NaWq3To6z3Zxgof+r",
+	"mKiPMHlz/52rMt6DvILfDBg/VYp3qZs2wCpFwCfta65w44B9MypoRCPylnzLky+wdtQPbMW1FshMFRW9",
+	"h9FIApLpmtpIgBSl4Hlzgek/0Y6OSIDYEy3SWdeVxturMXiZ6NhrptZyGEKjrnh2K2I2ETqJBTyNVvgY",
+	"Ga7GkdRCOKhWaGrGp2PN8U/3c4HUdGhV7Xf2MR8bNSjkiMUG1J3Wy/pOz5aRcA+wstW3CtoA10+o8S89",
+	"2+z/7JaK7/a1NlaL72naTw3x6FdubchjgT/rfOLVgHbMIlhuUxOufiuyDyI710IaJoDiresBdqwVPVMZ",
+	"4iCBGHq+I2cFQK9kj0UxNxzbSVJuhizycewoNBjsZ+ItBBPRk96CFQryRdCzEXui8+lUaN31SeAAM118",
+	"XCVgsFNd9RmcH9TMRz2GAWa9hRo4swKlR5JDMYhCNMnoh+/eMTt/OAMX2mSCL6MGUfrLFywySo2XXG7G",
+	"eJquRgvDNzMRfw5eSlsd8GrmqLcPhcy5NkDY12wr2uL1PnD0d+6NNj/ltdTGvr13fO5OOhzOt7YivpFz",
+	"nNmSFusk8ZBdX48kHDEslmTPm54jaZflkH0adfCNjTrD6+vuqBOuyVFnOGoEJDTqdEeOdXNElueo4G2G",
+	"65AygEO5ga92bNlrhFmGY2i1w4G03uncYC2POsP+Z7sUq2jJPWxVRTAcZ80u8EAToAwjeC5w8yC6Bmyd",
+	"01RpsAeOEWz4XqWpWuOua28X6DfkkqyOfT8O8XCl/kxo1Z7juFtoUKxhFUgEbJWP4XMWTXmSyZ67qlWC",
+	"4LCH6hSh5rFt8G5qlVVpVX9Pw+f28yoTHxKVg6rapyfZo6nJQGP8oSfvryefVehJw+djLUyllnx2Sloy",
+	"XL1w9CTNBfzi1jHd6T5a8gurRfdMzOAC/8pUIzhFR7AqMaFnlYtaS5HpRbI6pjWJvhsein+LlZou7Ec0",
+	"nek39yFQzQAAzTWAYJ+oKfkTvoQ/tON9teON145IT5GJD+q2xn68OSXN6NY3HPliMoifzZ5en/enl/z8",
+	"WtxMzp/HgxfWMZ/eiBezy0n/OjgLJGFk/epRxwsDqtc8SWORwbG7khEecj6Ag4iF1f5QGN+de9qsiPWP",
+	"YvTljVZF0PjWfP361LMv0ru3gnZXYgjbB+W9gcF6RBuVTw2cBtTEVssS8MJIUswQxsmexGqqSbv2lvHZ",
+	"fu38eAbsL+4V/KGe76uen3r17EmiV1missRsxmhAVKvqp6ekqmF5w2FQ4z1UK3T1VRqP3dNYT9/eSKzD",
+	"rwb9/ldk2IK/796TZrH6+rSnTuYSoBTvqzzxQvgGoJ2V34pjqMyRJJ2JN3BGLE/MSiXS7HwmDBg62l4o",
+	"+DjlRsxVhkeoPJsi0mTwMYmFNInBtP5UZZlIuRsjJn10rldCavfdkzWUXGDhRQKlHmf24WYzMTVRj/2K",
+	"wJuonaUyzKgU+4E38BU3gap2M6IvPoWz89m9psI+H8nT2gLe0jr6Ywc4XvgCX3ovFmkC+HWnGL0YlBS/",
+	"l9GmRvoLNLwDaQ7HPzu/nNRk2waXW2feig2cuuKbpZAmHI59Jgw7C2NSa64XvzmNgAZ9ro1a4s+FdoCf",
+	"xEcjMsnT8EenK+AA/CHUDTtP0j9/Nql4EvQrUGHAOZirHk+VjCHrOtbcJHqWHMHRID3ypTdKKAPzGuLk",
+	"t0iTCXHxaR/U4feZWjLOrPh0MaXZ9cA0WTnMHau1XPMs1kM6PMul7iKIY7c4Tnc960qPRevFZgz0Vg47",
+	"D6oLEsnWKiNPDbZd5zAsC3LBHntl2FJpwy67/X6fSavpX7LIZLm0q32bdNXuQZlgS5Xt646r6YV7lwlx",
+	"7za4TCnjq64yIYuCYPzwewh01Q456jLo8inS/fugmAbDfn8HionqSvxX42nKdfkHL4ZQp7P1/qxuNxp7",
+	"E5+UiwPOAlpI7vDtqX4lGNqgj0P7H9hmDk7HnhItmg7iQWSD3vVhcKrBzoyE9cSlGVEraIx0ZWSQ69+Z",
+	"DWqE8UuSINQaVzjAsqup97LCe7QmwjWS53EgNpZg8RJ45EM3t9hH/OLNgDjaem/gHeLTw/8XgmdmIgJE",
+	"6ZSvtIiBe7EqynzI7qzr+3tPg2rU9kf3K3ibcCB1rX8+GNi4+w9HY2ewlr2JZtEPIeWylrcJMPqb3vsn",
+	"LkVx55NtOrxX2xvO7+GuN5rkR+97Q/Z+KLFf+4XqNINbusdWDscX+YtPXhQ+X0xTnizPgQ9b3606VGSP",
+	"Xxha9MsteDqjfgH7ZFALvFZogg1ZJrTIPlCfQ2G3Yf0XnbFWeRqzuTBd2KgjmJsx0qRHPfYz8uuLVAug",
+	"hYaTRjIxtJEDZoE9BZhevJL89Ze379j/+z//Fyc8gmJTUKK6x36yFhymHn3oYMEBhl/lhlm7bci0ECyy",
+	"F8hE+M6iHrvsX4OZR8j8PjzhIEGMYvEWMesLr7XjjCdgdnb3tEJUWoT29n+2I3nUms9wnFbg5spKYPjO",
+	"OsObfr/fLVGk7G5ZDlpTZOeDFjAHxSQ8RPPC3XjhsIpQH2xnw0kq25MDXuO69p92up3bRNqjp/TWixlt",
+	"N2F15hxKJ/JYPEid/mX/ulJ3VMnLcVhtrbYBlWB3yUDjgIYig6ByB2lHCbqj2YuF/RmfOBUIbLqLvMJp",
+	"MysCBV1ybH2SbL1Q0KtGniQWm8eCA/OWdqoryyGP5tXghupZ4WqZfb2Qfq7TREjx7HbYGpSgpfogcJ4O",
+	"2YjvF5uXAc22awqBeFstuSckfOtoNS9vngIrkfs8gJZvIzJ7pb/+9tfR6GO/fz4afRzMRqOPz2a//9u/",
+	"dHZ5OHdNr4o1iRBwauZ6V3BWjrEm3/FbUbzy7TsctGfu1cAvMhdJ/YL2Ql6V6QiCIsAwQ0VLafJBaOCp",
+	"y4AW3j6tLoB9E+jBZ7FyTSeRPUEKrZ154NnWNeB7Fo5Tj71C+vXEjCQgdFnHZe0yKIDlZ++DvDmMa8bD",
+	"k+llACk9mAfuhYGnCn1ORqEp8pKSAkRjByOe2EfTDooMtnxrlwDifiQ+rlKeyIgk3PWp1kipFRGdzKVw",
+	"vZ9+8iYiVdATqzzpQlCNdNbWvnBP6KX9mCZCt5MmMv9oF7dVwvD1NIGP5TfaGV71wXoovEdvKLSBASs9",
+	"y7GaNfByLVi88IQ3XskeZY+jheh0ysNvaBewgO/srHx5FVTpskBYWao1U7gxeTmCWmlJ0ozaRyp0KQgA",
+	"FDDS0phFMBGR1QHAd0cRxZdeW2GtT2IAMlRIJMoEZq+R1Mp3zsEF+a2QO/sBgYJo+gLF0/stXqXtAJjc",
+	"fYuHR6rb4b+gX0GmwLBzKzIpUoaAHc1F/i/Bc9wV+i+U73uKKQznnjK6i/y3V0r99vW1S+qeFcyMSFNd",
+	"2FMYLi0Jy4JripbandHv2wD8cw858bP7+LLSWCZ+9CuiXiKaS2icZGJqrMVGeaO9bu8VZXraDxbRRap8",
+	"1h/VmqUOoLn00hPN5krFyIhxgh3nb/nGBb1o5YLpe9+9295DTPMsMRtYgxPBM5Ehg98nu8TAH650194B",
+	"dh/83Ol2ECXzApYljWj7hF8TQbF/wCuhrmptuBFd+iO3tjxP7LZpLwJ7J2cm40lqz6Niy8L9+z5Va93Z",
+	"jfS/C4OFBC8zS9W68AzA243FSkhovmb/ARQ/lEUiubJb6coOmk02+EfQ+wmXcsi9aP6vFyoVweh+yPhq",
+	"UTG69w6DxuUiVjnQtfkks70f/dm1l6b6IXz/mSCkcRmzGWTwRRzc9C0WBNXdFufhT5pZsc1UmoqM3Ag+",
+	"UTk6UB6hFVDLRKoF+FelmwBT484t/lNNaJiQlkNAGmuvk+XiFy+ZSo7JkS7rK32qrg1Bu0TO3cSrzADy",
+	"2ndgSOEXDOBYXfM+hGRTUWD+OO5mbZI0dR38wf2dCFXMHaaSIb6s1VJARFnlRiex6LH3rtBFQ9VwYn27",
+	"WwGFBFTSAQvZUSOHE+lrUmpfmHQoCTNrf9I9WZyh5+swiBDHJ5cxGPbYPRDkk/PKKX1bosD3HHjEsAGm",
+	"pEP5heh5TMD364UAbzExbI4ISuGqB5i03Zu9WqKnjEWI9k1YGzfXguWrrovzx45FHfj37BsXgZtd/hlf",
+	"eWnx/0ceW2O84u5W86uZEbK49UTME6J/X6g1W+bTBQI7OLx+WP4gMyZZhtP537kyvOouv0jBUjUnXZVt",
+	"KDyJRL2rlUAnXoNvr7u4Fa1USguEavlCgcAinJqlEdQmEMZ4cOprOVEfq1QjrcxM2B3KE+CvfWwFVTpL",
+	"wnG8ipeJ7Hz+/fP/DwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -11,12 +11,13 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// Creation returns what a request asks to create. It returns CodeValidationFailed, and CodeNotFound for budgets and quota policies.
+// Creation returns what a request asks to create. It returns CodeValidationFailed.
 func Creation(in *oapi.CreateExecution) (execution.Create, error) {
 	out := execution.Create{
 		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), FlowID: ask.Or(in.FlowID, uuid.Nil), Key: ask.Or(in.Key, ""),
 		Priority: int(ask.Or(in.Priority, 0)), Payload: Value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
 		Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond, IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
+		BudgetIDs: in.BudgetIds, QuotaIDs: in.QuotaPolicyIds, Estimate: in.Estimate,
 	}
 	if in.DelayUntil != nil {
 		out.DelayUntil = in.DelayUntil.Time()
@@ -29,10 +30,6 @@ func Creation(in *oapi.CreateExecution) (execution.Create, error) {
 		return out, fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
 	case in.Key != nil && in.FlowID == nil:
 		return out, fault.Invalid(fault.CodeValidationFailed, "/key", "A key names a member of a flow: give flow_id, too.")
-	case len(in.BudgetIds) > 0:
-		return out, fault.NotFound("budget", in.BudgetIds[0])
-	case len(in.QuotaPolicyIds) > 0:
-		return out, fault.NotFound("quota", in.QuotaPolicyIds[0])
 	}
-	return out, nil
+	return out, Expected(in.Estimate)
 }

@@ -23,8 +23,8 @@ func Execution(e *execution.Execution) oapi.Execution {
 		TotalAttemptCount: int32(e.Attempts), RetryCount: int32(e.Retries), ReplayCount: int32(e.Replays), LeaseReclaimCount: int32(e.Reclaims),
 		DelayUntil: wire.TimeOrNull(e.DelayUntil), DeadlineAt: wire.TimeOrNull(e.DeadlineAt), CreatedAt: wire.Time(e.CreatedAt),
 		StartedAt: wire.TimeOrNull(e.StartedAt), CompletedAt: wire.TimeOrNull(e.CompletedAt),
-		BudgetIds: oapi.BudgetIDs{}, QuotaPolicyIds: oapi.QuotaPolicyIDs{},
 	}
+	out.BudgetIds, out.QuotaPolicyIds, out.Estimate = Attached(e.Limits)
 	if e.AttemptIndex != execution.NoAttempt {
 		out.CurrentAttemptIndex = new(int32(e.AttemptIndex))
 	}
