@@ -105,7 +105,11 @@ func (r *Repo) report(tx *store.Tx, id uuid.UUID, u *budget.Usage, e *execution.
 	if err := r.keep(tx, id, u.DedupKey); err != nil || e == nil {
 		return err
 	}
-	return r.attribute(tx, after, u)
+	if err := r.attribute(tx, after, u); err != nil {
+		return err
+	}
+	out.Budget = *r.desk(tx).budgets[id] // what is reserved has changed, too
+	return nil
 }
 
 // keyed says whether a report was counted under a key. The budget is locked.

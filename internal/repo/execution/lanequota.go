@@ -19,16 +19,22 @@ import (
 
 // lanes knows the lanes that have quotas, of which there are few, until one of them changes.
 type lanes struct {
-	hub     *hub.Hub
 	mu      *sync.Mutex
-	changed <-chan struct{}
+	changed *hub.Waiter
 	all     map[laneKey][]execution.QuotaRef
 }
 
 // lanesKey is the hub's key for changes of the quotas of lanes, in all processes.
 const lanesKey = "lanes/quotas"
 
-func newLanes(h *hub.Hub) lanes { return lanes{hub: h, mu: &sync.Mutex{}} }
+func newLanes(h *hub.Hub) *lanes { return &lanes{mu: &sync.Mutex{}, changed: h.Wait([]string{lanesKey}, nil)} }
+
+// forget makes the next look one at the table: what was remembered has turned out to be outdated.
+func (l *lanes) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = nil
+}
 
 // quotas returns the quotas of a lane. What was remembered may be outdated for a moment: who is put into a stale bucket by it is
 // moved by the loop. It is read in a transaction that writes, which sees the last state.
@@ -36,14 +42,14 @@ func (l *lanes) quotas(tx *store.Tx, key laneKey) ([]execution.QuotaRef, error) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.changed:
+	case <-l.changed.C():
 		l.all = nil
 	default:
 	}
 	if l.all != nil {
 		return l.all[key], nil
 	}
-	changed := l.hub.Watch(lanesKey) // before it is read
+	l.changed.Rearm() // before it is read
 	var rows []laneRow
 	if err := tx.Select(&rows, "SELECT "+laneColumns+" FROM lanes WHERE quotas IS NOT NULL"); err != nil {
 		return nil, fmt.Errorf("read the quotas of lanes: %w", err)
@@ -56,7 +62,7 @@ func (l *lanes) quotas(tx *store.Tx, key laneKey) ([]execution.QuotaRef, error) 
 		}
 		all[laneKey{lane.Namespace, lane.Name}] = lane.Quotas
 	}
-	l.changed, l.all = changed, all
+	l.all = all
 	return all[key], nil
 }
 

@@ -81,6 +81,9 @@ func (r *Repo) moveStale(tx *store.Tx, limit int, n *int) error {
 	if err != nil {
 		return fmt.Errorf("read stale claim buckets: %w", err)
 	}
+	if len(rows) > 0 {
+		r.lanes.forget()
+	}
 	var missing missingBuckets
 	for i := range rows {
 		e, err := rows[i].execution()

@@ -34,7 +34,7 @@ type Repo struct {
 	budgets Budgets
 	quotas  Quotas
 	buckets buckets
-	lanes   lanes
+	lanes   *lanes
 }
 
 // Keys are the secrets that tokens of waitpoints are made with.
