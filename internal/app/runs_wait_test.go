@@ -180,6 +180,21 @@ func runWaitChildCases() []runCase {
 		}},
 		{"a run that waits for a child goes on when that ends, in the same transaction (F5 8)", runWaitsForChild},
 		{"a run that waits for a child which has ended already goes on at once (F5 8)", runWaitsForEnded},
+		{"what it is in sees both, in their order: its step runs in the end (F4, D6 51)", func(x *runTest) {
+			for _, c := range runChildren {
+				x.sub(c.name, func(x *runTest) {
+					parent := x.running("")
+					s := x.step(parent, subRun(""))
+					r := x.driven(x.childRun(s))
+					on, end := c.make(x, r)
+					end(x)
+					n := len(x.events(parent.ID))
+					x.do(r, "wait", `"blocked_on":{"type":"child",`+on+`}`)
+					x.stepped(parent, s.ID, "running")
+					x.told(parent.ID, n, "run_step.waiting", "run_step.started")
+				})
+			}
+		}},
 		{"a run that waits for one child does not go on because of another", func(x *runTest) {
 			r := x.running("")
 			s, other := x.stepAt(r, "running", `"path":"a"`), x.stepAt(r, "running", `"path":"b"`)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -61,8 +62,8 @@ func (*Repo) renew(tx *store.Tx, before, after *run.Run) error {
 	return nil
 }
 
-// save writes what a transition of a run did: its row, its events, and what follows for its wait, for what is in it, also by then, and
-// for what it is in itself.
+// save writes what a transition of a run did: its row, its events, and what follows for its wait, for what is in it, for what it is in
+// itself, and by then.
 func (r *Repo) save(tx *store.Tx, before *run.Run, c run.Change, then ...func(before, after *run.Run) error) error {
 	if len(c.Events) == 0 {
 		return nil
@@ -82,26 +83,33 @@ func (r *Repo) save(tx *store.Tx, before *run.Run, c run.Change, then ...func(be
 	if err := r.write(tx, after); err != nil {
 		return err
 	}
-	for _, follow := range then {
+	if moved {
+		if err := r.tellOthers(tx, c.Events[0].Type, after); err != nil {
+			return err
+		}
+	}
+	for _, follow := range then { // last: it may move the run on, and others are to see the moves in their order
 		if err := follow(before, after); err != nil {
 			return err
 		}
 	}
-	if !moved {
-		return nil
+	return nil
+}
+
+// tellOthers tells who sees a run or waits for it what it has become, and its children what they are to.
+func (r *Repo) tellOthers(tx *store.Tx, told event.Type, x *run.Run) error {
+	if x.Status == run.Cancelling {
+		r.orphaned(tx, x)
 	}
-	if after.Status == run.Cancelling {
-		r.orphaned(tx, after)
-	}
-	if err := r.flows.MirrorRun(tx, after.ID, after.FlowStepOf()); err != nil {
+	if err := r.flows.MirrorRun(tx, x.ID, x.FlowStepOf()); err != nil {
 		return err
 	}
-	if after.Status.Terminal() {
-		if err := r.waits.Ended(tx, after.Namespace, c.Events[0].Type, after.ID); err != nil {
+	if x.Status.Terminal() {
+		if err := r.waits.Ended(tx, x.Namespace, told, x.ID); err != nil {
 			return err
 		}
 	}
-	return r.tellParent(tx, after)
+	return r.tellParent(tx, x)
 }
 
 // write writes the row of a run that is held.
