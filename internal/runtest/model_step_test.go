@@ -262,7 +262,7 @@ func (m *model) report(s *step, generation int64, u update) (applied bool, _ *re
 			return false, f
 		}
 	}
-	before := s.shown()
+	before, told := s.shown(), len(s.trail)
 	switch {
 	case retries:
 		m.reach("retry")
@@ -285,13 +285,19 @@ func (m *model) report(s *step, generation int64, u update) (applied bool, _ *re
 		m.enter(s, u.status)
 	default:
 		u.say(s)
-		if s.shown() == before && u.child == nil {
+		if s.shown() != before {
+			m.beside(func() { m.tell(&s.trail, "run_step.updated") })
+		} else if u.child == nil {
 			return false, nil
 		}
-		m.beside(func() { m.tell(&s.trail, "run_step.updated") })
 	}
 	if u.child != nil {
-		m.beside(func() { m.attach(place{s.run, s, nil}, u.child) })
+		m.beside(func() {
+			m.attach(place{s.run, s, nil}, u.child)
+			if len(s.trail) == told { // else what the child is says it, too
+				m.tell(&s.trail, "run_step.updated")
+			}
+		})
 	}
 	return true, nil
 }
