@@ -22,6 +22,7 @@ type world struct {
 	*rapid.T
 	*model
 	n     int
+	batch int
 	clock *store.Clock
 	sides []*side
 	began int64
@@ -51,7 +52,7 @@ type side struct {
 }
 
 func newWorld(t *testing.T, rt *rapid.T, n, batch int, servers []*proptest.Server, c *proptest.Counts) *world {
-	w := &world{T: rt, n: n, clock: servers[0].Clock, did: c.Did, names: map[string]string{}}
+	w := &world{T: rt, n: n, batch: batch, clock: servers[0].Clock, did: c.Did, names: map[string]string{}}
 	for _, server := range servers {
 		s := &side{Side: server.Side(t, n), w: w, handles: map[int]string{}, items: map[*item]uuid.UUID{}, events: map[int64]string{}, trails: map[string][]string{}}
 		s.people = s.Post("/v1/admin/tokens", map[string]any{"name": "people", "role": "operator", "namespace": s.Namespace}).Want(http.StatusCreated).Str("token")
@@ -118,7 +119,7 @@ func (w *world) ask(q request, refused *refusal, then ...func(s *side, r *apites
 	var headers []string
 	if q.method == http.MethodPost && w.chance("Idempotency-Key", 8) {
 		w.keyed++
-		headers = []string{fmt.Sprintf("Idempotency-Key: run-%d-%d", w.n, w.keyed)}
+		headers = []string{fmt.Sprintf("Idempotency-Key: %d-%d-%d", w.batch, w.n, w.keyed)} // a database locks keys for all its schemas: the tests beside this one have others
 	}
 	w.note("%s %s %s -> %s", q.method, q.path, proptest.Must(json.Marshal(q.body(w.sides[0]))), code)
 	w.each(func(s *side) {
