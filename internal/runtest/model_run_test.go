@@ -74,7 +74,7 @@ func (m *model) end(r *run, to string) {
 // changed tells what a run is in that it has changed.
 func (m *model) changed(r *run) {
 	if p := m.doing(child{run: r}); p.run != nil {
-		m.mirror(p)
+		m.mirror(p, child{run: r})
 	}
 	if r.over() {
 		m.call(r.at.run, func(on *runWait) bool { return on.run == r })

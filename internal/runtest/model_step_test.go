@@ -53,21 +53,21 @@ func (c child) says() outputs {
 }
 
 // mirror makes a step or an item equal to its child. What has ended stays as it is.
-func (m *model) mirror(p place) {
+func (m *model) mirror(p place, c child) {
 	if p.item != nil {
-		if to := itemOf(p.item.child.seen()); slices.Contains(itemMoves[p.item.status], to) {
+		if to := itemOf(c.seen()); slices.Contains(itemMoves[p.item.status], to) {
 			m.become(p.item, to)
 		}
 		return
 	}
 	s := p.step
-	to := s.child.seen()
+	to := c.seen()
 	if !slices.Contains(stepMoves[s.status], to) {
 		return
 	}
 	m.reach("mirror: " + to)
 	if slices.Contains(stepEnds, to) {
-		s.out.take(s.child.says())
+		s.out.take(c.says())
 		m.endStep(s, to, "")
 		return
 	}

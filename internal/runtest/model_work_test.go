@@ -46,10 +46,11 @@ func (m *model) attach(p place, c *draftChild) {
 	}
 	if p.item != nil {
 		p.item.child = c.child
-	} else {
+	}
+	m.mirror(p, c.child)
+	if p.item == nil { // only now: a step that ends with what was linked leaves nobody alone
 		p.step.child = c.child
 	}
-	m.mirror(p)
 }
 
 // create adds a run that was drafted.
@@ -69,7 +70,7 @@ func (m *model) create(r *run, at place) {
 func (m *model) moved(w *work) {
 	m.follows(func() {
 		if p := m.doing(child{work: w}); p.step != nil {
-			m.mirror(p)
+			m.mirror(p, child{work: w})
 		}
 		if w.over() {
 			m.call(w.run, func(on *runWait) bool { return on.work == w })
