@@ -347,6 +347,9 @@ func reportItems(w *world) bool {
 		if it.over() && !w.chance("what has ended", 5) {
 			continue
 		}
+		if it.status == "running" && it.child.none() && w.chance("it goes on", 3) {
+			to = "running"
+		}
 		list = append(list, itemUpdate{item: it, status: to})
 	}
 	var child map[string]any
@@ -401,6 +404,18 @@ func (w *world) decide(decision, verb string, more func(g *gate, v *vote, body m
 	if decision == "feedback" || w.chance("feedback", 3) {
 		v.feedback = draw(w, "words", "yes", "no")
 		body["feedback"] = v.feedback
+	}
+	if s.gate != nil && w.chance("once more", 3) {
+		if at := slices.IndexFunc(s.gate.votes, func(old vote) bool { return old.decision == decision }); at >= 0 {
+			v, body = s.gate.votes[at], map[string]any{}
+			body["by"] = v.by
+			if v.feedback != "" {
+				body["feedback"] = v.feedback
+			}
+			if v.selections != nil {
+				body["selections"] = v.selections
+			}
+		}
 	}
 	sender := "people"
 	if w.chance("the engine", 12) {

@@ -300,6 +300,9 @@ func completeRun(w *world) bool {
 
 func failRun(w *world) bool {
 	r := w.theRun(open)
+	if left := w.theRun(in("needs_resume")); left != nil && w.chance("one that was given up", 3) {
+		r = left
+	}
 	if r == nil {
 		return false
 	}
@@ -337,7 +340,12 @@ func cancelAsEngine(w *world) bool {
 
 // resumeRun is by people.
 func resumeRun(w *world) bool {
-	r := w.theRun(in("needs_resume", "failed", "completed"))
+	resumable := in("needs_resume", "failed", "completed")
+	r := w.theRun(resumable)
+	asks := func(r *run) bool { return resumable(r) && slices.ContainsFunc(r.steps, openedGate) }
+	if asking := w.theRun(asks); asking != nil && w.chance("one that asks", 2) {
+		r = asking
+	}
 	if r == nil || r.status == "waiting" {
 		return false
 	}
@@ -377,6 +385,9 @@ func dismiss(w *world) bool {
 
 func deleteRun(w *world) bool {
 	r := w.theRun((*run).over)
+	if w.chance("one that goes on", 5) {
+		r = w.theRun(open)
+	}
 	if r == nil {
 		return false
 	}

@@ -184,13 +184,14 @@ func resumeWork(w *world) bool {
 }
 
 func cancelWork(w *world) bool {
-	x := w.theWork(func(x *work) bool { return !x.over() })
+	grace := w.chance("grace", 3) // which is for who holds it
+	x := w.theWork(func(x *work) bool { return !x.over() && (!grace || x.lease > 0) })
 	if x == nil {
 		return false
 	}
 	body := map[string]any{"reason": "not needed"}
 	var until int64
-	if w.chance("grace", 3) {
+	if grace {
 		until = w.due(w.now + 1500)
 		body["grace_ms"] = until - w.now
 	}
@@ -220,6 +221,9 @@ func lateWorker(w *world) bool {
 	gone := slices.DeleteFunc(slices.Clone(w.owners), func(o *owner) bool { return o.done || o.of.gone() || o.of.owner == o && o.of.lease > 0 })
 	if len(gone) == 0 {
 		return false
+	}
+	if taken := slices.DeleteFunc(slices.Clone(gone), func(o *owner) bool { return o.of.phase != "active" }); len(taken) > 0 { // there are few of them
+		gone = taken
 	}
 	o := draw(w, "owner", gone...)
 	code := "stale_lease"
