@@ -91,12 +91,13 @@ CREATE TABLE quotas (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX quotas_list_idx ON quotas (namespace, created_at, id);
 
--- What each value of the key has: slots that are taken, and starts that were ever counted.
+-- What each value of the key has: slots that are taken, and starts that were ever counted; and when it was last told that it refuses.
 CREATE TABLE quota_keys (
     quota_id BLOB NOT NULL REFERENCES quotas (id) ON DELETE CASCADE,
     key      TEXT NOT NULL,
     active   INTEGER NOT NULL CHECK (active >= 0),
     starts   INTEGER NOT NULL,
+    told_at  INTEGER,
     PRIMARY KEY (quota_id, key)
 ) STRICT, WITHOUT ROWID;
 

@@ -260,7 +260,7 @@ var catalogue = [...]Entry{
 	{BudgetDeleted, TopicBudget, "a budget was deleted", "budget_id, scope_type, scope_id"},
 	{QuotaCreated, TopicQuota, "a quota was made", "quota_id, window_seconds, max_requests_per_window, max_concurrent, jitter_ms, key_tag?"},
 	{QuotaDeleted, TopicQuota, "a quota was deleted", "quota_id"},
-	{QuotaRefused, TopicQuota, "what is at the head of a queue has to wait for the quota", "quota_id, key, outcome (rate_exceeded, concurrency_exceeded), limit, current, retry_at?"},
+	{QuotaRefused, TopicQuota, "what is at the head of a queue has to wait for the quota; at most once a second for each key", "quota_id, key, outcome (rate_exceeded, concurrency_exceeded), limit, current, retry_at?"},
 	{QuotaAdmitted, TopicQuota, "an execution was admitted by hand", "quota_id, key"},
 	{QuotaReleased, TopicQuota, "the admission of an execution was taken back by hand", "quota_id, key"},
 	{TokenCreated, TopicAdmin, "a token was made", "token_id, name, role"},

@@ -84,8 +84,14 @@ func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, use func(e *executio
 				return touched, nil, err
 			}
 			touched++
-			if took {
-				n--
+			if !took {
+				continue
+			}
+			n--
+			if full, err := r.full(tx, t); err != nil {
+				return touched, nil, err
+			} else if full { // nobody needs to look into it again to find that out
+				held, open = append(held, heldBucket{open[at], nil}), slices.Delete(slices.Clone(open), at, at+1)
 			}
 		}
 	}
@@ -137,6 +143,15 @@ func (r *Repo) check(tx *store.Tx, t execution.Terms, estimate map[string]int64)
 	}
 	hold, err = r.budgets.Check(tx, t.Budgets, estimate)
 	return room, hold, err
+}
+
+// full says whether nobody with such terms may be claimed any more.
+func (r *Repo) full(tx *store.Tx, t execution.Terms) (bool, error) {
+	if t.None() {
+		return false, nil
+	}
+	_, hold, err := r.check(tx, t, nil)
+	return hold != nil, err
 }
 
 // enter notes that e, whose terms were checked, is claimed.
@@ -202,7 +217,9 @@ func (r *Repo) shutIn(tx *store.Tx, held []heldBucket) error {
 		}
 		tx.Alarm(AdmissionLoop, hold.ReopenAt())
 		if n > 0 && hold.By == execution.HeldByQuota {
-			r.quotas.Refused(tx, hold)
+			if err := r.quotas.Refused(tx, hold); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -27,7 +27,9 @@ type lanes struct {
 // lanesKey is the hub's key for changes of the quotas of lanes, in all processes.
 const lanesKey = "lanes/quotas"
 
-func newLanes(h *hub.Hub) *lanes { return &lanes{mu: &sync.Mutex{}, changed: h.Wait([]string{lanesKey}, nil)} }
+func newLanes(h *hub.Hub) *lanes {
+	return &lanes{mu: &sync.Mutex{}, changed: h.Wait([]string{lanesKey}, nil)}
+}
 
 // forget makes the next look one at the table: what was remembered has turned out to be outdated.
 func (l *lanes) forget() {

@@ -107,7 +107,7 @@ type Quotas interface {
 	// Held returns the quotas of which an execution has a slot.
 	Held(q *store.Queries, id uuid.UUID) ([]uuid.UUID, error)
 	// Refused tells that a quota, which was checked, holds up a bucket.
-	Refused(tx *store.Tx, h *execution.Hold)
+	Refused(tx *store.Tx, h *execution.Hold) error
 }
 
 // New returns a repository on s. Executions that belong to flows ask flows, which is set before the first call.

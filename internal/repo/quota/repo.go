@@ -185,12 +185,24 @@ func (r *Repo) Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]ex
 	return refs, nil
 }
 
+// tellEvery is how often it is told, of one key of a quota, that it refuses: at its limit it does so with every claim.
+const tellEvery = time.Second
+
 // Refused tells that a quota, which was checked, holds up what stands in a bucket.
-func (r *Repo) Refused(tx *store.Tx, h *execution.Hold) {
+func (r *Repo) Refused(tx *store.Tx, h *execution.Hold) error {
 	s := r.desk(tx).states[place{h.ID, h.Key}]
+	now := tx.Now()
+	if !s.toldAt.IsZero() && now.Before(s.toldAt.Add(tellEvery)) {
+		return nil
+	}
+	s.toldAt = now
+	if err := tx.ExecOne(`UPDATE quota_keys SET told_at = ? WHERE quota_id = ? AND key = ?`, store.Millis(now), store.ID(h.ID), h.Key); err != nil {
+		return fmt.Errorf("note a refusal of quota %s: %w", h.ID, err)
+	}
 	v := quota.Verdict{Outcome: quota.ConcurrencyExceeded, Usage: s.usage, RetryAt: h.Until}
 	if !h.Until.IsZero() {
 		v.Outcome = quota.RateExceeded
 	}
 	tx.Emit(s.quota.Refused(h.Key, v))
+	return nil
 }

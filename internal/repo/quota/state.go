@@ -37,6 +37,7 @@ type state struct {
 	slots   []uuid.UUID
 	started int64
 	at      time.Time // when they have started
+	toldAt  time.Time // when it was last told that it refuses
 }
 
 // desk is what one transaction knows and does of quotas.
@@ -67,10 +68,11 @@ func (r *Repo) moved(tx *store.Tx) *desk {
 
 type stateRow struct {
 	row
-	Starts int64 `db:"starts"`
+	Starts int64        `db:"starts"`
+	ToldAt store.Millis `db:"told_at"`
 }
 
-const selectState = `SELECT q.id, q.namespace, q.window_ms, q.max_requests, q.max_concurrent, q.jitter_ms, q.key_tag, q.created_at, k.active, k.starts
+const selectState = `SELECT q.id, q.namespace, q.window_ms, q.max_requests, q.max_concurrent, q.jitter_ms, q.key_tag, q.created_at, k.active, k.starts, k.told_at
 	FROM quotas q JOIN quota_keys k ON k.quota_id = q.id WHERE k.quota_id = ? AND k.key = ?`
 
 // Lock locks what terms name, in one order.
@@ -111,7 +113,7 @@ func lock(tx *store.Tx, p place) (*state, error) {
 		return nil, fmt.Errorf("read quota %s: %w", p.id, err)
 	}
 	tx.Later()
-	s := &state{quota: found.quota(), starts: found.Starts}
+	s := &state{quota: found.quota(), starts: found.Starts, toldAt: time.Time(found.ToldAt)}
 	s.usage, err = usageOf(&tx.Queries, p, &found, tx.Now())
 	return s, err
 }
