@@ -9,7 +9,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/quota"
-	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -39,11 +38,6 @@ func (h *Handlers) CreateQuota(ctx context.Context, req oapi.CreateQuotaRequestO
 	b := ask.Or(req.Body, oapi.CreateQuota{})
 	in := quota.Create{ID: ask.Or(b.ID, uuid.Nil), Window: time.Duration(ask.Or(b.WindowSeconds, 0)) * time.Second, MaxRequests: ask.Or(b.MaxRequestsPerWindow, 0),
 		MaxConcurrent: ask.Or(b.MaxConcurrent, 0), Jitter: time.Duration(ask.Or(b.JitterMs, 0)) * time.Millisecond, KeyTag: ask.Or(b.KeyTag, "")}
-	if b.KeyTag != nil {
-		if err := tag.CheckKey(in.KeyTag, "/key_tag"); err != nil {
-			return nil, err
-		}
-	}
 	return answer.Write(ctx, func(ctx context.Context) (quota.Creation, error) {
 		return h.Quotas.Create(ctx, in)
 	}, func(made quota.Creation) oapi.CreateQuotaResponseObject {
