@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/netresearch/go-cron" //nolint:depguard // its parser is pure, and all of it that is used
+	"github.com/netresearch/go-cron"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
