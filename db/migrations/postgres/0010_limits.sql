@@ -27,7 +27,7 @@ CREATE INDEX budgets_scope_idx ON budgets (namespace, scope_type, scope_id, crea
 CREATE INDEX budgets_parent_idx ON budgets (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX budgets_reset_idx ON budgets (next_reset_at) WHERE next_reset_at IS NOT NULL;
 
--- NULL limits were never given; a dimension that was reported once stays.
+-- NULL limits were never given; a dimension that was reported once stays. What was breached lets nobody begin until it is relieved.
 CREATE TABLE budget_amounts (
     budget_id UUID NOT NULL REFERENCES budgets (id) ON DELETE CASCADE,
     dimension TEXT NOT NULL,
@@ -35,6 +35,7 @@ CREATE TABLE budget_amounts (
     soft      BIGINT,
     usage     BIGINT NOT NULL CHECK (usage >= 0),
     used      INTEGER NOT NULL CHECK (used IN (0, 1)),
+    breached  INTEGER NOT NULL DEFAULT 0 CHECK (breached IN (0, 1)),
     reserved  BIGINT NOT NULL CHECK (reserved >= 0),
     PRIMARY KEY (budget_id, dimension)
 );
@@ -45,6 +46,7 @@ CREATE TABLE budget_reservations (
     budget_id    UUID NOT NULL,
     dimension    TEXT NOT NULL,
     amount       BIGINT NOT NULL CHECK (amount >= 0),
+    reserved_at  BIGINT NOT NULL,
     PRIMARY KEY (execution_id, budget_id, dimension)
 );
 CREATE INDEX budget_reservations_budget_idx ON budget_reservations (budget_id, execution_id);
@@ -73,7 +75,7 @@ CREATE INDEX budget_keys_expiry_idx ON budget_keys (expires_at);
 
 -- Executions that were suspended because a budget was exhausted.
 CREATE TABLE budget_paused (
-    budget_id    UUID NOT NULL REFERENCES budgets (id) ON DELETE CASCADE,
+    budget_id    UUID NOT NULL,
     execution_id UUID NOT NULL,
     PRIMARY KEY (budget_id, execution_id)
 );

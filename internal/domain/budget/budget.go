@@ -48,6 +48,7 @@ type Amount struct {
 	Soft     *int64 // what is told when it is gone over; nil: never given, and no limit, as 0
 	Usage    int64  // in the present period
 	Used     bool   // was ever reported
+	Breached bool   // a report was refused since: what is left is less than what somebody has spent
 	Reserved int64  // for whoever is at work
 }
 
@@ -62,7 +63,7 @@ type Budget struct {
 	ResetInterval       time.Duration // 0 without one
 	Schedule            *Schedule     // nil without one
 	Amounts             map[string]Amount
-	Exhausted           bool // nothing is left of a limited dimension; what is reserved does not count
+	Exhausted           bool // nothing is left of a limited dimension, or one was breached; what is reserved does not count
 	Breaches            int64
 	SoftBreaches        int64
 	LastBreachAt        time.Time // since the last reset
@@ -87,8 +88,9 @@ func (a Amount) hard() int64 { return value(a.Hard) }
 // soft returns the soft limit, 0 for none.
 func (a Amount) soft() int64 { return value(a.Soft) }
 
-// spent says whether nothing is left.
-func (a Amount) spent() bool { return a.hard() > 0 && a.Usage >= a.hard() }
+// spent says whether nothing is left. A report that was refused has been spent all the same: until the limit is raised, or the usage
+// falls, nobody begins. Otherwise a budget that every report goes over would never hold anybody up.
+func (a Amount) spent() bool { return a.hard() > 0 && (a.Usage >= a.hard() || a.Breached) }
 
 func value(limit *int64) int64 {
 	if limit == nil {

@@ -77,7 +77,9 @@ func (b *Budget) limit(hard, soft map[string]*int64) error {
 				limit = &own
 			}
 			a := b.Amounts[dimension]
+			before := a.hard()
 			*kind.of(&a) = limit
+			a.Breached = a.Breached && a.hard() == before
 			b.put(dimension, a)
 		}
 		if len(kind.limits) > 0 && len(b.Amounts) > MaxDimensions {

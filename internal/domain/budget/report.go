@@ -35,8 +35,8 @@ type Verdict struct {
 // Apply counts what was spent on a budget and on those above it, or on none. chain is the budget, its parent, and so on; the
 // changes are in the same order.
 //
-// A report that would take a dimension over its hard limit is refused: the first budget to refuse it notes the breach, and
-// nothing else changes anywhere. One that takes it over its soft limit is counted, and the first such limit is told. A limit
+// A report that would take a dimension over its hard limit is refused: the first budget to refuse it notes the breach, counts as
+// exhausted from then on, and nothing else changes anywhere. One that takes it over its soft limit is counted, and the first such limit is told. A limit
 // that is just reached is not gone over. It returns CodeOutOfRange when an amount gets too large to be counted, and
 // CodeValidationFailed for dimensions that no budget can have. reference: flows-streams-budgets.md 6.3.
 func Apply(chain []Budget, dims map[string]int64, now time.Time) ([]Change, Verdict, error) {
@@ -89,7 +89,12 @@ func meets(chain []Budget, dims map[string]int64, kind Outcome) (budget int, v V
 func (c *Change) breach(v Verdict, delta int64, now time.Time) {
 	c.Budget.Breaches++
 	c.Budget.LastBreachAt, c.Budget.LastBreachDimension = now, v.Dimension
+	c.Budget.own()
+	a := c.Budget.Amounts[v.Dimension]
+	a.Breached = true
+	c.Budget.Amounts[v.Dimension] = a
 	c.tellBreach(event.BudgetBreached, v, delta)
+	c.settle()
 }
 
 func (c *Change) add(dims map[string]int64, now time.Time) {

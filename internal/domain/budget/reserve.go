@@ -7,7 +7,7 @@ func (b Budget) Need(estimate map[string]int64) (dimension string, need, left in
 	for _, dimension := range names(b.Amounts) {
 		a := b.Amounts[dimension]
 		need := max(estimate[dimension], 1)
-		if a.hard() > 0 && a.Usage+a.Reserved+need > a.hard() {
+		if a.spent() || a.hard() > 0 && a.Usage+a.Reserved+need > a.hard() {
 			return dimension, need, a.left(), false
 		}
 	}
@@ -15,7 +15,12 @@ func (b Budget) Need(estimate map[string]int64) (dimension string, need, left in
 }
 
 // left returns how much of a limited dimension is neither spent nor reserved.
-func (a Amount) left() int64 { return max(a.hard()-a.Usage-a.Reserved, 0) }
+func (a Amount) left() int64 {
+	if a.spent() {
+		return 0
+	}
+	return max(a.hard()-a.Usage-a.Reserved, 0)
+}
 
 // Left returns how much of a dimension is neither spent nor reserved, if it is limited.
 func (b Budget) Left(dimension string) (left int64, limited bool) {

@@ -28,7 +28,7 @@ func (b Budget) Reset(manual bool, now time.Time) Change {
 		if a.Used {
 			used[dimension] = a.Usage
 		}
-		a.Usage = 0
+		a.Usage, a.Breached = 0, false
 		c.Budget.Amounts[dimension] = a
 	}
 	c.Budget.LastBreachAt, c.Budget.LastBreachDimension = time.Time{}, ""
@@ -88,7 +88,7 @@ func (b Budget) TopUp(dims map[string]int64, now time.Time) (Change, error) {
 			continue
 		}
 		limit += by
-		a.Hard = &limit
+		a.Hard, a.Breached = &limit, false
 		c.Budget.Amounts[dimension] = a
 		raised.Dimensions[dimension], raised.Hard[dimension] = by, limit
 	}
@@ -110,7 +110,7 @@ func (b Budget) Refund(spent map[string]int64, now time.Time) Change {
 	for dimension, n := range spent {
 		a := c.Budget.Amounts[dimension]
 		if n = min(n, a.Usage); n > 0 {
-			a.Usage -= n
+			a.Usage, a.Breached = a.Usage-n, false
 			c.Budget.Amounts[dimension] = a
 			back[dimension] = n
 		}

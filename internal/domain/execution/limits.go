@@ -129,8 +129,10 @@ func (e *Execution) Terms(lane []QuotaRef, held []uuid.UUID) Terms {
 		quotas = compactQuotas(slices.Concat(lane, e.Limits.Quotas))
 	}
 	resumes := e.Attempt == AttemptInterrupted && !e.Lost()
+	begins := e.Attempt == AttemptPendingFirst || e.Attempt == AttemptPendingReplay // what it has then was given by hand, and has counted
 	for _, q := range quotas {
-		term := QuotaTerm{ID: q.ID, Key: q.Key(e), Slot: q.Cap && !slices.Contains(held, q.ID), Start: q.Rate && !resumes}
+		has := slices.Contains(held, q.ID)
+		term := QuotaTerm{ID: q.ID, Key: q.Key(e), Slot: q.Cap && !has, Start: q.Rate && !resumes && !(has && begins)}
 		if term.Slot || term.Start {
 			t.Quotas = append(t.Quotas, term)
 		}
@@ -155,6 +157,16 @@ func roundUp(n int64) int64 {
 
 // None says whether everybody may pass.
 func (t *Terms) None() bool { return len(t.Budgets)+len(t.Quotas) == 0 && t.Lane == "" }
+
+// Names says whether a limit that holds up somebody holds up everybody with terms t.
+func (t *Terms) Names(h *Hold) bool {
+	if h.By == HeldByBudget {
+		return slices.Contains(t.Budgets, h.ID)
+	}
+	return slices.ContainsFunc(t.Quotas, func(q QuotaTerm) bool {
+		return q.ID == h.ID && q.Key == h.Key && (h.Until.IsZero() && q.Slot || !h.Until.IsZero() && q.Start)
+	})
+}
 
 // String returns the one spelling of t, "" for none.
 func (t *Terms) String() string {

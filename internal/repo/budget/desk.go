@@ -31,8 +31,8 @@ type reservation struct {
 
 type deskKey struct{}
 
-// First says that the sum is written before what the claims of one flow share: claims have the budgets locked long before.
-func (deskKey) First() {}
+// Rank says that the sum is written early: claims lock budgets after quotas, and in the end what the members of a flow share.
+func (deskKey) Rank() int { return 1 }
 
 func (*Repo) desk(tx *store.Tx) *desk {
 	d := store.Local[desk](tx, deskKey{})
@@ -148,7 +148,7 @@ func (r *Repo) Take(tx *store.Tx, id uuid.UUID, ids []uuid.UUID, estimate map[st
 			continue
 		}
 		for dimension, amount := range estimate {
-			if amount > 0 {
+			if amount = min(amount, budget.MaxAmount-b.Amounts[dimension].Reserved); amount > 0 {
 				d.taken = append(d.taken, reservation{budgetID, id, dimension, amount})
 			}
 		}
@@ -222,7 +222,7 @@ func (r *Repo) write(tx *store.Tx, d *desk) error {
 	amounts, rows := map[part]int64{}, make([][]any, len(taken))
 	for i, t := range taken {
 		amounts[part{t.budgetID, t.dimension}] += t.amount
-		rows[i] = []any{store.ID(t.executionID), store.ID(t.budgetID), t.dimension, t.amount}
+		rows[i] = []any{store.ID(t.executionID), store.ID(t.budgetID), t.dimension, t.amount, store.Millis(tx.Now())}
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(amounts), part.order) {
 		_, err := tx.Exec(`INSERT INTO budget_amounts (budget_id, dimension, usage, used, reserved) VALUES (?, ?, 0, 0, ?)
@@ -231,7 +231,7 @@ func (r *Repo) write(tx *store.Tx, d *desk) error {
 			return fmt.Errorf("reserve of budget %s: %w", p.id, err)
 		}
 	}
-	if _, err := tx.Insert(`INSERT INTO budget_reservations (execution_id, budget_id, dimension, amount) VALUES `, rows, ""); err != nil {
+	if _, err := tx.Insert(`INSERT INTO budget_reservations (execution_id, budget_id, dimension, amount, reserved_at) VALUES `, rows, ""); err != nil {
 		return fmt.Errorf("note reservations: %w", err)
 	}
 	return nil

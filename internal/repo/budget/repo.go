@@ -35,8 +35,9 @@ type Executions interface {
 	HeldBy(tx *store.Tx, f execution.Fence) (e execution.Execution, draining bool, err error)
 	// Obey does to an execution that is held what an exhausted budget says, and returns what its worker is told.
 	Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (execution.Directive, error)
-	// Refill lets executions go on that were suspended because of a budget. Others are left as they are.
-	Refill(tx *store.Tx, namespace string, ids []uuid.UUID) error
+	// Refill lets executions go on that were suspended because of a budget, and returns those that nobody else has locked. Others are
+	// left as they are.
+	Refill(tx *store.Tx, ids []uuid.UUID) ([]uuid.UUID, error)
 	// Reopen opens the buckets that were held up for want of room.
 	Reopen(tx *store.Tx, id uuid.UUID, key string, room int64) error
 	// ReopenAll opens the buckets that a budget holds up.
@@ -206,7 +207,7 @@ func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error 
 		if err != nil {
 			return err
 		}
-		if err := r.refillAll(tx, &b); err != nil {
+		if err := r.refill(tx, id); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(`DELETE FROM budget_reservations WHERE budget_id = ?`, store.ID(id)); err != nil {

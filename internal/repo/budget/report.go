@@ -274,17 +274,17 @@ func ledger(q *store.Queries, b *budget.Budget, after uuid.UUID, limit int) ([]b
 	var rows []struct {
 		ExecutionID store.ID     `db:"execution_id"`
 		Dimension   string       `db:"dimension"`
-		Spent       int64        `db:"spent"`
-		Reserved    int64        `db:"reserved"`
+		IsSpent     int          `db:"is_spent"`
+		Amount      int64        `db:"amount"`
 		UpdatedAt   store.Millis `db:"updated_at"`
 	}
-	const spent = `SELECT execution_id, dimension, spent, 0 AS reserved, updated_at FROM budget_ledger WHERE budget_id = ? AND period = ?`
-	const reserved = `SELECT execution_id, dimension, 0 AS spent, amount AS reserved, NULL AS updated_at FROM budget_reservations WHERE budget_id = ? AND amount > 0`
+	const spent = `SELECT execution_id, dimension, 1 AS is_spent, spent AS amount, updated_at FROM budget_ledger WHERE budget_id = ? AND period = ?`
+	const reserved = `SELECT execution_id, dimension, 0 AS is_spent, amount, reserved_at AS updated_at FROM budget_reservations WHERE budget_id = ? AND amount > 0`
 	from, args := "", []any{store.ID(b.ID), b.Period, store.ID(b.ID)}
 	if after != uuid.Nil {
 		from, args = " WHERE execution_id > ?", append(args, store.ID(after))
 	}
-	err := q.Select(&rows, `WITH entries AS (`+spent+" UNION ALL "+reserved+`) SELECT execution_id, dimension, spent, reserved, updated_at FROM entries
+	err := q.Select(&rows, `WITH entries AS (`+spent+" UNION ALL "+reserved+`) SELECT execution_id, dimension, is_spent, amount, updated_at FROM entries
 		WHERE execution_id IN (SELECT DISTINCT execution_id FROM entries`+from+` ORDER BY execution_id LIMIT ?) ORDER BY execution_id, dimension`, append(args, limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger of budget %s: %w", b.ID, err)
@@ -295,13 +295,13 @@ func ledger(q *store.Queries, b *budget.Budget, after uuid.UUID, limit int) ([]b
 			list = append(list, budget.Entry{ExecutionID: uuid.UUID(row.ExecutionID), Spent: map[string]int64{}, Reserved: map[string]int64{}})
 		}
 		e := &list[len(list)-1]
-		if at := time.Time(row.UpdatedAt); at.IsZero() {
-			e.Reserved[row.Dimension] += row.Reserved
+		if row.IsSpent == 1 {
+			e.Spent[row.Dimension] += row.Amount
 		} else {
-			e.Spent[row.Dimension] += row.Spent
-			if at.After(e.UpdatedAt) {
-				e.UpdatedAt = at
-			}
+			e.Reserved[row.Dimension] += row.Amount
+		}
+		if at := time.Time(row.UpdatedAt); at.After(e.UpdatedAt) {
+			e.UpdatedAt = at
 		}
 	}
 	return list, nil

@@ -98,6 +98,7 @@ type amountRow struct {
 	Soft      *int64   `db:"soft"`
 	Usage     int64    `db:"usage"`
 	Used      int      `db:"used"`
+	Breached  int      `db:"breached"`
 	Reserved  int64    `db:"reserved"`
 }
 
@@ -131,11 +132,11 @@ func read(q *store.Queries, rest string, args ...any) ([]budget.Budget, error) {
 	}
 	in, size := store.In(len(ids))
 	var amounts []amountRow
-	if err := q.Select(&amounts, "SELECT budget_id, dimension, hard, soft, usage, used, reserved FROM budget_amounts WHERE budget_id IN "+in, store.InArgs(ids, size)...); err != nil {
+	if err := q.Select(&amounts, "SELECT budget_id, dimension, hard, soft, usage, used, breached, reserved FROM budget_amounts WHERE budget_id IN "+in, store.InArgs(ids, size)...); err != nil {
 		return nil, fmt.Errorf("read amounts of budgets: %w", err)
 	}
 	for _, a := range amounts {
-		list[at[a.BudgetID]].Amounts[a.Dimension] = budget.Amount{Hard: a.Hard, Soft: a.Soft, Usage: a.Usage, Used: a.Used == 1, Reserved: a.Reserved}
+		list[at[a.BudgetID]].Amounts[a.Dimension] = budget.Amount{Hard: a.Hard, Soft: a.Soft, Usage: a.Usage, Used: a.Used == 1, Breached: a.Breached == 1, Reserved: a.Reserved}
 	}
 	return list, nil
 }
@@ -152,7 +153,7 @@ func insert(tx *store.Tx, b *budget.Budget) (int64, error) {
 	return n, saveAmounts(tx, b, nil)
 }
 
-const upsertAmount = ` ON CONFLICT (budget_id, dimension) DO UPDATE SET hard = excluded.hard, soft = excluded.soft, usage = excluded.usage, used = excluded.used`
+const upsertAmount = ` ON CONFLICT (budget_id, dimension) DO UPDATE SET hard = excluded.hard, soft = excluded.soft, usage = excluded.usage, used = excluded.used, breached = excluded.breached`
 
 // saveAmounts writes the amounts of a locked budget that differ from those of before. What is reserved is written by others.
 func saveAmounts(tx *store.Tx, b *budget.Budget, before map[string]budget.Amount) error {
@@ -162,9 +163,9 @@ func saveAmounts(tx *store.Tx, b *budget.Budget, before map[string]budget.Amount
 		if known && same(old, a) {
 			continue
 		}
-		rows = append(rows, []any{store.ID(b.ID), dimension, a.Hard, a.Soft, a.Usage, bit(a.Used), 0})
+		rows = append(rows, []any{store.ID(b.ID), dimension, a.Hard, a.Soft, a.Usage, bit(a.Used), bit(a.Breached), 0})
 	}
-	if _, err := tx.Insert(`INSERT INTO budget_amounts (budget_id, dimension, hard, soft, usage, used, reserved) VALUES `, rows, upsertAmount); err != nil {
+	if _, err := tx.Insert(`INSERT INTO budget_amounts (budget_id, dimension, hard, soft, usage, used, breached, reserved) VALUES `, rows, upsertAmount); err != nil {
 		return fmt.Errorf("write amounts of budget %s: %w", b.ID, err)
 	}
 	for dimension := range before {
@@ -185,5 +186,5 @@ func same(a, b budget.Amount) bool {
 		}
 		return *p
 	}
-	return limit(a.Hard) == limit(b.Hard) && limit(a.Soft) == limit(b.Soft) && a.Usage == b.Usage && a.Used == b.Used
+	return limit(a.Hard) == limit(b.Hard) && limit(a.Soft) == limit(b.Soft) && a.Usage == b.Usage && a.Used == b.Used && a.Breached == b.Breached
 }

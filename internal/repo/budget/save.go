@@ -47,7 +47,7 @@ func (r *Repo) save(tx *store.Tx, before budget.Budget, c budget.Change) error {
 		}
 	}
 	if before.Exhausted && !b.Exhausted {
-		return r.refill(tx, b)
+		return r.refill(tx, b.ID)
 	}
 	return nil
 }
@@ -64,35 +64,40 @@ func (*Repo) tell(tx *store.Tx, c budget.Change) error {
 const refillMost = 250
 
 // refill lets go on what a budget has suspended.
-func (r *Repo) refill(tx *store.Tx, b *budget.Budget) error {
-	n, err := r.refillSome(tx, b)
-	if n == refillMost {
+func (r *Repo) refill(tx *store.Tx, id uuid.UUID) error {
+	left, err := r.refillSome(tx, id)
+	if left {
 		tx.Alarm(Loop, tx.Now())
 	}
 	return err
 }
 
-// refillAll is refill of a budget that is about to go.
-func (r *Repo) refillAll(tx *store.Tx, b *budget.Budget) error {
-	for {
-		if n, err := r.refillSome(tx, b); n < refillMost || err != nil {
-			return err
-		}
-	}
-}
-
-func (r *Repo) refillSome(tx *store.Tx, b *budget.Budget) (int, error) {
+// refillSome is refill of some of them, and says whether others are left.
+func (r *Repo) refillSome(tx *store.Tx, budgetID uuid.UUID) (left bool, err error) {
 	var ids []store.ID
-	err := tx.Select(&ids, `DELETE FROM budget_paused WHERE (budget_id, execution_id) IN (SELECT budget_id, execution_id FROM budget_paused WHERE budget_id = ? ORDER BY execution_id LIMIT ?) RETURNING execution_id`,
-		store.ID(b.ID), refillMost)
-	if err != nil {
-		return 0, fmt.Errorf("read what budget %s has suspended: %w", b.ID, err)
+	if err := tx.Select(&ids, `SELECT execution_id FROM budget_paused WHERE budget_id = ? ORDER BY execution_id LIMIT ?`, store.ID(budgetID), refillMost); err != nil {
+		return false, fmt.Errorf("read what budget %s has suspended: %w", budgetID, err)
+	}
+	if len(ids) == 0 {
+		return false, nil
 	}
 	executions := make([]uuid.UUID, len(ids))
 	for i := range ids {
 		executions[i] = uuid.UUID(ids[i])
 	}
-	return len(ids), r.executions.Refill(tx, b.Namespace, executions)
+	done, err := r.executions.Refill(tx, executions)
+	if err != nil || len(done) == 0 {
+		return true, err
+	}
+	keys := make([]store.ID, len(done))
+	for i, id := range done {
+		keys[i] = store.ID(id)
+	}
+	in, size := store.In(len(keys))
+	if _, err := tx.Exec(`DELETE FROM budget_paused WHERE budget_id = ? AND execution_id IN `+in, append([]any{store.ID(budgetID)}, store.InArgs(keys, size)...)...); err != nil {
+		return false, fmt.Errorf("forget what budget %s has suspended: %w", budgetID, err)
+	}
+	return len(done) < len(ids) || len(ids) == refillMost, nil
 }
 
 // Paused notes that an execution was suspended because of a budget.
@@ -122,14 +127,11 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 	return limit, nil
 }
 
-// The budgets that have something to do, a reset or the rest of those that they had suspended.
-const (
-	dueReset  = `next_reset_at <= ?`
-	dueRefill = `exhausted = 0 AND EXISTS (SELECT 1 FROM budget_paused p WHERE p.budget_id = budgets.id)`
-)
+// refillable finds budgets that have suspended executions and have something again, or are gone.
+const refillable = `SELECT p.budget_id FROM budget_paused p LEFT JOIN budgets b ON b.id = p.budget_id WHERE b.id IS NULL OR b.exhausted = 0`
 
 func (r *Repo) passOne(tx *store.Tx) error {
-	due, err := read(&tx.Queries, "WHERE id = (SELECT id FROM budgets WHERE "+dueReset+" ORDER BY next_reset_at LIMIT 1"+tx.SkipLocked()+")"+tx.ForUpdate(), store.Millis(tx.Now()))
+	due, err := read(&tx.Queries, "WHERE id = (SELECT id FROM budgets WHERE next_reset_at <= ? ORDER BY next_reset_at LIMIT 1"+tx.SkipLocked()+")"+tx.ForUpdate(), store.Millis(tx.Now()))
 	if err != nil {
 		return err
 	}
@@ -146,21 +148,20 @@ func (r *Repo) passOne(tx *store.Tx) error {
 }
 
 func (r *Repo) passRefill(tx *store.Tx) error {
-	due, err := read(&tx.Queries, "WHERE id IN (SELECT budget_id FROM budget_paused) AND "+dueRefill+" LIMIT 1")
-	if err != nil {
-		return err
+	var due []store.ID
+	if err := tx.Select(&due, refillable+" LIMIT 1"); err != nil {
+		return fmt.Errorf("look whom a budget lets go on: %w", err)
 	}
 	if len(due) == 0 {
 		return errNothingDue
 	}
-	tx.Call.Namespace = due[0].Namespace
-	_, err = r.refillSome(tx, &due[0])
+	_, err := r.refillSome(tx, uuid.UUID(due[0]))
 	return err
 }
 
 // NextDue returns when the next budget is due, zero for never.
 func (r *Repo) NextDue(ctx context.Context) (time.Time, error) {
-	return store.NextDue(ctx, r.store, `SELECT CASE WHEN EXISTS (SELECT 1 FROM budgets WHERE id IN (SELECT budget_id FROM budget_paused) AND exhausted = 0) THEN 1
+	return store.NextDue(ctx, r.store, `SELECT CASE WHEN EXISTS (`+refillable+`) THEN 1
 		ELSE (SELECT next_reset_at FROM budgets WHERE next_reset_at IS NOT NULL ORDER BY next_reset_at LIMIT 1) END`)
 }
 

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,20 +18,48 @@ import (
 // Budgets and quotas decide in the transaction that claims. What they do not let pass holds up its whole bucket, which is closed until
 // there is room again: however many stand in it, nobody looks at them meanwhile. reference: flows-streams-budgets.md 6.7, 6.9.
 
-// heldBucket is a bucket that a limit holds up.
-type heldBucket struct {
-	bucket   openBucket
-	estimate map[string]int64 // of whoever was to leave it next
+// heldUp is what one limit holds up: all buckets whose terms name its place, or the one whose head expects to spend more than is left.
+type heldUp struct {
+	hold     execution.Hold
+	buckets  []openBucket
+	terms    execution.Terms // that were checked
+	estimate map[string]int64
 }
 
-// heldUp rolls a claim back that got nothing, because of limits: the buckets are closed in a transaction of their own, whose effect is
-// not that of the claim.
-type heldUp struct{ buckets []heldBucket }
+// nothingLeft rolls a claim back that got nothing, because of limits: the buckets are closed in a transaction of their own, whose
+// effect is not that of the claim.
+type nothingLeft struct {
+	held []heldUp
+	more bool // there are buckets that were not looked at
+}
 
-func (h *heldUp) Error() string { return fmt.Sprintf("%d claim buckets are held up", len(h.buckets)) }
+func (h *nothingLeft) Error() string {
+	return fmt.Sprintf("%d limits hold up what is there", len(h.held))
+}
 
-// mostHeld bounds how many buckets one claim closes.
+// mostHeld bounds how many limits one claim finds reached.
 const mostHeld = 100
+
+// mostRounds bounds how often a claim that gets nothing begins anew, with what it has found held up closed.
+const mostRounds = 100
+
+// limited runs a transaction that takes what limits allow, until it has got something or everything was looked at: errNoWork.
+func limited[T any](ctx context.Context, r *Repo, write func() (T, error)) (T, error) {
+	for range mostRounds {
+		got, err := write()
+		none, ok := errors.AsType[*nothingLeft](err)
+		if !ok {
+			return got, err
+		}
+		if err := r.shut(ctx, none.held); err != nil {
+			return *new(T), err
+		}
+		if !none.more {
+			break
+		}
+	}
+	return *new(T), errNoWork
+}
 
 // candidate is an execution that may be claimed, if its terms allow it.
 type candidate struct {
@@ -38,100 +67,198 @@ type candidate struct {
 	bucket int64
 }
 
-// pick goes through the best of what stands in open buckets and whose terms allow it, until use has taken n. It returns how many
-// executions were touched, with those that cannot be read, and what is held up.
-func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, use func(e *execution.Execution, terms execution.Terms) (bool, error)) (touched int, held []heldBucket, err error) {
-	for n > 0 && len(open) > 0 && len(held) < mostHeld {
-		ranked, err := heads(tx, open, n)
+// picking is a claim on its way through the open buckets.
+type picking struct {
+	repo    *Repo
+	tx      *store.Tx
+	open    []openBucket
+	terms   map[int64]execution.Terms // of the buckets that were looked at and have any
+	held    []heldUp
+	touched int  // executions that were taken or put aside
+	locked  bool // limits are: none may be locked after that, since others would do so in another order
+}
+
+// pick goes through the best of what stands in open buckets and whose terms allow it, until use has taken n.
+func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, use func(e *execution.Execution, terms execution.Terms) (bool, error)) (*picking, error) {
+	p := &picking{repo: r, tx: tx, open: open, terms: map[int64]execution.Terms{}}
+	for n > 0 && len(p.open) > 0 && len(p.held) < mostHeld && !(p.locked && tx.Locks()) {
+		ranked, err := heads(tx, p.open, n)
 		if err != nil {
-			return touched, nil, fmt.Errorf("rank claim buckets: %w", err)
+			return nil, fmt.Errorf("rank claim buckets: %w", err)
 		}
 		if len(ranked) == 0 {
 			break
 		}
-		terms, room, full, err := r.rooms(tx, ranked)
+		room, full, err := p.rooms(ranked)
 		if err != nil {
-			return touched, nil, err
+			return nil, err
 		}
-		if len(full) > 0 {
-			held, open = append(held, full...), without(open, bucketsOf(full)...)
+		if full {
 			continue
 		}
 		found, shelved, err := best(tx, ranked, room, n)
 		if err != nil {
-			return touched, nil, err
+			return nil, err
 		}
-		touched += shelved
+		p.touched += shelved
 		tx.Later()                   // these were locked just now
 		if len(found)+shelved == 0 { // others are taking what is in these: there are more
-			open = without(open, ranked...)
+			p.open = without(p.open, ranked)
 		}
 		for i := range found {
-			c := &found[i]
-			at := slices.IndexFunc(open, func(b openBucket) bool { return b.ID == c.bucket })
-			if at < 0 { // held up since
-				continue
-			}
-			t := terms[c.bucket]
-			if _, hold, err := r.check(tx, t, c.Estimate()); err != nil {
-				return touched, nil, err
-			} else if hold != nil {
-				held, open = append(held, heldBucket{open[at], c.Estimate()}), slices.Delete(slices.Clone(open), at, at+1)
-				continue
-			}
-			took, err := use(&c.Execution, t)
+			took, err := p.pass(&found[i], use)
 			if err != nil {
-				return touched, nil, err
+				return nil, err
 			}
-			touched++
-			if !took {
-				continue
-			}
-			n--
-			if full, err := r.full(tx, t); err != nil {
-				return touched, nil, err
-			} else if full { // nobody needs to look into it again to find that out
-				held, open = append(held, heldBucket{open[at], nil}), slices.Delete(slices.Clone(open), at, at+1)
+			if took {
+				n--
 			}
 		}
 	}
-	return touched, held, nil
+	return p, nil
 }
 
-// rooms reads the terms of buckets, and says how many may leave each of them at most; those that nobody may leave are full.
-func (r *Repo) rooms(tx *store.Tx, ranked []openBucket) (terms map[int64]execution.Terms, room map[int64]int64, full []heldBucket, err error) {
-	terms, room = map[int64]execution.Terms{}, map[int64]int64{}
+// pass takes a candidate, unless its limits hold it up.
+func (p *picking) pass(c *candidate, use func(e *execution.Execution, terms execution.Terms) (bool, error)) (bool, error) {
+	at := slices.IndexFunc(p.open, func(b openBucket) bool { return b.ID == c.bucket })
+	if at < 0 { // held up since
+		return false, nil
+	}
+	t := p.terms[c.bucket]
+	_, hold, err := p.repo.check(p.tx, t, c.Estimate())
+	if err != nil {
+		return false, err
+	}
+	if hold != nil {
+		return false, p.hold(*hold, p.open[at], c.Estimate())
+	}
+	took, err := use(&c.Execution, t)
+	if err != nil {
+		return false, err
+	}
+	if p.touched++; !took || t.None() {
+		return took, nil
+	}
+	if _, hold, err = p.repo.check(p.tx, t, nil); err != nil || hold == nil {
+		return true, err
+	}
+	return true, p.hold(*hold, p.open[at], nil) // nobody needs to look into it again to find that out
+}
+
+// rooms says how many may leave each bucket at most, as far as that is limited. When a limit is reached, what it holds up is set aside
+// and the rest has to be ranked again.
+func (p *picking) rooms(ranked []openBucket) (room map[int64]int64, full bool, err error) {
+	room = map[int64]int64{}
 	var all execution.Terms
 	for _, b := range ranked {
-		if b.Terms == "" {
-			continue
-		}
-		t, err := execution.ParseTerms(b.Terms)
+		t, err := p.termsOf(b)
 		if err != nil {
-			return nil, nil, nil, store.Corrupt("claim bucket", b.ID, err)
+			return nil, false, err
 		}
-		terms[b.ID] = t
 		all.Quotas, all.Budgets = append(all.Quotas, t.Quotas...), append(all.Budgets, t.Budgets...)
 	}
-	if len(terms) > 1 { // in one order
-		if err := errors.Join(r.quotas.Lock(tx, all.Quotas), r.budgets.Lock(tx, all.Budgets)); err != nil {
-			return nil, nil, nil, err
+	if all.None() {
+		return room, false, nil
+	}
+	if p.tx.Locks() { // what is held up anyway is left alone
+		for _, b := range ranked {
+			t := p.terms[b.ID]
+			hold, err := p.repo.look(&p.tx.Queries, t, nil)
+			if err != nil {
+				return nil, false, err
+			}
+			if hold != nil {
+				return nil, true, p.hold(*hold, b, nil)
+			}
 		}
+	}
+	p.locked = true
+	if err := cmp.Or(p.repo.quotas.Lock(p.tx, all.Quotas), p.repo.budgets.Lock(p.tx, all.Budgets)); err != nil { // in one order
+		return nil, false, err
 	}
 	for _, b := range ranked {
-		t, limited := terms[b.ID]
-		if !limited {
+		t := p.terms[b.ID]
+		if t.None() {
 			continue
 		}
-		n, hold, err := r.check(tx, t, nil)
+		n, hold, err := p.repo.check(p.tx, t, nil)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, false, err
 		}
-		if room[b.ID] = n; hold != nil {
-			full = append(full, heldBucket{b, nil})
+		if room[b.ID] = n; hold == nil {
+			continue
+		}
+		if !p.tx.Locks() {
+			return nil, true, p.hold(*hold, b, nil)
+		}
+		if err := p.hold(*hold, b, nil); err != nil { // the others are locked
+			return nil, false, err
 		}
 	}
-	return terms, room, full, nil
+	return room, false, nil
+}
+
+// termsOf returns the terms of a bucket.
+func (p *picking) termsOf(b openBucket) (execution.Terms, error) {
+	if b.Terms == "" {
+		return execution.Terms{}, nil
+	}
+	t, known := p.terms[b.ID]
+	if !known {
+		var err error
+		if t, err = execution.ParseTerms(b.Terms); err != nil {
+			return t, store.Corrupt("claim bucket", b.ID, err)
+		}
+		p.terms[b.ID] = t
+	}
+	return t, nil
+}
+
+// hold sets aside what a limit holds up: a bucket, and, unless that is because of what its head expects to spend, all others that the
+// limit holds up as well.
+func (p *picking) hold(h execution.Hold, b openBucket, estimate map[string]int64) error {
+	held := heldUp{hold: h, buckets: []openBucket{b}, terms: p.terms[b.ID], estimate: estimate}
+	if len(estimate) == 0 {
+		for _, o := range p.open {
+			if o.ID == b.ID || o.Terms == "" {
+				continue
+			}
+			t, err := p.termsOf(o)
+			if err != nil {
+				return err
+			}
+			if t.Names(&h) {
+				held.buckets = append(held.buckets, o)
+			}
+		}
+	}
+	p.open = without(p.open, held.buckets)
+	p.held = append(p.held, held)
+	return nil
+}
+
+// shut closes what the claim has found held up: here, or, when it got nothing or has no lock of it, elsewhere.
+func (p *picking) shut(got int) error {
+	switch {
+	case got == 0 && len(p.held) > 0:
+		return &nothingLeft{p.held, len(p.held) == mostHeld || p.locked && p.tx.Locks()}
+	case p.tx.Locks() && !p.locked:
+		return nil // who finds nothing else will
+	}
+	for i := range p.held {
+		if err := p.repo.shutOne(p.tx, &p.held[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look says, without locking anything, what holds up an execution with such terms that is expected to spend an estimate.
+func (r *Repo) look(q *store.Queries, t execution.Terms, estimate map[string]int64) (*execution.Hold, error) {
+	if hold, err := r.quotas.Look(q, t.Quotas); hold != nil || err != nil || len(t.Budgets) == 0 {
+		return hold, err
+	}
+	return r.budgets.Look(q, t.Budgets, estimate)
 }
 
 // check locks what terms name, and says how many executions with them may be claimed, each of which is expected to spend an
@@ -143,15 +270,6 @@ func (r *Repo) check(tx *store.Tx, t execution.Terms, estimate map[string]int64)
 	}
 	hold, err = r.budgets.Check(tx, t.Budgets, estimate)
 	return room, hold, err
-}
-
-// full says whether nobody with such terms may be claimed any more.
-func (r *Repo) full(tx *store.Tx, t execution.Terms) (bool, error) {
-	if t.None() {
-		return false, nil
-	}
-	_, hold, err := r.check(tx, t, nil)
-	return hold != nil, err
 }
 
 // enter notes that e, whose terms were checked, is claimed.
@@ -192,52 +310,50 @@ func refusedBy(h *execution.Hold, tx *store.Tx) error {
 	return f
 }
 
-// shut closes buckets that are held up, unless that is over.
-func (r *Repo) shut(ctx context.Context, held []heldBucket) error {
-	return store.Do(call.With(ctx, call.Engine(call.From(ctx).Namespace)), r.store, func(tx *store.Tx) error { return r.shutIn(tx, held) })
-}
-
-func (r *Repo) shutIn(tx *store.Tx, held []heldBucket) error {
-	for _, h := range held {
-		t, err := execution.ParseTerms(h.bucket.Terms)
-		if err != nil {
-			return store.Corrupt("claim bucket", h.bucket.ID, err)
-		}
-		_, hold, err := r.check(tx, t, h.estimate)
-		if err != nil {
+// shut closes buckets that are held up, unless that is over. Each limit is looked at in a transaction of its own.
+func (r *Repo) shut(ctx context.Context, held []heldUp) error {
+	ctx = call.With(ctx, call.Engine(call.From(ctx).Namespace))
+	for i := range held {
+		if err := store.Do(ctx, r.store, func(tx *store.Tx) error { return r.shutOne(tx, &held[i]) }); err != nil {
 			return err
-		}
-		if hold == nil {
-			continue
-		}
-		n, err := tx.Exec(`UPDATE claim_buckets SET held_by = ?, held_id = ?, held_key = ?, held_need = ?, held_detail = ?, held_since = ?, reopen_at = ? WHERE id = ? AND held_by IS NULL`,
-			string(hold.By), store.ID(hold.ID), hold.Key, hold.Need, hold.Detail, store.Millis(tx.Now()), store.Millis(hold.ReopenAt()), h.bucket.ID)
-		if err != nil {
-			return fmt.Errorf("close claim bucket %d: %w", h.bucket.ID, err)
-		}
-		tx.Alarm(AdmissionLoop, hold.ReopenAt())
-		if n > 0 && hold.By == execution.HeldByQuota {
-			if err := r.quotas.Refused(tx, hold); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-func bucketsOf(held []heldBucket) []openBucket {
-	out := make([]openBucket, len(held))
-	for i := range held {
-		out[i] = held[i].bucket
+func (r *Repo) shutOne(tx *store.Tx, held *heldUp) error {
+	_, hold, err := r.check(tx, held.terms, held.estimate)
+	if err != nil || hold == nil || hold.ID != held.hold.ID || hold.Key != held.hold.Key {
+		return err
 	}
-	return out
+	var closed int64
+	for chunk := range slices.Chunk(held.buckets, 512) {
+		ids := make([]int64, len(chunk))
+		for i, b := range chunk {
+			ids[i] = b.ID
+		}
+		in, size := store.In(len(ids))
+		n, err := tx.Exec(`UPDATE claim_buckets SET held_by = ?, held_id = ?, held_key = ?, held_need = ?, held_detail = ?, held_since = ?, reopen_at = ? WHERE held_by IS NULL AND id IN `+in,
+			append([]any{string(hold.By), store.ID(hold.ID), hold.Key, hold.Need, hold.Detail, store.Millis(tx.Now()), store.Millis(hold.ReopenAt())}, store.InArgs(ids, size)...)...)
+		if err != nil {
+			return fmt.Errorf("close %d claim buckets: %w", len(ids), err)
+		}
+		closed += n
+	}
+	tx.Alarm(AdmissionLoop, hold.ReopenAt())
+	if closed > 0 && hold.By == execution.HeldByQuota {
+		return r.quotas.Refused(tx, hold)
+	}
+	return nil
 }
 
 // without returns the buckets that are not among others.
-func without(open []openBucket, others ...openBucket) []openBucket {
-	return slices.DeleteFunc(slices.Clone(open), func(b openBucket) bool {
-		return slices.ContainsFunc(others, func(o openBucket) bool { return o.ID == b.ID })
-	})
+func without(open, others []openBucket) []openBucket {
+	gone := make(map[int64]bool, len(others))
+	for _, b := range others {
+		gone[b.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(open), func(b openBucket) bool { return gone[b.ID] })
 }
 
 // ids of what an execution asks for are resolved once, when it is made.

@@ -96,8 +96,8 @@ func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) (execut
 	if err := r.buckets.learn(ctx, r.store); err != nil {
 		return execution.Claimed{}, err
 	}
-	for {
-		got, err := store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Claimed) error {
+	got, err := limited(ctx, r, func() (execution.Claimed, error) {
+		return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Claimed) error {
 			taken, cause := 0, error(nil)
 			out.Claims, taken, cause = r.claim(tx, req)
 			if cause == nil && taken == 0 {
@@ -106,20 +106,11 @@ func (r *Repo) tryClaim(ctx context.Context, req execution.ClaimRequest) (execut
 			tx.Refer(claimRefs(out.Claims))
 			return cause
 		}, store.Reload(r.reloadClaims))
-		switch held, ok := errors.AsType[*heldUp](err); {
-		case errors.Is(err, errNoWork):
-			return execution.Claimed{}, nil
-		case !ok:
-			return got, err
-		default:
-			if err := r.shut(ctx, held.buckets); err != nil {
-				return execution.Claimed{}, err
-			}
-			if len(held.buckets) < mostHeld { // the others were looked at
-				return execution.Claimed{}, nil
-			}
-		}
+	})
+	if errors.Is(err, errNoWork) {
+		return execution.Claimed{}, nil
 	}
+	return got, err
 }
 
 // claim takes the best executions. taken also counts those that ended because they were taken over too often.
@@ -128,7 +119,7 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim buckets: %w", err)
 	}
-	taken, held, err := r.pick(tx, open, req.Max, func(e *execution.Execution, terms execution.Terms) (bool, error) {
+	p, err := r.pick(tx, open, req.Max, func(e *execution.Execution, terms execution.Terms) (bool, error) {
 		c, kind, err := e.Claim(claimant(req.WorkerID, req.InstanceID, req.TTL), tx.Now())
 		if err != nil {
 			return false, err
@@ -145,16 +136,13 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 		}
 		return kind != "", nil
 	})
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case taken == 0 && len(held) > 0:
-		return nil, 0, &heldUp{held}
+	if err == nil {
+		err = p.shut(p.touched)
 	}
-	if err := r.shutIn(tx, held); err != nil {
+	if err != nil {
 		return nil, 0, err
 	}
-	return claims, taken, r.passInputs(&tx.Queries, claims)
+	return claims, p.touched, r.passInputs(&tx.Queries, claims)
 }
 
 // passInputs adds what other members have passed on.

@@ -19,29 +19,7 @@ func (r *Repo) Reserve(ctx context.Context, req execution.GrantRequest) (*execut
 	if err := r.buckets.learn(ctx, r.store); err != nil {
 		return nil, err
 	}
-	reserved, err := store.Write(ctx, r.store, func(tx *store.Tx, out **execution.Execution) error {
-		open, err := r.buckets.open(tx, tx.Call.Namespace, []string{req.Lane}, req.InstanceID, req.Capabilities, false)
-		if err != nil {
-			return fmt.Errorf("claim buckets: %w", err)
-		}
-		_, held, err := r.pick(tx, open, 1, func(e *execution.Execution, _ execution.Terms) (bool, error) {
-			reserved, err := r.reserve(tx, *e, func(g execution.Grant) (execution.Change, error) { return e.Reserve(g, tx.Now()) }, req)
-			*out = &reserved
-			return true, err
-		})
-		switch {
-		case err != nil:
-			return err
-		case *out != nil:
-			return r.shutIn(tx, held)
-		case len(held) > 0:
-			return &heldUp{held}
-		}
-		return errNoWork
-	})
-	if held, ok := errors.AsType[*heldUp](err); ok {
-		return nil, r.shut(ctx, held.buckets)
-	}
+	reserved, err := limited(ctx, r, func() (*execution.Execution, error) { return r.tryReserve(ctx, req) })
 	switch {
 	case errors.Is(err, errNoWork):
 		return nil, nil
@@ -49,6 +27,27 @@ func (r *Repo) Reserve(ctx context.Context, req execution.GrantRequest) (*execut
 		return nil, isDraining(req.InstanceID)
 	}
 	return reserved, err
+}
+
+func (r *Repo) tryReserve(ctx context.Context, req execution.GrantRequest) (*execution.Execution, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out **execution.Execution) error {
+		open, err := r.buckets.open(tx, tx.Call.Namespace, []string{req.Lane}, req.InstanceID, req.Capabilities, false)
+		if err != nil {
+			return fmt.Errorf("claim buckets: %w", err)
+		}
+		p, err := r.pick(tx, open, 1, func(e *execution.Execution, _ execution.Terms) (bool, error) {
+			reserved, err := r.reserve(tx, *e, func(g execution.Grant) (execution.Change, error) { return e.Reserve(g, tx.Now()) }, req)
+			*out = &reserved
+			return true, err
+		})
+		if err == nil {
+			err = p.shut(p.touched)
+		}
+		if err == nil && *out == nil {
+			err = errNoWork
+		}
+		return err
+	})
 }
 
 // ReserveLost grants a lost execution to a worker. It returns CodeNotFound, CodeWorkerDraining and the refusals of

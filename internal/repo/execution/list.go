@@ -219,8 +219,7 @@ func (r *Repo) Explain(ctx context.Context, id uuid.UUID, instance string, capab
 			return err
 		}
 		x = e.Explain(execution.Situation{Lane: lane, Needs: needs, Hold: hold, Capable: capable}, by, now)
-		e = hold.Under(e)
-		return nil
+		return shown(q, []*execution.Execution{&e})
 	})
 	return e, x, err
 }

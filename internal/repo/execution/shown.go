@@ -29,7 +29,8 @@ func (h *holdRow) hold() *execution.Hold {
 	return &execution.Hold{By: execution.HeldBy(h.By), ID: uuid.UUID(h.Limit), Key: h.Key, Need: h.Need, Detail: h.Detail, Since: time.Time(h.Since), Until: time.Time(h.Until)}
 }
 
-const selectHolds = `SELECT e.id, b.held_by, b.held_id, b.held_key, b.held_need, b.held_detail, b.held_since, b.reopen_at
+const selectHolds = `SELECT e.id, b.held_by, b.held_id, b.held_key, b.held_need, b.held_detail, b.held_since,
+	coalesce(b.reopen_at, (SELECT g.next_reset_at FROM budgets g WHERE g.id = b.held_id)) AS reopen_at
 	FROM executions e JOIN claim_buckets b ON b.id = e.claim_bucket WHERE b.held_by IS NOT NULL AND e.id IN `
 
 // holdsOf returns what holds up those of some executions that a limit holds up.
@@ -85,10 +86,7 @@ func (r *Repo) holdOf(q *store.Queries, e *execution.Execution, lane execution.L
 	if err != nil {
 		return nil, err
 	}
-	if hold, err := r.quotas.Look(q, terms.Quotas); hold != nil || err != nil || len(terms.Budgets) == 0 {
-		return hold, err
-	}
-	return r.budgets.Look(q, terms.Budgets, e.Estimate())
+	return r.look(q, terms, e.Estimate())
 }
 
 // HeldUp says how many claim buckets are closed, by what kind of limit holds them up.

@@ -116,23 +116,36 @@ func (r *Repo) Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (ex
 	return execution.DirectiveSuspend, r.save(tx, &before, c, nil)
 }
 
-// Refill lets up to limit executions go on that were suspended because of a budget. Others are left as they are.
-func (r *Repo) Refill(tx *store.Tx, namespace string, ids []uuid.UUID) error {
+// Refill lets executions go on that were suspended because of a budget, and returns those of them that are not held by somebody just
+// now: whoever reports has locked the execution before the budget. Others are left as they are.
+func (r *Repo) Refill(tx *store.Tx, ids []uuid.UUID) (done []uuid.UUID, err error) {
 	for _, id := range ids {
-		e, err := find(&tx.Queries, namespace, id, tx.ForUpdate())
-		if fault.CodeOf(err) == fault.CodeNotFound {
+		var rows []row
+		if err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id = ?"+tx.SkipLocked(), store.ID(id)); err != nil {
+			return nil, fmt.Errorf("read execution %s: %w", id, err)
+		}
+		if len(rows) == 0 {
+			var n int
+			if err := tx.Get(&n, `SELECT count(*) FROM executions WHERE id = ?`, store.ID(id)); err != nil {
+				return nil, fmt.Errorf("look for execution %s: %w", id, err)
+			}
+			if n == 0 { // it is gone
+				done = append(done, id)
+			}
 			continue
 		}
+		e, err := rows[0].execution()
 		if err != nil {
-			return err
+			return nil, err
 		}
+		done = append(done, id)
 		if c, ok := e.Refill(tx.Now()); ok {
 			if err := r.save(tx, &e, c, nil); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return done, nil
 }
 
 // HeldBy locks an execution, and its flow, for its worker. It returns CodeNotFound and the refusals of [execution.Execution.Check].

@@ -48,8 +48,8 @@ type desk struct {
 
 type deskKey struct{}
 
-// First says that the sum is written before what the claims of one flow share: claims have the places locked long before.
-func (deskKey) First() {}
+// Rank says that the sum is written early: claims lock quotas, then budgets, and in the end what the members of a flow share.
+func (deskKey) Rank() int { return 2 }
 
 func (r *Repo) desk(tx *store.Tx) *desk {
 	d := store.Local[desk](tx, deskKey{})

@@ -174,12 +174,13 @@ type sum struct {
 	write func() error
 }
 
-// first is the key of a sum that is written before others: its rows are locked early by some transactions, and in one order by all.
-type first interface{ First() }
+// ranked is the key of a sum that is written before those of a lower rank, and before those without one: its rows are locked early by
+// some transactions, and in one order by all.
+type ranked interface{ Rank() int }
 
 func (s *sum) rank() int {
-	if _, ok := s.key.(first); ok {
-		return 1
+	if r, ok := s.key.(ranked); ok {
+		return r.Rank()
 	}
 	return 0
 }
