@@ -14,7 +14,7 @@ import (
 func workKinds() []kind {
 	return []kind{
 		{"create execution", 2, createWork}, {"claim", 14, claim}, {"complete", 12, complete}, {"fail", 5, failWork}, {"give back", 2, giveBack}, {"suspend", 6, suspend},
-		{"resume execution", 5, resumeWork}, {"cancel execution", 3, cancelWork}, {"replay execution", 2, replayWork}, {"late worker", 2, lateWorker},
+		{"resume execution", 5, resumeWork}, {"cancel execution", 4, cancelWork}, {"replay execution", 2, replayWork}, {"late worker", 6, lateWorker},
 	}
 }
 
@@ -55,7 +55,7 @@ func createWork(w *world) bool {
 
 func claim(w *world) bool {
 	n := draw(w, "max", 1, 2, 3, 10)
-	until := w.due(w.now + draw[int64](w, "lease", 3000, 30_000))
+	until := w.due(w.now + draw[int64](w, "lease", 1000, 3000, 30_000))
 	got := w.candidates()
 	if len(got) == 0 && !w.chance("nothing", 10) {
 		return false
@@ -184,7 +184,7 @@ func resumeWork(w *world) bool {
 }
 
 func cancelWork(w *world) bool {
-	grace := w.chance("grace", 3) // which is for who holds it
+	grace := w.chance("grace", 2) // which is for who holds it
 	x := w.theWork(func(x *work) bool { return !x.over() && (!grace || x.lease > 0) })
 	if x == nil {
 		return false
@@ -192,7 +192,7 @@ func cancelWork(w *world) bool {
 	body := map[string]any{"reason": "not needed"}
 	var until int64
 	if grace {
-		until = w.due(w.now + 1500)
+		until = w.due(w.now + 500)
 		body["grace_ms"] = until - w.now
 	}
 	w.follows(func() { w.model.cancelWork(x, until) }) // from what the operator does
