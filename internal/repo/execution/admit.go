@@ -24,6 +24,7 @@ type heldUp struct {
 	buckets  []openBucket
 	terms    execution.Terms // that were checked
 	estimate map[string]int64
+	locked   bool // when it was found
 }
 
 // nothingLeft rolls a claim back that got nothing, because of limits: the buckets are closed in a transaction of their own, whose
@@ -217,7 +218,7 @@ func (p *picking) termsOf(b openBucket) (execution.Terms, error) {
 // hold sets aside what a limit holds up: a bucket, and, unless that is because of what its head expects to spend, all others that the
 // limit holds up as well.
 func (p *picking) hold(h execution.Hold, b openBucket, estimate map[string]int64) error {
-	held := heldUp{hold: h, buckets: []openBucket{b}, terms: p.terms[b.ID], estimate: estimate}
+	held := heldUp{hold: h, buckets: []openBucket{b}, terms: p.terms[b.ID], estimate: estimate, locked: p.locked}
 	if len(estimate) == 0 {
 		for _, o := range p.open {
 			if o.ID == b.ID || o.Terms == "" {
@@ -237,15 +238,16 @@ func (p *picking) hold(h execution.Hold, b openBucket, estimate map[string]int64
 	return nil
 }
 
-// shut closes what the claim has found held up: here, or, when it got nothing or has no lock of it, elsewhere.
-func (p *picking) shut(got int) error {
-	switch {
-	case got == 0 && len(p.held) > 0:
+// shut closes what the claim has found held up: here, or, when it got nothing, elsewhere. What it has no lock of is left to those who
+// find nothing else.
+func (p *picking) shut() error {
+	if p.touched == 0 && len(p.held) > 0 {
 		return &nothingLeft{p.held, len(p.held) == mostHeld || p.locked && p.tx.Locks()}
-	case p.tx.Locks() && !p.locked:
-		return nil // who finds nothing else will
 	}
 	for i := range p.held {
+		if p.tx.Locks() && !p.held[i].locked {
+			continue
+		}
 		if err := p.repo.shutOne(p.tx, &p.held[i]); err != nil {
 			return err
 		}

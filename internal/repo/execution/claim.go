@@ -137,7 +137,7 @@ func (r *Repo) claim(tx *store.Tx, req execution.ClaimRequest) (claims []executi
 		return kind != "", nil
 	})
 	if err == nil {
-		err = p.shut(p.touched)
+		err = p.shut()
 	}
 	if err != nil {
 		return nil, 0, err

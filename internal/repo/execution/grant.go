@@ -41,7 +41,7 @@ func (r *Repo) tryReserve(ctx context.Context, req execution.GrantRequest) (*exe
 			return true, err
 		})
 		if err == nil {
-			err = p.shut(p.touched)
+			err = p.shut()
 		}
 		if err == nil && *out == nil {
 			err = errNoWork
