@@ -54,6 +54,10 @@ func (j *job) tell(what, detail string, took time.Duration) {
 
 func (j *job) heed(directives []string) {
 	j.w.heed(directives)
+	if slices.Contains(directives, "suspend") { // by a budget: whoever claims it later goes on
+		j.lose(lostError{"it was suspended, because a budget is exhausted"})
+		return
+	}
 	if slices.Contains(directives, "cancel") && j.asked.begin() {
 		j.tell("asked to cancel", "", 0)
 	}
