@@ -27,9 +27,10 @@ type machine struct {
 	chain     []budget.Budget
 	now       time.Time
 	spenders  []spender
-	applied   []dims // on each budget, since its last reset, less what was released
-	lowered   bool   // a limit was, so that more may be spent than there is
-	exhausted []bool // as the events tell
+	applied   []dims            // on each budget, since its last reset, less what was released
+	breached  []map[string]bool // on each budget: a report was refused, and nothing has mended it since
+	lowered   bool              // a limit was, so that more may be spent than there is
+	exhausted []bool            // as the events tell
 	revisions []int64
 }
 
@@ -54,7 +55,8 @@ func newMachine(t *rapid.T) *machine {
 			t.Fatal(err)
 		}
 		m.chain = append(m.chain, c.Budget)
-		m.applied, m.exhausted, m.revisions = append(m.applied, dims{}), append(m.exhausted, false), append(m.revisions, 1)
+		m.applied, m.breached = append(m.applied, dims{}), append(m.breached, map[string]bool{})
+		m.exhausted, m.revisions = append(m.exhausted, false), append(m.revisions, 1)
 	}
 	for range 3 {
 		who := spender{periods: make([]int64, len(m.chain))}
@@ -111,16 +113,22 @@ func (m *machine) Report(t *rapid.T) {
 	for i, c := range after {
 		m.take(t, i, c, false)
 		ignored := cmpopts.IgnoreFields(budget.Budget{}, "Amounts", "Exhausted", "SoftBreaches", "UpdatedAt")
+		was := before[i]
 		if v.Outcome == budget.HardBreach {
 			ignored = cmp.Options{}
 			if c.Budget.ID == v.BudgetID {
 				ignored = cmpopts.IgnoreFields(budget.Budget{}, "Breaches", "LastBreachAt", "LastBreachDimension")
+				was = frozen(was)
+				a := was.Amounts[v.Dimension]
+				a.Breached = true
+				was.Amounts[v.Dimension], was.Exhausted = a, true
+				m.breached[i][v.Dimension] = true
 				if c.Budget.Breaches != before[i].Breaches+1 || !c.Budget.LastBreachAt.Equal(m.now) || c.Budget.LastBreachDimension != v.Dimension {
 					t.Fatalf("%+v", c.Budget)
 				}
 			}
 		}
-		if diff := cmp.Diff(before[i], c.Budget, ignored); diff != "" {
+		if diff := cmp.Diff(was, c.Budget, ignored); diff != "" {
 			t.Fatalf("%s changed:\n%s", v.Outcome, diff)
 		}
 		for dimension, n := range report {
@@ -176,13 +184,14 @@ func (m *machine) Release(t *rapid.T) {
 			m.take(t, i, m.chain[i].Refund(s.spent[i], m.now), true)
 			for dimension, n := range s.spent[i] {
 				m.applied[i][dimension] -= n
+				m.breached[i][dimension] = m.breached[i][dimension] && n == 0
 			}
 		}
 		s.spent[i] = dims{}
 	}
 }
 
-// ReportAndRelease is the identity on what is used.
+// ReportAndRelease is the identity on what is used. What it gives back is not breached any more.
 func (m *machine) ReportAndRelease(t *rapid.T) {
 	report := amounts(1, 25).Draw(t, "report")
 	after, v, err := budget.Apply(m.chain, report, m.now)
@@ -193,7 +202,11 @@ func (m *machine) ReportAndRelease(t *rapid.T) {
 		back := c.Budget.Refund(report, m.now).Budget
 		was, is := usage(m.chain[i]), usage(back)
 		maps.DeleteFunc(is, func(dimension string, n int64) bool { return n == 0 && !m.chain[i].Amounts[dimension].Used })
-		if diff := cmp.Diff(was, is); diff != "" || back.Exhausted != m.chain[i].Exhausted {
+		exhausted := false
+		for dimension, a := range m.chain[i].Amounts {
+			exhausted = exhausted || m.spent(i, dimension, a) && (report[dimension] == 0 || !m.breached[i][dimension] || a.Usage >= *a.Hard)
+		}
+		if diff := cmp.Diff(was, is); diff != "" || back.Exhausted != exhausted {
 			t.Fatalf("spent and given back:\n%s", diff)
 		}
 	}
@@ -220,6 +233,7 @@ func (m *machine) reset(t *rapid.T, i int, c budget.Change) {
 	for dimension := range m.applied[i] {
 		m.applied[i][dimension] = 0
 	}
+	clear(m.breached[i])
 }
 
 // Sweep lets time pass, and resets what is due.
@@ -263,6 +277,9 @@ func (m *machine) TopUp(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.take(t, i, c, true)
+	for dimension, n := range by {
+		m.breached[i][dimension] = m.breached[i][dimension] && n == 0
+	}
 }
 
 // Patch changes limits.
@@ -279,8 +296,18 @@ func (m *machine) Patch(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for dimension := range p.Hard {
+		same := m.chain[i].HardLimits()[dimension] == c.Budget.HardLimits()[dimension]
+		m.breached[i][dimension] = m.breached[i][dimension] && same
+	}
 	m.take(t, i, c, true)
 	m.lowered = m.lowered || m.over()
+}
+
+// spent says whether nothing is left of a dimension of budget i.
+func (m *machine) spent(i int, dimension string, a budget.Amount) bool {
+	limit := m.chain[i].HardLimits()[dimension]
+	return limit > 0 && (a.Usage >= limit || m.breached[i][dimension])
 }
 
 // Check holds after every operation.
@@ -300,8 +327,14 @@ func (m *machine) Check(t *rapid.T) {
 			if ledger > a.Usage {
 				t.Fatalf("the ledger has %d of %s, and %d is used", ledger, dimension, a.Usage)
 			}
-			limit := b.HardLimits()[dimension]
-			exhausted = exhausted || limit > 0 && a.Usage >= limit
+			if a.Breached != m.breached[i][dimension] {
+				t.Fatalf("%s of budget %d is breached: %v", dimension, i, a.Breached)
+			}
+			spent := m.spent(i, dimension, a)
+			if left, _ := b.Left(dimension); spent && left > 0 {
+				t.Fatalf("%d is left of %s", left, dimension)
+			}
+			exhausted = exhausted || spent
 		}
 		if b.Exhausted != exhausted || m.exhausted[i] != exhausted {
 			t.Fatalf("exhausted: %v, as told %v, in fact %v", b.Exhausted, m.exhausted[i], exhausted)

@@ -75,7 +75,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApply_hard: what would go over a hard limit is counted nowhere, and only the breach is noted.
+// TestApply_hard: what would go over a hard limit is counted nowhere, and only the breach is noted, which exhausts the dimension.
 func TestApply_hard(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -86,18 +86,37 @@ func TestApply_hard(t *testing.T) {
 		dimension  string
 		current    int64
 		limit      int64
-		told       string
+		told       []string
 	}{
 		{"one more than there is", dims{"tokens": 100}, dims{"tokens": 80}, dims{"tokens": 60}, dims{"tokens": 41}, "tokens", 60, 100,
-			`budget.breached {"dimension":"tokens","current_usage":60,"delta":41,"limit":100}`},
+			[]string{
+				`budget.breached {"dimension":"tokens","current_usage":60,"delta":41,"limit":100}`,
+				`budget.exhausted {"dimension":"tokens","current_usage":60,"limit":100,"on_hard_limit":"deny"}`,
+			}},
 		{"a dimension that was never reported", dims{"tokens": 10}, nil, nil, dims{"tokens": 11}, "tokens", 0, 10,
-			`budget.breached {"dimension":"tokens","current_usage":0,"delta":11,"limit":10}`},
+			[]string{
+				`budget.breached {"dimension":"tokens","current_usage":0,"delta":11,"limit":10}`,
+				`budget.exhausted {"dimension":"tokens","current_usage":0,"limit":10,"on_hard_limit":"deny"}`,
+			}},
 		{"another dimension is not counted, either", dims{"tokens": 10}, dims{"calls": 1}, nil, dims{"calls": 5, "tokens": 11}, "tokens", 0, 10,
-			`budget.breached {"dimension":"tokens","current_usage":0,"delta":11,"limit":10}`},
+			[]string{
+				`budget.breached {"dimension":"tokens","current_usage":0,"delta":11,"limit":10}`,
+				`budget.exhausted {"dimension":"tokens","current_usage":0,"limit":10,"on_hard_limit":"deny"}`,
+			}},
 		{"two limits: the first by name", dims{"tokens": 10, "calls": 1}, nil, nil, dims{"calls": 5, "tokens": 11}, "calls", 0, 1,
-			`budget.breached {"dimension":"calls","current_usage":0,"delta":5,"limit":1}`},
+			[]string{
+				`budget.breached {"dimension":"calls","current_usage":0,"delta":5,"limit":1}`,
+				`budget.exhausted {"dimension":"calls","current_usage":0,"limit":1,"on_hard_limit":"deny"}`,
+			}},
 		{"as much as can be counted", dims{"tokens": 10}, nil, nil, dims{"tokens": budget.MaxAmount}, "tokens", 0, 10,
-			`budget.breached {"dimension":"tokens","current_usage":0,"delta":9007199254740991,"limit":10}`},
+			[]string{
+				`budget.breached {"dimension":"tokens","current_usage":0,"delta":9007199254740991,"limit":10}`,
+				`budget.exhausted {"dimension":"tokens","current_usage":0,"limit":10,"on_hard_limit":"deny"}`,
+			}},
+		{"exhausted already", dims{"tokens": 10}, nil, dims{"tokens": 10}, dims{"tokens": 1}, "tokens", 10, 10,
+			[]string{`budget.breached {"dimension":"tokens","current_usage":10,"delta":1,"limit":10}`}},
+		{"exhausted already, in another dimension", dims{"calls": 1, "tokens": 10}, nil, dims{"calls": 1}, dims{"tokens": 11}, "tokens", 0, 10,
+			[]string{`budget.breached {"dimension":"tokens","current_usage":0,"delta":11,"limit":10}`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,13 +125,20 @@ func TestApply_hard(t *testing.T) {
 			if tt.before != nil {
 				b = used(t, b, tt.before)
 			}
+			before := frozen(b)
 			got, v, err := budget.Apply([]budget.Budget{b}, tt.report, at(2))
 			if diff := cmp.Diff(budget.Verdict{Outcome: budget.HardBreach, BudgetID: id, Dimension: tt.dimension, Current: tt.current, Limit: tt.limit}, v); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
-			want := frozen(b)
+			if diff := cmp.Diff(before, b); diff != "" {
+				t.Errorf("it changed what it was given:\n%s", diff)
+			}
+			want := before
+			a := want.Amounts[tt.dimension]
+			a.Breached = true
+			want.Amounts[tt.dimension], want.Exhausted = a, true
 			want.Breaches, want.LastBreachAt, want.LastBreachDimension = 1, at(2), tt.dimension
-			same(t, want, []string{tt.told}, got[0])
+			same(t, want, tt.told, got[0])
 		})
 	}
 }
@@ -140,11 +166,11 @@ func TestApply_chain(t *testing.T) {
 	}{
 		{"all have room", [][2]dims{{dims{"x": 9}}, {dims{"x": 9}}, {}}, dims{"x": 5}, budget.Verdict{Outcome: budget.OK}, []dims{{"x": 5}, {"x": 5}, {"x": 5}}, []int{0, 0, 0}},
 		{"the root has none", [][2]dims{{dims{"x": 9}}, {dims{"x": 9}}, {dims{"x": 4}}}, dims{"x": 5},
-			budget.Verdict{Outcome: budget.HardBreach, BudgetID: root, Dimension: "x", Current: 0, Limit: 4}, []dims{{}, {}, {}}, []int{0, 0, 1}},
+			budget.Verdict{Outcome: budget.HardBreach, BudgetID: root, Dimension: "x", Current: 0, Limit: 4}, []dims{{}, {}, {}}, []int{0, 0, 2}},
 		{"two have none: the nearest", [][2]dims{{}, {dims{"y": 3}}, {dims{"x": 4}}}, dims{"x": 5, "y": 4},
-			budget.Verdict{Outcome: budget.HardBreach, BudgetID: parentID, Dimension: "y", Current: 0, Limit: 3}, []dims{{}, {}, {}}, []int{0, 1, 0}},
+			budget.Verdict{Outcome: budget.HardBreach, BudgetID: parentID, Dimension: "y", Current: 0, Limit: 3}, []dims{{}, {}, {}}, []int{0, 2, 0}},
 		{"a hard limit above comes before a soft one here", [][2]dims{{nil, dims{"x": 1}}, {dims{"x": 4}}}, dims{"x": 5},
-			budget.Verdict{Outcome: budget.HardBreach, BudgetID: parentID, Dimension: "x", Current: 0, Limit: 4}, []dims{{}, {}}, []int{0, 1}},
+			budget.Verdict{Outcome: budget.HardBreach, BudgetID: parentID, Dimension: "x", Current: 0, Limit: 4}, []dims{{}, {}}, []int{0, 2}},
 		{"soft limits of two: the nearest is told", [][2]dims{{}, {nil, dims{"x": 3}}, {nil, dims{"x": 2}}}, dims{"x": 5},
 			budget.Verdict{Outcome: budget.SoftBreach, BudgetID: parentID, Dimension: "x", Current: 5, Limit: 3}, []dims{{"x": 5}, {"x": 5}, {"x": 5}}, []int{0, 1, 0}},
 		{"the parent is exhausted by it", [][2]dims{{}, {dims{"x": 5}}, {nil, dims{"x": 2}}}, dims{"x": 5},
@@ -168,6 +194,9 @@ func TestApply_chain(t *testing.T) {
 				}
 				if (c.Budget.SoftBreaches == 1) != (v.Outcome == budget.SoftBreach && c.Budget.ID == v.BudgetID) {
 					t.Errorf("budget %d has %d soft breaches", i, c.Budget.SoftBreaches)
+				}
+				if v.Outcome == budget.HardBreach && c.Budget.Exhausted != breached {
+					t.Errorf("budget %d is exhausted: %v", i, c.Budget.Exhausted)
 				}
 				if v.Outcome == budget.HardBreach && !breached {
 					same(t, before[i], nil, c)
