@@ -260,9 +260,9 @@ func (e Execution) Obey(s Spent, suspension uuid.UUID, now time.Time) (Change, e
 	return c, err
 }
 
-// Refill lets e go on that [Execution.Obey] has suspended.
-func (e Execution) Refill(now time.Time) (Change, bool) {
-	if e.Lifecycle != Suspended || e.Suspension.Reason != SuspendByBudget || len(e.Suspension.Waitpoints) > 0 {
+// Refill lets e go on that [Execution.Obey] has suspended, if it has not since.
+func (e Execution) Refill(suspension uuid.UUID, now time.Time) (Change, bool) {
+	if e.Lifecycle != Suspended || e.Suspension.ID != suspension {
 		return Change{}, false
 	}
 	c := Change{Execution: e}

@@ -146,7 +146,7 @@ func TestObey(t *testing.T) {
 	if paused.Public() != execution.PublicSuspended || paused.Blocking != execution.WaitingForBudget || paused.Suspension.Reason != execution.SuspendByBudget || !paused.Legal() {
 		t.Fatalf("suspended as %+v %+v", paused.Vector, paused.Suspension)
 	}
-	c, ok := paused.Refill(after(30))
+	c, ok := paused.Refill(id(90), after(30))
 	if !ok || !c.Execution.Claimable() || c.Execution.Suspension.Open() {
 		t.Fatalf("goes on as %+v", c.Execution.Vector)
 	}
@@ -157,12 +157,15 @@ func TestObey(t *testing.T) {
 	if err != nil || kind != execution.ClaimResumed || next.Execution.AttemptIndex != e.AttemptIndex {
 		t.Errorf("claimed as %s, attempt %d: %v", kind, next.Execution.AttemptIndex, err)
 	}
+	if _, ok := paused.Refill(id(91), after(30)); ok {
+		t.Error("it goes on because of another suspension")
+	}
 	ended := must(t)(e.Obey(execution.Spent{BudgetID: id(40), Cancel: true}, id(90), after(20)))
 	if ended.Public() != execution.PublicCancelled || ended.Cancellation.Reason != "budget_exhausted" || ended.Lease.Epoch <= e.Lease.Epoch {
 		t.Errorf("cancelled as %+v %+v", ended.Vector, ended.Cancellation)
 	}
 	for _, other := range []execution.Execution{created(t), e, completed(t)} {
-		if _, ok := other.Refill(after(30)); ok {
+		if _, ok := other.Refill(id(90), after(30)); ok {
 			t.Errorf("what is %s goes on", other.Public())
 		}
 	}

@@ -76,6 +76,3 @@ func (q *Quota) slots(u Usage, slot bool) int64 {
 	}
 	return max(q.MaxConcurrent-u.Active, 0)
 }
-
-// Counts says whether a start counts at a time: until the window has passed.
-func (q *Quota) Counts(start, now time.Time) bool { return now.Before(start.Add(q.Window)) }

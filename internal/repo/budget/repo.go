@@ -35,9 +35,9 @@ type Executions interface {
 	HeldBy(tx *store.Tx, f execution.Fence) (e execution.Execution, draining bool, err error)
 	// Obey does to an execution that is held what an exhausted budget says, and returns what its worker is told.
 	Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (execution.Directive, error)
-	// Refill lets executions go on that were suspended because of a budget, and returns those that nobody else has locked. Others are
-	// left as they are.
-	Refill(tx *store.Tx, ids []uuid.UUID) ([]uuid.UUID, error)
+	// Refill lets executions go on that still have the suspension which a budget has caused, and returns those that nobody else has
+	// locked. Others are left as they are.
+	Refill(tx *store.Tx, suspensions map[uuid.UUID]uuid.UUID) ([]uuid.UUID, error)
 	// Reopen opens the buckets that were held up for want of room.
 	Reopen(tx *store.Tx, id uuid.UUID, key string, room int64) error
 	// ReopenAll opens the buckets that a budget holds up.
@@ -210,8 +210,10 @@ func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error 
 		if err := r.refill(tx, id); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(`DELETE FROM budget_reservations WHERE budget_id = ?`, store.ID(id)); err != nil {
-			return fmt.Errorf("drop reservations of budget %s: %w", id, err)
+		for _, statement := range []string{`DELETE FROM budget_reservations WHERE budget_id = ?`, `DELETE FROM budget_ledger WHERE via_id = ?`} {
+			if _, err := tx.Exec(statement, store.ID(id)); err != nil {
+				return fmt.Errorf("drop the entries of budget %s: %w", id, err)
+			}
 		}
 		if err := tx.ExecOne(`DELETE FROM budgets WHERE id = ?`, store.ID(id)); err != nil {
 			return fmt.Errorf("delete budget %s: %w", id, err)

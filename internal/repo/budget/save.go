@@ -74,18 +74,21 @@ func (r *Repo) refill(tx *store.Tx, id uuid.UUID) error {
 
 // refillSome is refill of some of them, and says whether others are left.
 func (r *Repo) refillSome(tx *store.Tx, budgetID uuid.UUID) (left bool, err error) {
-	var ids []store.ID
-	if err := tx.Select(&ids, `SELECT execution_id FROM budget_paused WHERE budget_id = ? ORDER BY execution_id LIMIT ?`, store.ID(budgetID), refillMost); err != nil {
+	var rows []struct {
+		ExecutionID  store.ID `db:"execution_id"`
+		SuspensionID store.ID `db:"suspension_id"`
+	}
+	if err := tx.Select(&rows, `SELECT execution_id, suspension_id FROM budget_paused WHERE budget_id = ? ORDER BY execution_id LIMIT ?`, store.ID(budgetID), refillMost); err != nil {
 		return false, fmt.Errorf("read what budget %s has suspended: %w", budgetID, err)
 	}
-	if len(ids) == 0 {
+	if len(rows) == 0 {
 		return false, nil
 	}
-	executions := make([]uuid.UUID, len(ids))
-	for i := range ids {
-		executions[i] = uuid.UUID(ids[i])
+	suspensions := make(map[uuid.UUID]uuid.UUID, len(rows))
+	for _, row := range rows {
+		suspensions[uuid.UUID(row.ExecutionID)] = uuid.UUID(row.SuspensionID)
 	}
-	done, err := r.executions.Refill(tx, executions)
+	done, err := r.executions.Refill(tx, suspensions)
 	if err != nil || len(done) == 0 {
 		return true, err
 	}
@@ -97,12 +100,13 @@ func (r *Repo) refillSome(tx *store.Tx, budgetID uuid.UUID) (left bool, err erro
 	if _, err := tx.Exec(`DELETE FROM budget_paused WHERE budget_id = ? AND execution_id IN `+in, append([]any{store.ID(budgetID)}, store.InArgs(keys, size)...)...); err != nil {
 		return false, fmt.Errorf("forget what budget %s has suspended: %w", budgetID, err)
 	}
-	return len(done) < len(ids) || len(ids) == refillMost, nil
+	return len(done) < len(rows) || len(rows) == refillMost, nil
 }
 
 // Paused notes that an execution was suspended because of a budget.
-func (*Repo) Paused(tx *store.Tx, budgetID, id uuid.UUID) error {
-	_, err := tx.Exec(`INSERT INTO budget_paused (budget_id, execution_id) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.ID(budgetID), store.ID(id))
+func (*Repo) Paused(tx *store.Tx, budgetID, id, suspension uuid.UUID) error {
+	_, err := tx.Exec(`INSERT INTO budget_paused (budget_id, execution_id, suspension_id) VALUES (?, ?, ?)
+		ON CONFLICT (budget_id, execution_id) DO UPDATE SET suspension_id = excluded.suspension_id`, store.ID(budgetID), store.ID(id), store.ID(suspension))
 	if err != nil {
 		return fmt.Errorf("note what budget %s suspends: %w", budgetID, err)
 	}

@@ -75,13 +75,14 @@ type picking struct {
 	open    []openBucket
 	terms   map[int64]execution.Terms // of the buckets that were looked at and have any
 	held    []heldUp
+	taken   map[uuid.UUID]bool
 	touched int  // executions that were taken or put aside
 	locked  bool // limits are: none may be locked after that, since others would do so in another order
 }
 
-// pick goes through the best of what stands in open buckets and whose terms allow it, until use has taken n.
-func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, use func(e *execution.Execution, terms execution.Terms) (bool, error)) (*picking, error) {
-	p := &picking{repo: r, tx: tx, open: open, terms: map[int64]execution.Terms{}}
+// pick goes through the best of what stands in open buckets and whose terms allow it, until n are taken.
+func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, take use) (*picking, error) {
+	p := &picking{repo: r, tx: tx, open: open, terms: map[int64]execution.Terms{}, taken: map[uuid.UUID]bool{}}
 	for n > 0 && len(p.open) > 0 && len(p.held) < mostHeld && !(p.locked && tx.Locks()) {
 		ranked, err := heads(tx, p.open, n)
 		if err != nil {
@@ -107,7 +108,7 @@ func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, use func(e *executio
 			p.open = without(p.open, ranked)
 		}
 		for i := range found {
-			took, err := p.pass(&found[i], use)
+			took, err := p.pass(&found[i], take)
 			if err != nil {
 				return nil, err
 			}
@@ -119,31 +120,69 @@ func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, use func(e *executio
 	return p, nil
 }
 
-// pass takes a candidate, unless its limits hold it up.
-func (p *picking) pass(c *candidate, use func(e *execution.Execution, terms execution.Terms) (bool, error)) (bool, error) {
+// use takes one execution, whose terms allow it, and says whether that counts.
+type use func(e *execution.Execution, terms execution.Terms) (bool, error)
+
+// pass takes a candidate, unless its limits hold it up: then one behind it that is expected to spend less may have its turn.
+func (p *picking) pass(c *candidate, take use) (bool, error) {
 	at := slices.IndexFunc(p.open, func(b openBucket) bool { return b.ID == c.bucket })
-	if at < 0 { // held up since
+	if at < 0 || p.taken[c.ID] { // held up since, or taken
 		return false, nil
 	}
-	t := p.terms[c.bucket]
+	b, t := p.open[at], p.terms[c.bucket]
 	_, hold, err := p.repo.check(p.tx, t, c.Estimate())
+	switch {
+	case err != nil:
+		return false, err
+	case hold != nil && len(t.Estimate) > 0:
+		return p.behind(b, t, heldUp{hold: *hold, estimate: c.Estimate()}, take)
+	case hold != nil:
+		return false, p.hold(*hold, b, nil)
+	}
+	return p.take(&c.Execution, b, t, take)
+}
+
+// mostBehind bounds how many of a bucket are tried when the first of them is expected to spend more than is left.
+const mostBehind = 16
+
+// behind takes the first in a bucket that is expected to spend no more than is left. If none of the first is, the one that needs least
+// holds up the bucket.
+func (p *picking) behind(b openBucket, t execution.Terms, least heldUp, take use) (bool, error) {
+	list, err := standingIn(p.tx, b.ID, mostBehind)
 	if err != nil {
 		return false, err
 	}
-	if hold != nil {
-		return false, p.hold(*hold, p.open[at], c.Estimate())
+	for i := range list {
+		e := &list[i]
+		_, hold, err := p.repo.check(p.tx, t, e.Estimate())
+		if err != nil {
+			return false, err
+		}
+		if hold == nil {
+			return p.take(e, b, t, take)
+		}
+		if hold.Need < least.hold.Need {
+			least = heldUp{hold: *hold, estimate: e.Estimate()}
+		}
 	}
-	took, err := use(&c.Execution, t)
+	return false, p.hold(least.hold, b, least.estimate)
+}
+
+// take takes an execution out of a bucket, and looks whether others may follow.
+func (p *picking) take(e *execution.Execution, b openBucket, t execution.Terms, take use) (bool, error) {
+	p.taken[e.ID] = true
+	took, err := take(e, t)
 	if err != nil {
 		return false, err
 	}
 	if p.touched++; !took || t.None() {
 		return took, nil
 	}
-	if _, hold, err = p.repo.check(p.tx, t, nil); err != nil || hold == nil {
+	_, hold, err := p.repo.check(p.tx, t, nil)
+	if err != nil || hold == nil {
 		return true, err
 	}
-	return true, p.hold(*hold, p.open[at], nil) // nobody needs to look into it again to find that out
+	return true, p.hold(*hold, b, nil) // nobody needs to look into it again to find that out
 }
 
 // rooms says how many may leave each bucket at most, as far as that is limited. When a limit is reached, what it holds up is set aside
@@ -245,7 +284,7 @@ func (p *picking) shut() error {
 		return &nothingLeft{p.held, len(p.held) == mostHeld || p.locked && p.tx.Locks()}
 	}
 	for i := range p.held {
-		if p.tx.Locks() && !p.held[i].locked {
+		if h := &p.held[i]; p.tx.Locks() && (!h.locked || len(h.estimate) > 0) {
 			continue
 		}
 		if err := p.repo.shutOne(p.tx, &p.held[i]); err != nil {
@@ -324,7 +363,7 @@ func (r *Repo) shut(ctx context.Context, held []heldUp) error {
 }
 
 func (r *Repo) shutOne(tx *store.Tx, held *heldUp) error {
-	_, hold, err := r.check(tx, held.terms, held.estimate)
+	hold, err := r.stillHeld(tx, held)
 	if err != nil || hold == nil || hold.ID != held.hold.ID || hold.Key != held.hold.Key {
 		return err
 	}
@@ -349,6 +388,34 @@ func (r *Repo) shutOne(tx *store.Tx, held *heldUp) error {
 	return nil
 }
 
+// stillHeld says what holds up now what a claim has found held up. Where that is because of what those at the head of a bucket are
+// expected to spend, others may stand there since: the bucket is locked, which those who come to stand in it wait for, and looked at again.
+func (r *Repo) stillHeld(tx *store.Tx, held *heldUp) (least *execution.Hold, err error) {
+	if len(held.estimate) == 0 {
+		_, least, err = r.check(tx, held.terms, nil)
+		return least, err
+	}
+	bucket := held.buckets[0].ID
+	var locked []int64
+	if err := tx.Select(&locked, `SELECT id FROM claim_buckets WHERE id = ?`+tx.ForUpdate(), bucket); err != nil {
+		return nil, fmt.Errorf("lock claim bucket %d: %w", bucket, err)
+	}
+	list, err := standingIn(tx, bucket, mostBehind)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		_, hold, err := r.check(tx, held.terms, list[i].Estimate())
+		if err != nil || hold == nil {
+			return nil, err
+		}
+		if least == nil || hold.Need < least.Need {
+			least = hold
+		}
+	}
+	return least, nil
+}
+
 // without returns the buckets that are not among others.
 func without(open, others []openBucket) []openBucket {
 	gone := make(map[int64]bool, len(others))
@@ -357,8 +424,6 @@ func without(open, others []openBucket) []openBucket {
 	}
 	return slices.DeleteFunc(slices.Clone(open), func(b openBucket) bool { return gone[b.ID] })
 }
-
-// ids of what an execution asks for are resolved once, when it is made.
 
 // limitsOf returns what an execution, or a flow, is attached to. It returns CodeNotFound for a budget or a quota that there is not.
 func (r *Repo) limitsOf(q *store.Queries, namespace string, budgets, quotas []uuid.UUID, estimate map[string]int64) (*execution.Limits, error) {
@@ -378,6 +443,34 @@ func (r *Repo) limitsOf(q *store.Queries, namespace string, budgets, quotas []uu
 		return nil, nil
 	}
 	return &l, nil
+}
+
+// attached remembers what a transaction has looked up: the items of a batch mostly have the same limits.
+type attached map[string]*execution.Limits
+
+type attachedKey struct{}
+
+// limitsIn is limitsOf for what is about to be made.
+func (r *Repo) limitsIn(tx *store.Tx, in *execution.Create) (*execution.Limits, error) {
+	if len(in.BudgetIDs)+len(in.QuotaIDs) == 0 {
+		return r.limitsOf(&tx.Queries, in.Namespace, nil, nil, in.Estimate)
+	}
+	known, name := store.Local[attached](tx, attachedKey{}), fmt.Sprint(in.BudgetIDs, in.QuotaIDs)
+	l, ok := (*known)[name]
+	if !ok {
+		var err error
+		if l, err = r.limitsOf(&tx.Queries, in.Namespace, in.BudgetIDs, in.QuotaIDs, nil); err != nil {
+			return nil, err
+		}
+		if *known == nil {
+			*known = attached{}
+		}
+		(*known)[name] = l
+	}
+	if len(in.Estimate) > 0 {
+		return l.Expecting(in.Estimate), nil
+	}
+	return l, nil
 }
 
 // LimitsOf is what the members of a flow are attached to. It returns CodeNotFound.

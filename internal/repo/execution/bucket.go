@@ -21,7 +21,8 @@ import (
 // Claimable executions stand in buckets: those of one bucket differ in nothing that decides who may have them. What others
 // have lost stands apart, so that who does not take over need not step over it.
 
-// buckets knows the claim buckets. Buckets and capability sets never change once they exist, so they are remembered.
+// buckets knows the claim buckets. Buckets and capability sets never change once they exist, so they are remembered; those with terms
+// are deleted when they are empty, so they are remembered only where no other process does that.
 type buckets struct {
 	mu  *sync.RWMutex
 	ids map[bucketKey]int64
@@ -108,13 +109,16 @@ func (m *missingBuckets) Error() string {
 
 // find returns the id of a bucket. It returns a missingBuckets if there is none.
 func (b *buckets) find(tx *store.Tx, key bucketKey) (int64, error) {
+	if key.terms != "" && tx.Locks() {
+		return b.look(&tx.Queries, key, tx.ForKeyShare("b")) // it is not deleted before the end of the transaction
+	}
 	b.mu.RLock()
 	id, ok := b.ids[key]
 	b.mu.RUnlock()
 	if ok {
 		return id, nil
 	}
-	id, err := b.look(&tx.Queries, key)
+	id, err := b.look(&tx.Queries, key, "")
 	if err != nil {
 		return 0, err
 	}
@@ -123,9 +127,9 @@ func (b *buckets) find(tx *store.Tx, key bucketKey) (int64, error) {
 }
 
 // look is find without what is remembered.
-func (*buckets) look(q *store.Queries, key bucketKey) (id int64, err error) {
+func (*buckets) look(q *store.Queries, key bucketKey, lock string) (id int64, err error) {
 	err = q.Get(&id, `SELECT b.id FROM capability_sets c JOIN claim_buckets b ON b.capability_set_id = c.id
-		WHERE c.tokens = ? AND b.namespace = ? AND b.lane = ? AND b.admission_key = ?`, key.capabilities, key.namespace, key.lane, key.admission())
+		WHERE c.tokens = ? AND b.namespace = ? AND b.lane = ? AND b.admission_key = ?`+lock, key.capabilities, key.namespace, key.lane, key.admission())
 	switch {
 	case store.NotFound(err):
 		return 0, &missingBuckets{[]bucketKey{key}}
@@ -263,6 +267,22 @@ func (b *buckets) add(key bucketKey, id int64) {
 		b.known[key.laneKey] = map[int64]need{}
 	}
 	b.known[key.laneKey][id] = need{execution.ParseCapabilities(key.capabilities), key.lost}
+}
+
+// forget forgets buckets that are deleted by this transaction: if it is rolled back, they are found again.
+func (b *buckets) forget(ids []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gone := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	for key, id := range b.ids {
+		if gone[id] {
+			delete(b.ids, key)
+			delete(b.known[key.laneKey], id)
+		}
+	}
 }
 
 // fitting returns the buckets of some lanes that a worker satisfies; false where that is not known.

@@ -47,7 +47,7 @@ func (r *Repo) create(tx *store.Tx, in execution.Create) (execution.Created, err
 		in.ID = store.NewID()
 	}
 	var err error
-	if in.Limits, err = r.limitsOf(&tx.Queries, in.Namespace, in.BudgetIDs, in.QuotaIDs, in.Estimate); err != nil {
+	if in.Limits, err = r.limitsIn(tx, &in); err != nil {
 		return execution.Created{}, err
 	}
 	c, err := execution.New(in, now) // before anything is written

@@ -76,7 +76,7 @@ func (b *buckets) there(ctx context.Context, s *store.Store, key bucketKey) erro
 		return nil
 	}
 	return s.Read(ctx, func(q *store.Queries) error {
-		_, err := b.look(q, key)
+		_, err := b.look(q, key, "")
 		return err
 	})
 }

@@ -15,9 +15,6 @@ import (
 // AdmissionLoop is the name of the work that opens claim buckets at their time, and moves those that stand in stale ones.
 const AdmissionLoop = "admission"
 
-// Any is the need that whatever is held up has not.
-const Any = 1<<63 - 1
-
 // reopened is a bucket that was opened, and how many claims that wait it may serve.
 type reopened struct {
 	Namespace string `db:"namespace"`
@@ -74,33 +71,43 @@ func (r *Repo) OpenDue(ctx context.Context, limit int) (int, error) {
 	})
 }
 
-// moveStale moves executions out of stale buckets.
+// moveStale moves executions out of stale buckets, which take turns.
 func (r *Repo) moveStale(tx *store.Tx, limit int, n *int) error {
-	var rows []row
-	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE claim_bucket IN (SELECT id FROM claim_buckets WHERE stale = 1) ORDER BY claim_bucket, priority DESC, created_at, id LIMIT ?"+tx.SkipLocked(), limit)
-	if err != nil {
-		return fmt.Errorf("read stale claim buckets: %w", err)
+	var stale []int64
+	if err := tx.Select(&stale, `SELECT b.id FROM claim_buckets b WHERE b.stale = 1 AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id) LIMIT ?`, limit); err != nil {
+		return fmt.Errorf("look for stale claim buckets: %w", err)
 	}
-	if len(rows) > 0 {
-		r.lanes.forget()
+	if len(stale) == 0 {
+		return nil
 	}
-	var missing missingBuckets
-	for i := range rows {
-		e, err := rows[i].execution()
+	r.lanes.forget()
+	moves, missing := map[bucketKey][]*execution.Execution{}, missingBuckets{}
+	for _, bucket := range stale {
+		list, err := standingIn(tx, bucket, max(limit/len(stale), 1))
 		if err != nil {
-			tx.Report(err)
-			if err := shelve(tx, rows[i].ID); err != nil {
-				return err
-			}
-			continue
-		}
-		err = r.restand(tx, &e)
-		if m, ok := errors.AsType[*missingBuckets](err); ok {
-			missing.keys = append(missing.keys, m.keys...)
-		} else if err != nil {
 			return err
 		}
-		*n++
+		*n += len(list)
+		for i := range list {
+			key, err := r.keyOf(tx, &list[i])
+			if err != nil {
+				return err
+			}
+			moves[key] = append(moves[key], &list[i])
+		}
+	}
+	for key, list := range moves {
+		id, err := r.buckets.find(tx, key)
+		if m, ok := errors.AsType[*missingBuckets](err); ok {
+			missing.keys = append(missing.keys, m.keys...)
+			continue
+		}
+		if err == nil {
+			err = r.move(tx, list, id)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if len(missing.keys) > 0 {
 		return &missing
@@ -108,25 +115,40 @@ func (r *Repo) moveStale(tx *store.Tx, limit int, n *int) error {
 	return nil
 }
 
-// restand lets an execution stand where it belongs now.
-func (r *Repo) restand(tx *store.Tx, e *execution.Execution) error {
-	key, err := r.keyOf(tx, e)
+// standingIn locks some of the executions in a bucket. Those that cannot be read are put aside.
+func standingIn(tx *store.Tx, bucket int64, limit int) ([]execution.Execution, error) {
+	var rows []row
+	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE claim_bucket = ? ORDER BY priority DESC, created_at, id LIMIT ?"+tx.SkipLocked(), bucket, limit)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read claim bucket %d: %w", bucket, err)
 	}
-	id, err := r.buckets.find(tx, key)
-	if err != nil {
-		return err
+	list := make([]execution.Execution, 0, len(rows))
+	for i := range rows {
+		e, err := rows[i].execution()
+		if err == nil {
+			list = append(list, e)
+			continue
+		}
+		tx.Report(err)
+		if err := shelve(tx, rows[i].ID); err != nil {
+			return nil, err
+		}
 	}
-	return move(tx, e, id)
+	return list, nil
 }
 
-func move(tx *store.Tx, e *execution.Execution, bucket int64) error {
-	if err := tx.ExecOne(`UPDATE executions SET claim_bucket = ? WHERE id = ?`, bucket, store.ID(e.ID)); err != nil {
-		return fmt.Errorf("move execution %s to another bucket: %w", e.ID, err)
+// move lets executions stand in another bucket.
+func (r *Repo) move(tx *store.Tx, list []*execution.Execution, bucket int64) error {
+	ids := make([]store.ID, len(list))
+	for i, e := range list {
+		ids[i] = store.ID(e.ID)
+		tx.Signal(waitKey(e.Namespace, e.Lane), e.Required.String())
 	}
-	tx.Signal(waitKey(e.Namespace, e.Lane), e.Required.String())
-	return nil
+	in, size := store.In(len(ids))
+	if _, err := tx.Exec(`UPDATE executions SET claim_bucket = ? WHERE id IN `+in, append([]any{bucket}, store.InArgs(ids, size)...)...); err != nil {
+		return fmt.Errorf("move %d executions to another claim bucket: %w", len(list), err)
+	}
+	return r.nudge(tx, list[0], bucket)
 }
 
 // SetAdmitted notes whether an execution, which is locked, has a slot of some quota, and lets it stand where it belongs then.
@@ -150,11 +172,33 @@ func (r *Repo) SetAdmitted(tx *store.Tx, e *execution.Execution, admitted bool) 
 	if err != nil {
 		return err
 	}
-	return move(tx, e, id)
+	return r.move(tx, []*execution.Execution{e}, id)
 }
 
 // NextOpen returns when the next bucket opens, or is to be emptied.
 func (r *Repo) NextOpen(ctx context.Context) (time.Time, error) {
 	return store.NextDue(ctx, r.store, `SELECT CASE WHEN EXISTS (SELECT 1 FROM claim_buckets b WHERE b.stale = 1 AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)) THEN 1
 		ELSE (SELECT reopen_at FROM claim_buckets WHERE reopen_at IS NOT NULL ORDER BY reopen_at LIMIT 1) END`)
+}
+
+// Retire deletes up to limit claim buckets with terms in which nobody stands: there is one for every tenant and every set of budgets
+// that ever was. Whoever needs one again makes it. It returns how many went.
+func (r *Repo) Retire(ctx context.Context, limit int) (int, error) {
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
+		const empty = `NOT EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = claim_buckets.id)`
+		var ids []int64
+		if err := tx.Select(&ids, `SELECT id FROM claim_buckets WHERE terms IS NOT NULL AND `+empty+` LIMIT ?`+tx.SkipLocked(), limit); err != nil {
+			return fmt.Errorf("look for empty claim buckets: %w", err)
+		}
+		if *out = len(ids); len(ids) == 0 {
+			return nil
+		}
+		in, size := store.In(len(ids))
+		var gone []int64
+		if err := tx.Select(&gone, `DELETE FROM claim_buckets WHERE id IN `+in+` AND `+empty+` RETURNING id`, store.InArgs(ids, size)...); err != nil { // with a look of its own, after the locks
+			return fmt.Errorf("delete empty claim buckets: %w", err)
+		}
+		r.buckets.forget(gone)
+		return nil
+	}, store.Background())
 }

@@ -87,7 +87,7 @@ type Budgets interface {
 	// Allowance says what budgets leave to an execution.
 	Allowance(q *store.Queries, id uuid.UUID, ids []uuid.UUID) (execution.Allowance, error)
 	// Paused notes that an execution was suspended because of a budget.
-	Paused(tx *store.Tx, budgetID, id uuid.UUID) error
+	Paused(tx *store.Tx, budgetID, id, suspension uuid.UUID) error
 }
 
 // Quotas is what executions need to know of the quotas that they are attached to.

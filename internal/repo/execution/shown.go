@@ -79,14 +79,26 @@ func (r *Repo) holdOf(q *store.Queries, e *execution.Execution, lane execution.L
 		return nil, nil
 	}
 	holds, err := holdsOf(q, []store.ID{store.ID(e.ID)})
-	if err != nil || holds[e.ID] != nil {
-		return holds[e.ID], err
+	if err != nil {
+		return nil, err
+	}
+	closed := holds[e.ID]
+	if closed != nil && closed.By == execution.HeldByQuota {
+		return closed, nil
 	}
 	terms, err := r.termsIn(q, e, lane.Quotas)
 	if err != nil {
 		return nil, err
 	}
-	return r.look(q, terms, e.Estimate())
+	hold, err := r.look(q, terms, e.Estimate())
+	if err != nil || closed == nil {
+		return hold, err
+	}
+	if hold == nil { // it needs less than those before it
+		return closed, nil
+	}
+	hold.Since = closed.Since
+	return hold, nil
 }
 
 // HeldUp says how many claim buckets are closed, by what kind of limit holds them up.

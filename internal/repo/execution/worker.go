@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -110,16 +111,16 @@ func (r *Repo) Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (ex
 	if *e = c.Execution; e.Lifecycle != execution.Suspended {
 		return execution.DirectiveCancel, r.save(tx, &before, c, nil)
 	}
-	if err := r.budgets.Paused(tx, s.BudgetID, e.ID); err != nil {
+	if err := r.budgets.Paused(tx, s.BudgetID, e.ID, e.Suspension.ID); err != nil {
 		return "", err
 	}
 	return execution.DirectiveSuspend, r.save(tx, &before, c, nil)
 }
 
-// Refill lets executions go on that were suspended because of a budget, and returns those of them that are not held by somebody just
-// now: whoever reports has locked the execution before the budget. Others are left as they are.
-func (r *Repo) Refill(tx *store.Tx, ids []uuid.UUID) (done []uuid.UUID, err error) {
-	for _, id := range ids {
+// Refill lets executions go on that still have the suspension which a budget has caused, and returns those of them that nobody has
+// locked: whoever reports has locked the execution before the budget. Others are left as they are.
+func (r *Repo) Refill(tx *store.Tx, suspensions map[uuid.UUID]uuid.UUID) (done []uuid.UUID, err error) {
+	for _, id := range slices.SortedFunc(maps.Keys(suspensions), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
 		var rows []row
 		if err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id = ?"+tx.SkipLocked(), store.ID(id)); err != nil {
 			return nil, fmt.Errorf("read execution %s: %w", id, err)
@@ -139,7 +140,7 @@ func (r *Repo) Refill(tx *store.Tx, ids []uuid.UUID) (done []uuid.UUID, err erro
 			return nil, err
 		}
 		done = append(done, id)
-		if c, ok := e.Refill(tx.Now()); ok {
+		if c, ok := e.Refill(suspensions[id], tx.Now()); ok {
 			if err := r.save(tx, &e, c, nil); err != nil {
 				return nil, err
 			}

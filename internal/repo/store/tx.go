@@ -101,6 +101,14 @@ func (tx *Tx) ForUpdateOf(tables string) string {
 	return tx.dialect.forUpdate + " OF " + tables
 }
 
+// ForKeyShare is the clause that keeps the rows of some of the tables in a SELECT from being deleted, until the end of the transaction.
+func (tx *Tx) ForKeyShare(tables string) string {
+	if tx.dialect.forUpdate == "" {
+		return ""
+	}
+	return " FOR KEY SHARE OF " + tables
+}
+
 // Locks says whether transactions run side by side, and lock the rows that they read for a change.
 func (tx *Tx) Locks() bool { return tx.dialect.forUpdate != "" }
 
