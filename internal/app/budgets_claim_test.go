@@ -48,7 +48,7 @@ func TestBudgets_Claims(t *testing.T) {
 	t.Parallel()
 	runBudgetCases(t, []budgetCase{
 		{"what a budget holds up is passed by, and shown (test_block_and_unblock)", func(x *budgetTest) {
-			id, e, _ := x.heldUp()
+			id, e, _ := x.heldUp(`"reset_interval_ms":60000`)
 			other := x.limited("", x.tokens(10))
 			free := x.create("")
 			for _, want := range []uuid.UUID{other.ID, free.ID} {
@@ -73,7 +73,7 @@ func TestBudgets_Claims(t *testing.T) {
 			_, gates := x.explain(e.ID, "")
 			g := gates["admission"]
 			evidence := fromDocument[map[string]any](x.t, string(g.Evidence))
-			if g.Met || evidence["budget_id"] != id.String() || evidence["dimension"] != "tokens" || evidence["need"] != float64(1) {
+			if g.Met || evidence["budget_id"] != id.String() || evidence["dimension"] != "tokens" || evidence["need"] != float64(1) || g.NextAt == nil || !g.NextAt.Equal(*x.read(id).NextResetAt) {
 				x.t.Errorf("%+v %s", g, g.Evidence)
 			}
 		}},
