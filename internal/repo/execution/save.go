@@ -3,6 +3,7 @@ package execution
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -25,7 +26,8 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	if err := r.leave(tx, before, &c.Execution); err != nil {
 		return err
 	}
-	stored, err := r.stand(tx, &c.Execution, before.Claimable())
+	stood := before.Claimable() && maps.Equal(before.Tags, c.Execution.Tags) // a quota may count it by another key now
+	stored, err := r.stand(tx, &c.Execution, stood)
 	if err != nil {
 		return err
 	}
