@@ -75,8 +75,9 @@ CREATE INDEX budget_keys_expiry_idx ON budget_keys (expires_at);
 
 -- Executions that were suspended because a budget was exhausted.
 CREATE TABLE budget_paused (
-    budget_id    UUID NOT NULL,
-    execution_id UUID NOT NULL,
+    budget_id     UUID NOT NULL,
+    execution_id  UUID NOT NULL,
+    suspension_id UUID NOT NULL,
     PRIMARY KEY (budget_id, execution_id)
 );
 

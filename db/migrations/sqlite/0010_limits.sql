@@ -75,8 +75,9 @@ CREATE INDEX budget_keys_expiry_idx ON budget_keys (expires_at);
 
 -- Executions that were suspended because a budget was exhausted.
 CREATE TABLE budget_paused (
-    budget_id    BLOB NOT NULL,
-    execution_id BLOB NOT NULL,
+    budget_id     BLOB NOT NULL,
+    execution_id  BLOB NOT NULL,
+    suspension_id BLOB NOT NULL,
     PRIMARY KEY (budget_id, execution_id)
 ) STRICT, WITHOUT ROWID;
 
