@@ -130,6 +130,9 @@ func (p *picking) pass(c *candidate, take use) (bool, error) {
 		return false, nil
 	}
 	b, t := p.open[at], p.terms[c.bucket]
+	if t.None() {
+		return p.take(&c.Execution, b, t, take)
+	}
 	_, hold, err := p.repo.check(p.tx, t, c.Estimate())
 	switch {
 	case err != nil:
@@ -244,13 +247,14 @@ func (p *picking) termsOf(b openBucket) (execution.Terms, error) {
 		return execution.Terms{}, nil
 	}
 	t, known := p.terms[b.ID]
-	if !known {
-		var err error
-		if t, err = execution.ParseTerms(b.Terms); err != nil {
-			return t, store.Corrupt("claim bucket", b.ID, err)
-		}
-		p.terms[b.ID] = t
+	if known {
+		return t, nil
 	}
+	t, err := p.repo.buckets.parse(b.Terms)
+	if err != nil {
+		return t, store.Corrupt("claim bucket", b.ID, err)
+	}
+	p.terms[b.ID] = t
 	return t, nil
 }
 

@@ -29,6 +29,7 @@ type buckets struct {
 	// known are the buckets of all lanes, where no other process makes any: all of them once learnt is set.
 	known  map[laneKey]map[int64]need
 	learnt bool
+	terms  map[string]execution.Terms // by how they are spelled: those that were looked at
 }
 
 type bucketKey struct {
@@ -97,7 +98,9 @@ func (r *Repo) termsIn(q *store.Queries, e *execution.Execution, quotas []execut
 	return e.Terms(quotas, held), nil
 }
 
-func newBuckets() buckets { return buckets{mu: &sync.RWMutex{}, ids: map[bucketKey]int64{}} }
+func newBuckets() buckets {
+	return buckets{mu: &sync.RWMutex{}, ids: map[bucketKey]int64{}, terms: map[string]execution.Terms{}}
+}
 
 // missingBuckets says that executions cannot be made before their buckets: those are made in a transaction of their own, as two
 // batches that make the same ones in another order would lock each other out.
@@ -267,6 +270,30 @@ func (b *buckets) add(key bucketKey, id int64) {
 		b.known[key.laneKey] = map[int64]need{}
 	}
 	b.known[key.laneKey][id] = need{execution.ParseCapabilities(key.capabilities), key.lost}
+}
+
+// mostTerms bounds how many terms are remembered.
+const mostTerms = 10_000
+
+// parse reads terms, which nobody changes.
+func (b *buckets) parse(text string) (execution.Terms, error) {
+	b.mu.RLock()
+	t, known := b.terms[text]
+	b.mu.RUnlock()
+	if known {
+		return t, nil
+	}
+	t, err := execution.ParseTerms(text)
+	if err != nil {
+		return t, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.terms) >= mostTerms {
+		clear(b.terms)
+	}
+	b.terms[text] = t
+	return t, nil
 }
 
 // forget forgets buckets that are deleted by this transaction: if it is rolled back, they are found again.
