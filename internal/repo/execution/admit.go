@@ -78,6 +78,7 @@ type picking struct {
 	taken   map[uuid.UUID]bool
 	touched int  // executions that were taken or put aside
 	locked  bool // limits are: none may be locked after that, since others would do so in another order
+	passed  bool // others were taking what stood in some bucket
 }
 
 // pick goes through the best of what stands in open buckets and whose terms allow it, until n are taken.
@@ -105,7 +106,7 @@ func (r *Repo) pick(tx *store.Tx, open []openBucket, n int, take use) (*picking,
 		p.touched += shelved
 		tx.Later()                   // these were locked just now
 		if len(found)+shelved == 0 { // others are taking what is in these: there are more
-			p.open = without(p.open, ranked)
+			p.open, p.passed = without(p.open, ranked), true
 		}
 		for i := range found {
 			took, err := p.pass(&found[i], take)
@@ -284,8 +285,9 @@ func (p *picking) hold(h execution.Hold, b openBucket, estimate map[string]int64
 // shut closes what the claim has found held up: here, or, when it got nothing, elsewhere. What it has no lock of is left to those who
 // find nothing else.
 func (p *picking) shut() error {
-	if p.touched == 0 && len(p.held) > 0 {
-		return &nothingLeft{p.held, len(p.held) == mostHeld || p.locked && p.tx.Locks()}
+	stopped := p.locked && p.tx.Locks()
+	if p.touched == 0 && (len(p.held) > 0 || stopped && p.passed) {
+		return &nothingLeft{p.held, stopped || len(p.held) == mostHeld}
 	}
 	for i := range p.held {
 		if h := &p.held[i]; p.tx.Locks() && (!h.locked || len(h.estimate) > 0) {
