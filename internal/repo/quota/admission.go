@@ -152,6 +152,6 @@ func (r *Repo) Trim(ctx context.Context, limit int) (int, error) {
 
 // Forget deletes up to limit keys that have nothing to remember. It returns how many went.
 func (r *Repo) Forget(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM quota_keys WHERE active = 0 AND (told_at IS NULL OR told_at <= ? - 60000) AND (quota_id, key) IN
+	return store.Expire(ctx, r.store, `DELETE FROM quota_keys WHERE active = 0 AND (told_at IS NULL OR told_at + 60000 <= ?) AND (quota_id, key) IN
 		(SELECT k.quota_id, k.key FROM quota_keys k WHERE k.active = 0 AND NOT EXISTS (SELECT 1 FROM quota_starts s WHERE s.quota_id = k.quota_id AND s.key = k.key) LIMIT ?)`, limit)
 }
