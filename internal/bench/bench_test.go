@@ -47,6 +47,7 @@ func TestRun(t *testing.T) {
 		"  claim, 8 connections, empty lane: mean\n", "  claim, 8 connections, behind 1,500 unclaimable: mean, to an empty lane's\n",
 		"  end of a delay of 50ms: lateness, at most\n", "  end of a lease of 200ms: lateness, at most\n",
 		"  flow of 10 members in a row, from submission to end\n", "  submit a graph of 1000 members and 5000 edges\n",
+		"  claim, complete\n", "  claim, complete: 10 tenants, 3 of each at work\n", "  rate with a quota, of that without\n",
 		"  5 subscribers: executions created\n", "  5 subscribers: events written\n", "  5 subscribers: events received, commit to client\n",
 		"  3 followers: frames appended, 5 at a time\n", "  3 followers: frames received, append to client\n",
 	} {
@@ -150,6 +151,8 @@ func (f *fake) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/flows", f.createFlow)
 	mux.HandleFunc("GET /v1/flows/{id}", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, object{"status": "finished"}) })
+	mux.HandleFunc("POST /v1/quotas", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusCreated, object{"id": "quota"}) })
+	mux.HandleFunc("PUT /v1/lanes/{lane}", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, object{}) })
 	mux.HandleFunc("POST /v1/executions", f.create)
 	mux.HandleFunc("POST /v1/executions/batch", f.createBatch)
 	mux.HandleFunc("POST /v1/claims", f.claim)

@@ -11,7 +11,7 @@ import (
 const (
 	tenants      = 10
 	tenantCap    = 3 // executions of one that may be at work
-	quotaWork    = 5000
+	quotaShare   = 4 // of the executions of a measurement, in each round
 	quotaRounds  = 3
 	quotaWorkers = tenants * tenantCap
 )
@@ -29,6 +29,7 @@ func (r *run) quotas(ctx context.Context) error {
 			return err
 		}
 		var free, limited timing
+		n := max(r.cfg.N/quotaShare, 1)
 		for range quotaRounds {
 			for _, round := range []struct {
 				sum    *timing
@@ -39,13 +40,13 @@ func (r *run) quotas(ctx context.Context) error {
 				if err := api.do(ctx, "PUT", "/v1/lanes/"+lane, `{"quota_policy_ids":[`+round.quotas+`]}`, &set); err != nil {
 					return err
 				}
-				err := api.createMany(ctx, quotaWork, func(i int) string {
+				err := api.createMany(ctx, n, func(i int) string {
 					return fmt.Sprintf(`{"lane":%q,"tags":{"org.tenant":"t%d"}}`, lane, i%tenants)
 				})
 				if err != nil {
 					return err
 				}
-				t, err := r.drain(ctx, srv, api, lane, quotaWork)
+				t, err := r.drain(ctx, srv, api, lane, n)
 				if err != nil {
 					return err
 				}
@@ -56,7 +57,7 @@ func (r *run) quotas(ctx context.Context) error {
 			name string
 			of   timing
 		}{{"claim, complete", free}, {fmt.Sprintf("claim, complete: %d tenants, %d of each at work", tenants, tenantCap), limited}} {
-			r.report.rate(row.name, stored(srv, api), quotaRounds*quotaWork, row.of)
+			r.report.rate(row.name, stored(srv, api), quotaRounds*n, row.of)
 		}
 		r.report.add(Row{Measure: "rate with a quota, of that without", Stored: stored(srv, api), Value: 100 * free.elapsed.Seconds() / limited.elapsed.Seconds(), Unit: "%"})
 		return nil
