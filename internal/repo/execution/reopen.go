@@ -184,6 +184,9 @@ func (r *Repo) NextOpen(ctx context.Context) (time.Time, error) {
 // Retire deletes up to limit claim buckets with terms in which nobody stands: there is one for every tenant and every set of budgets
 // that ever was. Whoever needs one again makes it. It returns how many went.
 func (r *Repo) Retire(ctx context.Context, limit int) (int, error) {
+	if err := r.buckets.learn(ctx, r.store); err != nil { // what is read of them now is not forgotten too early
+		return 0, err
+	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
 		const empty = `NOT EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = claim_buckets.id)`
 		var ids []int64
@@ -199,6 +202,7 @@ func (r *Repo) Retire(ctx context.Context, limit int) (int, error) {
 			return fmt.Errorf("delete empty claim buckets: %w", err)
 		}
 		r.buckets.forget(gone)
+		tx.OnCommit(func() { r.buckets.forget(gone) }) // whoever has found one before, in the same commit, has just remembered it
 		return nil
 	}, store.Background())
 }
