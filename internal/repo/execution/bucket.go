@@ -253,6 +253,9 @@ func (b *buckets) learn(ctx context.Context, s *store.Store) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.learnt { // by another one, since when some may have been deleted
+		return nil
+	}
 	for _, r := range rows {
 		b.add(bucketKey{laneKey{r.Namespace, r.Lane}, r.Tokens, strings.HasPrefix(r.Admission, admissionLost), r.Terms}, r.ID)
 	}
