@@ -115,10 +115,7 @@ func (r *Repo) Look(q *store.Queries, ids []uuid.UUID, estimate map[string]int64
 }
 
 func readAll(q *store.Queries, ids []uuid.UUID) ([]budget.Budget, error) {
-	keys := make([]store.ID, len(ids))
-	for i, id := range ids {
-		keys[i] = store.ID(id)
-	}
+	keys := store.IDs(ids)
 	in, size := store.In(len(keys))
 	return read(q, "WHERE id IN "+in+" ORDER BY id", store.InArgs(keys, size)...)
 }
@@ -241,10 +238,7 @@ func (r *Repo) write(tx *store.Tx, d *desk) error {
 func (r *Repo) giveBack(tx *store.Tx, executions []uuid.UUID) error {
 	freed := map[part]int64{}
 	for chunk := range slices.Chunk(executions, 512) {
-		ids := make([]store.ID, len(chunk))
-		for i, id := range chunk {
-			ids[i] = store.ID(id)
-		}
+		ids := store.IDs(chunk)
 		in, size := store.In(len(ids))
 		var rows []reservedRow
 		if err := tx.Select(&rows, `DELETE FROM budget_reservations WHERE execution_id IN `+in+` RETURNING budget_id, dimension, amount`, store.InArgs(ids, size)...); err != nil {

@@ -2,7 +2,6 @@
 package budget
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,7 +80,8 @@ func (r *Repo) Create(ctx context.Context, in budget.Create) (budget.Creation, e
 			return err
 		}
 		*out = budget.Creation{Budget: c.Budget}
-		return r.tell(tx, c)
+		tell(tx, c)
+		return nil
 	}, store.Reload(func(ctx context.Context, ref []byte) (budget.Creation, error) {
 		b, err := r.reload(ctx, ref)
 		return budget.Creation{Budget: b}, err
@@ -132,7 +132,7 @@ func (r *Repo) Budgets(ctx context.Context, f budget.Filter, after page.Cursor, 
 	}
 	and("parent_id = ?", f.ParentID != uuid.Nil, store.ID(f.ParentID))
 	if f.Exhausted != nil {
-		and("exhausted = ?", true, bit(*f.Exhausted))
+		and("exhausted = ?", true, store.Bit(*f.Exhausted))
 	}
 	and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
 	var list []budget.Budget
@@ -236,7 +236,7 @@ func (r *Repo) Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]uu
 		}
 		all = append(all, chain...)
 	}
-	slices.SortFunc(all, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(all, byID)
 	return slices.Compact(all), nil
 }
 

@@ -61,15 +61,8 @@ func movingValues(b *budget.Budget) ([]any, error) {
 			return nil, fmt.Errorf("schedule of budget %s: %w", b.ID, err)
 		}
 	}
-	return []any{b.ScopeType, b.ScopeID, string(b.OnHardLimit), interval, schedule, bit(b.Exhausted), b.Breaches, b.SoftBreaches, store.Millis(b.LastBreachAt),
+	return []any{b.ScopeType, b.ScopeID, string(b.OnHardLimit), interval, schedule, store.Bit(b.Exhausted), b.Breaches, b.SoftBreaches, store.Millis(b.LastBreachAt),
 		store.Text(b.LastBreachDimension), store.Millis(b.NextResetAt), store.Millis(b.LastResetAt), b.Period, b.Revision, store.Millis(b.UpdatedAt)}, nil
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // budget returns the budget that r stores, without its amounts. It returns CodeCorruptRecord for a row that cannot be one.
@@ -163,7 +156,7 @@ func saveAmounts(tx *store.Tx, b *budget.Budget, before map[string]budget.Amount
 		if known && same(old, a) {
 			continue
 		}
-		rows = append(rows, []any{store.ID(b.ID), dimension, a.Hard, a.Soft, a.Usage, bit(a.Used), bit(a.Breached), 0})
+		rows = append(rows, []any{store.ID(b.ID), dimension, a.Hard, a.Soft, a.Usage, store.Bit(a.Used), store.Bit(a.Breached), 0})
 	}
 	if _, err := tx.Insert(`INSERT INTO budget_amounts (budget_id, dimension, hard, soft, usage, used, breached, reserved) VALUES `, rows, upsertAmount); err != nil {
 		return fmt.Errorf("write amounts of budget %s: %w", b.ID, err)

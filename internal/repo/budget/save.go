@@ -27,9 +27,7 @@ func (r *Repo) save(tx *store.Tx, before budget.Budget, c budget.Change) error {
 		return err
 	}
 	r.known(tx, b)
-	if err := r.tell(tx, c); err != nil {
-		return err
-	}
+	tell(tx, c)
 	for dimension := range before.Amounts {
 		was, limited := before.Left(dimension)
 		if !limited {
@@ -52,12 +50,12 @@ func (r *Repo) save(tx *store.Tx, before budget.Budget, c budget.Change) error {
 	return nil
 }
 
-func (*Repo) tell(tx *store.Tx, c budget.Change) error {
+// tell tells of a change, and the loop of the next one.
+func tell(tx *store.Tx, c budget.Change) {
 	tx.Alarm(Loop, c.Budget.NextResetAt)
 	for _, e := range c.Events {
 		tx.Emit(e)
 	}
-	return nil
 }
 
 // refillMost bounds how many suspended executions one transaction lets go on; the rest follow.
@@ -92,10 +90,7 @@ func (r *Repo) refillSome(tx *store.Tx, budgetID uuid.UUID) (left bool, err erro
 	if err != nil || len(done) == 0 {
 		return true, err
 	}
-	keys := make([]store.ID, len(done))
-	for i, id := range done {
-		keys[i] = store.ID(id)
-	}
+	keys := store.IDs(done)
 	in, size := store.In(len(keys))
 	if _, err := tx.Exec(`DELETE FROM budget_paused WHERE budget_id = ? AND execution_id IN `+in, append([]any{store.ID(budgetID)}, store.InArgs(keys, size)...)...); err != nil {
 		return false, fmt.Errorf("forget what budget %s has suspended: %w", budgetID, err)

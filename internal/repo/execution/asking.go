@@ -18,10 +18,7 @@ func (r *Repo) Asking(ctx context.Context, executions []uuid.UUID) (map[uuid.UUI
 	if len(executions) == 0 {
 		return asking, nil
 	}
-	ids := make([]store.ID, len(executions))
-	for i, id := range executions {
-		ids[i] = store.ID(id)
-	}
+	ids := store.IDs(executions)
 	in, size := store.In(len(ids))
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		var found []struct {

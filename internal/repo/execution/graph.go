@@ -209,10 +209,7 @@ type namedRow struct {
 func (*Repo) Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	taken := map[uuid.UUID]bool{}
 	for chunk := range slices.Chunk(ids, 512) {
-		keys := make([]store.ID, len(chunk))
-		for i, id := range chunk {
-			keys[i] = store.ID(id)
-		}
+		keys := store.IDs(chunk)
 		in, size := store.In(len(keys))
 		var rows []store.ID
 		if err := q.Select(&rows, "SELECT id FROM executions WHERE id IN "+in+" AND "+visible+" UNION SELECT execution_id FROM dropped_streams WHERE execution_id IN "+in,

@@ -116,10 +116,7 @@ func (r *Repo) Members(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) ([]execu
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	keys := make([]store.ID, len(ids))
-	for i, id := range ids {
-		keys[i] = store.ID(id)
-	}
+	keys := store.IDs(ids)
 	slices.SortFunc(keys, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
 	keys = slices.Compact(keys)
 	in, size := store.In(len(keys))

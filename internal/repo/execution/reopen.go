@@ -154,11 +154,7 @@ func (r *Repo) move(tx *store.Tx, list []*execution.Execution, bucket int64) err
 // SetAdmitted notes whether an execution, which is locked, has a slot of some quota, and lets it stand where it belongs then.
 func (r *Repo) SetAdmitted(tx *store.Tx, e *execution.Execution, admitted bool) error {
 	e.Admitted = admitted
-	flag := 0
-	if admitted {
-		flag = 1
-	}
-	if err := tx.ExecOne(`UPDATE executions SET admitted = ? WHERE id = ?`, flag, store.ID(e.ID)); err != nil {
+	if err := tx.ExecOne(`UPDATE executions SET admitted = ? WHERE id = ?`, store.Bit(admitted), store.ID(e.ID)); err != nil {
 		return fmt.Errorf("note the slots of execution %s: %w", e.ID, err)
 	}
 	if !e.Claimable() {

@@ -118,7 +118,7 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 		Attempts: e.Attempts, Retries: e.Retries, Replays: e.Replays, Reclaims: e.Reclaims,
 		LeaseID: store.ID(e.Lease.ID), LeaseEpoch: e.Lease.Epoch, AttemptID: store.ID(e.Lease.AttemptID), WorkerID: store.Text(e.Lease.WorkerID),
 		InstanceID: store.Text(e.Lease.InstanceID), LeaseAcquiredAt: store.Millis(e.Lease.AcquiredAt), LeaseExpiresAt: store.Millis(e.Lease.ExpiresAt),
-		RunID: store.ID(e.RunID), ClaimBucket: bucket,
+		RunID: store.ID(e.RunID), Admitted: store.Bit(e.Admitted), ClaimBucket: bucket,
 	}
 	if e.AttemptIndex != execution.NoAttempt {
 		r.AttemptIndex = &e.AttemptIndex
@@ -137,9 +137,6 @@ func rowOf(e *execution.Execution, bucket *int64) (row, error) {
 	keep(e.Grant, e.Grant != nil, &r.Grant)
 	keep(e.Suspension, e.Suspension != nil, &r.Suspension)
 	keep(e.Limits, !e.Limits.None(), &r.Limits)
-	if e.Admitted {
-		r.Admitted = 1
-	}
 	return r, err
 }
 

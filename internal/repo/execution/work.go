@@ -140,10 +140,7 @@ func (r *Repo) HoldThese(tx *store.Tx, ids []uuid.UUID) error {
 func (r *Repo) holdAll(tx *store.Tx, ids []uuid.UUID) ([]row, error) {
 	var all []row
 	for chunk := range slices.Chunk(ids, 512) {
-		keys := make([]store.ID, len(chunk))
-		for i, id := range chunk {
-			keys[i] = store.ID(id)
-		}
+		keys := store.IDs(chunk)
 		if err := lockFlows(tx, keys); err != nil {
 			return nil, err
 		}
@@ -236,10 +233,7 @@ func (r *Repo) Work(q *store.Queries, of execution.WorkOf, limit int) ([]executi
 		if len(by.ids) == 0 {
 			continue
 		}
-		keys := make([]store.ID, len(by.ids))
-		for i, id := range by.ids {
-			keys[i] = store.ID(id)
-		}
+		keys := store.IDs(by.ids)
 		in, size := store.In(len(keys))
 		where, args = by.column+" IN "+in, store.InArgs(keys, size)
 	}

@@ -112,10 +112,7 @@ func (*Repo) Lock(tx *store.Tx, ids []uuid.UUID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	keys := make([]store.ID, len(ids))
-	for i, id := range ids {
-		keys[i] = store.ID(id)
-	}
+	keys := store.IDs(ids)
 	in, size := store.In(len(keys))
 	var locked []store.ID
 	if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN `+in+` ORDER BY id`+tx.ForUpdate(), store.InArgs(keys, size)...); err != nil {

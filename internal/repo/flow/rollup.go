@@ -204,7 +204,7 @@ func (r *Repo) complete(tx *store.Tx, id uuid.UUID, found rollupRow) error {
 	if err != nil {
 		return err
 	}
-	if bad := bit(len(names) > 0); bad != found.Unforgiven {
+	if bad := store.Bit(len(names) > 0); bad != found.Unforgiven {
 		if err := tx.ExecOne(`UPDATE flow_rollups SET unforgiven = ? WHERE flow_id = ?`, bad, store.ID(id)); err != nil {
 			return err
 		}

@@ -68,10 +68,10 @@ func (r *row) movingValues() []any {
 // rowOf returns the stored form of f.
 func rowOf(f *flow.Flow) (row, error) {
 	r := row{
-		ID: store.ID(f.ID), Namespace: f.Namespace, AutoFinish: bit(f.AutoFinish), CreatedAt: store.Millis(f.CreatedAt),
+		ID: store.ID(f.ID), Namespace: f.Namespace, AutoFinish: store.Bit(f.AutoFinish), CreatedAt: store.Millis(f.CreatedAt),
 		GraphRevision: f.GraphRevision, NodeCount: f.NodeCount, EdgeCount: f.EdgeCount,
 		Kind: f.Kind, ControllerID: f.ControllerID, Goal: f.Goal, OwnerSessionKey: f.OwnerSessionKey, RequesterOrigin: f.RequesterOrigin,
-		CurrentStep: f.CurrentStep, State: store.JSON(f.State), Status: string(f.Status), CancelRequested: bit(f.CancelRequested),
+		CurrentStep: f.CurrentStep, State: store.JSON(f.State), Status: string(f.Status), CancelRequested: store.Bit(f.CancelRequested),
 		Revision: f.Revision, Tags: store.JSON("{}"), FieldsChanged: store.JSON("[]"), UpdatedAt: store.Millis(f.UpdatedAt), EndedAt: store.Millis(f.EndedAt),
 	}
 	if f.Wait != nil {
@@ -89,13 +89,6 @@ func rowOf(f *flow.Flow) (row, error) {
 	keep(f.Tags, len(f.Tags) > 0, &r.Tags)
 	keep(f.History, len(f.History) > 0, &r.FieldsChanged)
 	return r, err
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 var (

@@ -123,10 +123,7 @@ type inputRow struct {
 // Inputs returns the results that were passed on to members, by the keys or ids of those whose results they are, for each that has
 // any. reference: flows-streams-budgets.md 2.6 (data passing); model.md "The graph of a flow".
 func (*Repo) Inputs(q *store.Queries, members []uuid.UUID) (map[uuid.UUID]map[string]execution.Value, error) {
-	ids := make([]store.ID, len(members))
-	for i, id := range members {
-		ids[i] = store.ID(id)
-	}
+	ids := store.IDs(members)
 	in, size := store.In(len(ids))
 	var rows []inputRow
 	err := q.Select(&rows, `SELECT d.downstream_id, d.upstream_id, u.key, u.result, u.result_encoding FROM edges d JOIN executions u ON u.id = d.upstream_id

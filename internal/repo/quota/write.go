@@ -59,10 +59,7 @@ func (s *state) write(tx *store.Tx, p place) error {
 func (r *Repo) giveBack(tx *store.Tx, executions []uuid.UUID) error {
 	freed := map[place]int64{}
 	for chunk := range slices.Chunk(executions, 512) {
-		ids := make([]store.ID, len(chunk))
-		for i, id := range chunk {
-			ids[i] = store.ID(id)
-		}
+		ids := store.IDs(chunk)
 		in, size := store.In(len(ids))
 		var rows []struct {
 			QuotaID store.ID `db:"quota_id"`

@@ -251,10 +251,7 @@ func (r *Repo) Asked(ctx context.Context, stepIDs []uuid.UUID) (map[uuid.UUID]ru
 	if len(stepIDs) == 0 {
 		return asked, nil
 	}
-	ids := make([]store.ID, len(stepIDs))
-	for i, id := range stepIDs {
-		ids[i] = store.ID(id)
-	}
+	ids := store.IDs(stepIDs)
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		in, size := store.In(len(ids))
 		steps, err := someSteps(q, "id IN "+in, store.InArgs(ids, size)...)

@@ -49,7 +49,7 @@ func itemValues(it *run.Item) []any {
 }
 
 func movingItem(it *run.Item) []any {
-	return []any{string(it.Status), store.Text(it.ChildRunID), bit(it.ChildLinked), store.ID(it.ChildExecution), store.Millis(it.DispatchedAt), store.Millis(it.CompletedAt)}
+	return []any{string(it.Status), store.Text(it.ChildRunID), store.Bit(it.ChildLinked), store.ID(it.ChildExecution), store.Millis(it.DispatchedAt), store.Millis(it.CompletedAt)}
 }
 
 func (r *itemRow) item() (run.Item, error) {
@@ -164,10 +164,7 @@ func (r *Repo) itemsByID(ctx context.Context, of itemsRef) (list []run.Item, err
 func readItems(q *store.Queries, stepID uuid.UUID, ids []uuid.UUID, lock string) (map[uuid.UUID]run.Item, error) {
 	found := make(map[uuid.UUID]run.Item, len(ids))
 	for chunk := range slices.Chunk(ids, 512) {
-		keys := make([]store.ID, len(chunk))
-		for i, id := range chunk {
-			keys[i] = store.ID(id)
-		}
+		keys := store.IDs(chunk)
 		in, size := store.In(len(keys))
 		items, err := someItems(q, "step_id = ? AND id IN "+in+" ORDER BY id"+lock, append([]any{store.ID(stepID)}, store.InArgs(keys, size)...)...)
 		if err != nil {

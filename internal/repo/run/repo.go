@@ -163,7 +163,7 @@ func (r *Repo) Runs(ctx context.Context, f run.Filter, after page.Cursor, limit 
 		and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
 		and("parent_workflow_run_id IS NULL", f.Root)
 		if f.Dismissed != nil {
-			and("dismissed = ?", true, bit(*f.Dismissed))
+			and("dismissed = ?", true, store.Bit(*f.Dismissed))
 		}
 		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
 		var rows []row

@@ -80,13 +80,13 @@ func (r *row) movingValues() []any {
 // rowOf returns the stored form of x.
 func rowOf(x *run.Run) (row, error) {
 	r := row{
-		ID: store.ID(x.ID), Namespace: x.Namespace, WorkflowName: x.WorkflowName, WorkflowTitle: store.Text(x.WorkflowTitle), Trigger: x.Trigger, DryRun: bit(x.DryRun),
+		ID: store.ID(x.ID), Namespace: x.Namespace, WorkflowName: x.WorkflowName, WorkflowTitle: store.Text(x.WorkflowTitle), Trigger: x.Trigger, DryRun: store.Bit(x.DryRun),
 		Inputs: store.JSON(x.Inputs), Definition: store.JSON(x.Definition), ParentRunID: store.Text(x.ParentRunID), Iteration: x.Iteration, Creator: x.Creator,
 		CreatedAt: store.Millis(x.CreatedAt), ParentWorkflowRunID: store.ID(x.Parent.RunID), ParentStepID: store.ID(x.Parent.StepID), ParentItemID: store.ID(x.Parent.ItemID),
 		FlowID: store.ID(x.FlowID), Status: string(x.Status), ResultSummary: store.Text(x.ResultSummary), Error: store.Text(x.Error), CancelReason: store.Text(x.CancelReason),
-		Dismissed: bit(x.Dismissed), Generation: x.Generation, LeaseOwner: x.Lease.Owner, LeaseUntil: store.Millis(x.Lease.Until), ResumeCount: x.ResumeCount, Revision: x.Revision,
+		Dismissed: store.Bit(x.Dismissed), Generation: x.Generation, LeaseOwner: x.Lease.Owner, LeaseUntil: store.Millis(x.Lease.Until), ResumeCount: x.ResumeCount, Revision: x.Revision,
 		UpdatedAt: store.Millis(x.UpdatedAt), StartedAt: store.Millis(x.StartedAt), EndedAt: store.Millis(x.EndedAt), ActiveSince: store.Millis(x.ActiveSince),
-		TotalDurationMS: x.TotalDuration.Milliseconds(), Draining: bit(x.Draining), DueAt: store.Millis(x.DueAt()),
+		TotalDurationMS: x.TotalDuration.Milliseconds(), Draining: store.Bit(x.Draining), DueAt: store.Millis(x.DueAt()),
 	}
 	var err error
 	keep := func(v any, present bool, into *store.JSON) {
@@ -97,13 +97,6 @@ func rowOf(x *run.Run) (row, error) {
 	keep(x.Wait, x.Wait != nil, &r.Waiting)
 	keep(x.Cancellation, x.Cancellation != nil, &r.Cancellation)
 	return r, err
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 var (

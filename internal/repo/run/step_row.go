@@ -81,8 +81,8 @@ func (r *stepRow) movingValues() []any {
 func stepRowOf(namespace string, s *run.Step) (stepRow, error) {
 	r := stepRow{
 		ID: store.ID(s.ID), RunID: store.ID(s.RunID), Namespace: namespace, Path: s.Path, Name: s.Name, Role: string(s.Role), Position: s.Position, Iteration: s.Iteration,
-		CanCommit: bit(s.CanCommit), ParallelGroup: store.Text(s.ParallelGroup), CreatedAt: store.Millis(s.CreatedAt), Status: string(s.Status), RetryCount: s.RetryCount,
-		ChildRunID: store.Text(s.ChildRunID), ChildLinked: bit(s.ChildLinked), ChildExecution: store.ID(s.ChildExecution), StartedAt: store.Millis(s.StartedAt),
+		CanCommit: store.Bit(s.CanCommit), ParallelGroup: store.Text(s.ParallelGroup), CreatedAt: store.Millis(s.CreatedAt), Status: string(s.Status), RetryCount: s.RetryCount,
+		ChildRunID: store.Text(s.ChildRunID), ChildLinked: store.Bit(s.ChildLinked), ChildExecution: store.ID(s.ChildExecution), StartedAt: store.Millis(s.StartedAt),
 		AttemptStarted: store.Millis(s.AttemptStarted), EndedAt: store.Millis(s.EndedAt), ResultText: store.Text(s.ResultText), ContextOut: store.Text(s.ContextOut),
 		Structured: store.JSON(s.Structured), StepError: store.Text(s.StepError),
 	}

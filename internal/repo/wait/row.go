@@ -102,10 +102,7 @@ func (*Repo) Waits(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]wait.Wait, 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	args := make([]store.ID, len(ids))
-	for i, id := range ids {
-		args[i] = store.ID(id)
-	}
+	args := store.IDs(ids)
 	in, size := store.In(len(args))
 	var rows []row
 	if err := q.Select(&rows, "SELECT "+columns+" FROM waits WHERE id IN "+in, store.InArgs(args, size)...); err != nil {
