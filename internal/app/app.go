@@ -60,9 +60,10 @@ type Config struct {
 	Clock       *store.Clock // the machine's without it
 	Fatal       func(error)  // told of an error after which the process must end
 	Retention   Retention
-	Streams     int // of one kind that may be open at a time, requests that wait for frames among them; 0 is 10,000
-	Connections int // to the database; see store.Config
-	Batch       int // executions that one transaction changes because of another; 0 is 250
+	Streams     int           // of one kind that may be open at a time, requests that wait for frames among them; 0 is 10,000
+	StreamWrite time.Duration // the longest that one write to a stream's connection may take; 0 is 10 s
+	Connections int           // to the database; see store.Config
+	Batch       int           // executions that one transaction changes because of another; 0 is 250
 }
 
 // master returns where the master secret of waitpoint tokens is, for a database that is this file, or none.
@@ -197,7 +198,10 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
 	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, runRepo, budgetRepo, quotaRepo, keys)...)
 
-	a.streams = streams.New(streamRepo, a.mostStreams(), func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") })
+	a.streams = streams.New(streamRepo, a.mostStreams(), sse.Options{
+		WriteTimeout: cfg.StreamWrite,
+		OnError:      func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") },
+	})
 	feeds := &events.Handlers{
 		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
 		Leases: a.tail(events.Leases(a.store)), Signals: a.tail(events.Signals(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
@@ -240,8 +244,8 @@ func (a *App) publicURL(ctx context.Context) string {
 func (a *App) tail(source sse.Source) *sse.Tail {
 	t := sse.NewTail(source, a.watch, sse.Options{
 		Generation: func() string { return a.generation },
-		MaxStreams: a.mostStreams(),
-		OnError:    func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
+		MaxStreams: a.mostStreams(), WriteTimeout: a.cfg.StreamWrite,
+		OnError: func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
 	})
 	a.tails = append(a.tails, t)
 	return t

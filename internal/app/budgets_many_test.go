@@ -253,7 +253,7 @@ func (w *tokenWorkers) run(x *budgetTest, id uuid.UUID, workers int) {
 	for n := range workers {
 		wg.Go(func() {
 			for {
-				answer := x.ask(fmt.Sprintf(`"worker_id":"w%d",%s`, n, lasting))
+				answer := patiently(func() *apitest.Response { return x.ask(fmt.Sprintf(`"worker_id":"w%d",%s`, n, lasting)) })
 				if answer.Status == http.StatusNoContent {
 					return
 				}
@@ -271,9 +271,11 @@ func (w *tokenWorkers) run(x *budgetTest, id uuid.UUID, workers int) {
 }
 
 func (w *tokenWorkers) report(x *budgetTest, id uuid.UUID, r refusedSpend) {
-	outcome := x.verb(id, "usage", joined(dimensions(fmt.Sprintf(`"tokens":%d`, r.tokens)), handleOf(r.claim))).Want(http.StatusOK).Str("outcome")
+	outcome := patiently(func() *apitest.Response {
+		return x.verb(id, "usage", joined(dimensions(fmt.Sprintf(`"tokens":%d`, r.tokens)), handleOf(r.claim)))
+	}).Want(http.StatusOK).Str("outcome")
 	if outcome == "ok" {
-		x.report(r.claim, "complete", "").Want(http.StatusOK)
+		patiently(func() *apitest.Response { return x.report(r.claim, "complete", "") }).Want(http.StatusOK)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -100,6 +100,18 @@ func (x *executionTest) ask(members string, headers ...string) *apitest.Response
 	return x.Post("/v1/claims", executionJSON(members, others...), headers...)
 }
 
+// patiently repeats a call for as long as the server is busy, as its answer asks for: where many workers contend for one row of
+// PostgreSQL, on a slow machine, one of them may have waited for too long.
+func patiently(call func() *apitest.Response) *apitest.Response {
+	for {
+		answer := call()
+		if answer.Status != http.StatusServiceUnavailable {
+			return answer
+		}
+		answer.Problem(fault.CodeBusy)
+	}
+}
+
 // claims claims and returns what it got.
 func (x *executionTest) claims(members string) []oapi.Claim {
 	x.t.Helper()

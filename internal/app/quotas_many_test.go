@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/flowapi/flowapi/internal/apitest"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -289,7 +290,9 @@ func TestQuotas_Tenants(t *testing.T) {
 		for w := range workers {
 			all.Go(func() {
 				for done.Load() < n && !x.t.Failed() {
-					answer := x.ask(fmt.Sprintf(`"worker_id":"w%d","max":%d,%s`, w, 1+w%3, lasting), "Prefer: wait=1")
+					answer := patiently(func() *apitest.Response {
+						return x.ask(fmt.Sprintf(`"worker_id":"w%d","max":%d,%s`, w, 1+w%3, lasting), "Prefer: wait=1")
+					})
 					if answer.Status == http.StatusNoContent {
 						continue
 					}
@@ -301,7 +304,7 @@ func TestQuotas_Tenants(t *testing.T) {
 					}
 					for _, c := range claims {
 						active[c.Execution.Tags["org.tenant"]].Add(-1) // before it is said: the slot is free in the meantime at the latest
-						x.report(c, "complete", "").Want(http.StatusOK)
+						patiently(func() *apitest.Response { return x.report(c, "complete", "") }).Want(http.StatusOK)
 						if _, twice := completed.LoadOrStore(c.Execution.ID, true); twice {
 							x.t.Errorf("%s was completed twice", c.Execution.ID)
 						}

@@ -122,12 +122,10 @@ type log struct {
 }
 
 // open returns a log as the tails read it.
-func (h *Handlers) open(l log, onError func(error)) sse.Log {
+func (h *Handlers) open(l log, options sse.Options) sse.Log {
 	changed, stop := h.Streams.Watch(l.id)
-	out := sse.Log{Wake: changed, Stop: stop, Options: sse.Options{
-		OnError: onError,
-		Spell:   func(id int64) string { return spell(l.attempt, stream.ID(id)) },
-	}}
+	options.Spell = func(id int64) string { return spell(l.attempt, stream.ID(id)) }
+	out := sse.Log{Wake: changed, Stop: stop, Options: options}
 	if l.next {
 		out.Source = &nextAttempt{h.Streams, l.id, l.attempt}
 	} else {

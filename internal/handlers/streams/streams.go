@@ -42,11 +42,11 @@ type Handlers struct {
 	places  chan struct{} // of those who wait for frames
 }
 
-// New returns the operations on streams, of which most may wait for frames at a time. onError is told when a stream that is
-// followed cannot be read.
-func New(streams Streams, most int, onError func(error)) *Handlers {
+// New returns the operations on streams, of which most may wait for frames at a time. Streams that are followed are served with
+// these options.
+func New(streams Streams, most int, options sse.Options) *Handlers {
 	h := &Handlers{Streams: streams, places: make(chan struct{}, most)}
-	h.tails = sse.NewGroup(func(l log) sse.Log { return h.open(l, onError) })
+	h.tails = sse.NewGroup(func(l log) sse.Log { return h.open(l, options) })
 	return h
 }
 
