@@ -53,7 +53,7 @@ func oldDatabase(t *testing.T, url string, version int64, statements func(id fun
 // completed is answered again, and its lane is on the list.
 func TestMigration_executions(t *testing.T) {
 	t.Parallel()
-	storetest.Databases(t, func(t *testing.T, url string) {
+	storetest.Bare(t, func(t *testing.T, url string) {
 		lost, ended, lease, attempt := uuid.New(), uuid.New(), uuid.New(), uuid.New()
 		oldDatabase(t, url, 1, func(id func(uuid.UUID) string) []string {
 			row := func(e uuid.UUID, state, completed, released, bucket string) string {
@@ -99,7 +99,7 @@ func TestMigration_executions(t *testing.T) {
 // TestMigration_frames: frames stay what they are when their table is made anew.
 func TestMigration_frames(t *testing.T) {
 	t.Parallel()
-	storetest.Databases(t, func(t *testing.T, url string) {
+	storetest.Bare(t, func(t *testing.T, url string) {
 		e, payload := uuid.New(), "X'61'"
 		if strings.HasPrefix(url, "postgres") {
 			payload = "'a'"
@@ -129,7 +129,7 @@ func TestMigration_frames(t *testing.T) {
 // reaches it.
 func TestMigration_waits(t *testing.T) {
 	t.Parallel()
-	storetest.Databases(t, func(t *testing.T, url string) {
+	storetest.Bare(t, func(t *testing.T, url string) {
 		f, w := uuid.New(), uuid.New()
 		oldDatabase(t, url, 8, func(id func(uuid.UUID) string) []string {
 			return []string{

@@ -19,8 +19,8 @@ import (
 type pages struct {
 	problems
 	ready    func() error
-	specJSON []byte
-	specYAML []byte
+	rendered func() ([]byte, error) // the contract in JSON
+	written  []byte                 // the contract in YAML
 	registry prometheus.Gatherer
 	docs     http.Handler
 }
@@ -31,19 +31,27 @@ func (p pages) mount(r chi.Router) {
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{DisableCompression: true}))
 	r.Get("/problems", p.catalogue)
 	r.Get("/problems/{code}", p.entry)
-	r.Get("/openapi.json", file("application/json", p.specJSON))
-	r.Get("/openapi.yaml", file("application/yaml", p.specYAML))
+	r.Get("/openapi.json", p.contractJSON)
+	r.Get("/openapi.yaml", p.contractYAML)
 	if p.docs != nil {
 		r.Method(http.MethodGet, "/docs", p.docs)
 		r.Method(http.MethodGet, "/docs/*", p.docs)
 	}
 }
 
-func file(contentType string, content []byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(content)
+func (p pages) contractJSON(w http.ResponseWriter, r *http.Request) {
+	content, err := p.rendered()
+	if err != nil {
+		p.write(w, r, err)
+		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(content)
+}
+
+func (p pages) contractYAML(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(p.written)
 }
 
 func (p pages) live(w http.ResponseWriter, _ *http.Request) {

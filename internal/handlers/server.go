@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -28,7 +29,7 @@ import (
 // Config is what a server is made of. Spec, API, Auth and Now are required.
 type Config struct {
 	Spec     *openapi3.T                // the contract
-	Document []byte                     // the contract as it was written, in YAML; rendered from Spec without it
+	Document []byte                     // the contract as it was written, in YAML
 	API      oapi.StrictServerInterface // the operations
 	Auth     Authenticator
 	Log      zerolog.Logger
@@ -56,13 +57,6 @@ func newHandler(cfg Config, mount mounter) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("handlers: %w", err)
 	}
-	specJSON, err := cfg.Spec.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("handlers: contract: %w", err)
-	}
-	if cfg.Document == nil {
-		cfg.Document = specJSON // which is YAML, too
-	}
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
@@ -79,7 +73,7 @@ func newHandler(cfg Config, mount mounter) (http.Handler, error) {
 	r.NotFound(p.notFound)
 	r.MethodNotAllowed(p.methodNotAllowed)
 	pages{
-		problems: p, ready: cfg.Ready, specJSON: specJSON, specYAML: cfg.Document, registry: cfg.Registry, docs: cfg.Docs,
+		problems: p, ready: cfg.Ready, rendered: sync.OnceValues(cfg.Spec.MarshalJSON), written: cfg.Document, registry: cfg.Registry, docs: cfg.Docs,
 	}.mount(r)
 	if cfg.Approval != nil {
 		approvals{problems: p, page: cfg.Approval, auth: cfg.Auth}.mount(r, show, decide)

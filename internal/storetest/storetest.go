@@ -8,8 +8,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,7 +17,7 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// Databases runs fn once on each database, as parallel subtests, with the URL of an empty database.
+// Databases runs fn once on each database, as parallel subtests, with the URL of one that has its tables and nothing in them.
 func Databases(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -32,7 +30,20 @@ func Databases(t *testing.T, fn func(t *testing.T, url string)) {
 	})
 }
 
-// URLs returns the URL of an empty database of each kind: SQLite, and PostgreSQL where there is one.
+// Bare is Databases without tables, for what migrates by itself.
+func Bare(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		fn(t, fileOf(t))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		fn(t, databaseOf(t, "template1"))
+	})
+}
+
+// URLs returns the URL of a database of each kind that has its tables and nothing in them: SQLite, and PostgreSQL where there is one.
 func URLs(t *testing.T) map[string]string {
 	t.Helper()
 	urls := map[string]string{"sqlite": SQLite(t)}
@@ -63,14 +74,60 @@ func Open(tb testing.TB, cfg store.Config) *store.Store {
 	return s
 }
 
-// SQLite returns the name of a file that does not exist yet.
+// SQLite returns the file of a new database.
 func SQLite(tb testing.TB) string {
+	tb.Helper()
+	file := fileOf(tb)
+	template, err := sqliteTemplate()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(file, template, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return file
+}
+
+// Postgres returns the URL of a new database. It skips the test, or fails it, where there is no PostgreSQL.
+func Postgres(tb testing.TB) string {
+	tb.Helper()
+	needServer(tb)
+	template, err := postgresTemplate()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return databaseOf(tb, template)
+}
+
+// fileOf returns the name of a file that does not exist yet.
+func fileOf(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(tb.TempDir(), "flowapi.db")
 }
 
-// Postgres returns the URL of a new schema. It skips the test, or fails it, where there is no PostgreSQL.
-func Postgres(tb testing.TB) string {
+// databaseOf returns the URL of a copy of a database, which goes with the test.
+func databaseOf(tb testing.TB, template string) string {
+	tb.Helper()
+	server := needServer(tb)
+	db, err := sql.Open("pgx", server)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	name := "flowapi_test_" + random()
+	if err := execute(db, `CREATE DATABASE `+name+` TEMPLATE `+template); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := execute(db, `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
+			tb.Errorf("drop the database: %v", err)
+		}
+		_ = db.Close()
+	})
+	return onServer(server, name)
+}
+
+// needServer returns the URL of the PostgreSQL server. It skips the test, or fails it, where there is none.
+func needServer(tb testing.TB) string {
 	tb.Helper()
 	server, err := cluster()
 	if err != nil {
@@ -79,32 +136,7 @@ func Postgres(tb testing.TB) string {
 		}
 		tb.Skipf("no PostgreSQL: %v", err)
 	}
-	schema := "test_" + random()
-	db, err := sql.Open("pgx", server)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	exec := func(statement string) error {
-		_, err := db.Exec(fmt.Sprintf(statement, schema)) //nolint:noctx // set-up outlives no test
-		return err
-	}
-	if err := exec(`CREATE SCHEMA %s`); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := exec(`DROP SCHEMA %s CASCADE`); err != nil {
-			tb.Errorf("drop the schema: %v", err)
-		}
-		_ = db.Close()
-	})
-	u, err := url.Parse(server)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
+	return server
 }
 
 func random() string {

@@ -43,7 +43,7 @@ func houses(t *testing.T, fn func(t *testing.T, h *house)) {
 
 func open(tb testing.TB, url string) *house {
 	tb.Helper()
-	h := &house{TB: tb, clock: &store.Clock{}, executions: &executions{states: map[uuid.UUID]execution.Execution{}, results: map[uuid.UUID]execution.Value{}}, alarms: &alarms{}}
+	h := &house{TB: tb, clock: store.StillClock(time.Now()), executions: &executions{states: map[uuid.UUID]execution.Execution{}, results: map[uuid.UUID]execution.Value{}}, alarms: &alarms{}}
 	h.store = storetest.Open(tb, store.Config{URL: url, Clock: h.clock, Alarm: h.alarms.set})
 	h.waits = waitrepo.New(h.store, waitrepo.Config{})
 	h.flows = flowrepo.New(h.store, h.waits, h.executions, flowrepo.Config{})

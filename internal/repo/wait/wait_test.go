@@ -49,7 +49,7 @@ func (o *owner) Decided(tx *store.Tx, w wait.Wait, out wait.Outcome) error {
 func TestRepo(t *testing.T) {
 	t.Parallel()
 	storetest.Databases(t, func(t *testing.T, url string) {
-		clock := &store.Clock{}
+		clock := store.StillClock(time.Now())
 		s := storetest.Open(t, store.Config{URL: url, Clock: clock})
 		o := &owner{busy: map[uuid.UUID]bool{}, gone: map[uuid.UUID]bool{}}
 		r := waitrepo.New(s, waitrepo.Config{EventTTL: time.Minute})
