@@ -4,6 +4,7 @@ package apptest
 import (
 	"context"
 	"net/http/httptest"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,9 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/storetest"
 )
+
+// The heap of a test is small, so that at Go's own pace a tenth of its time would be collecting.
+var _ = debug.SetGCPercent(800)
 
 // Server is a running server and an anonymous client of it, which is admin.
 type Server struct {

@@ -73,7 +73,8 @@ func start(bin string) (string, error) {
 		return "", err
 	}
 	// The guard removes the cluster when this process ends, however it ends: its standard input is our pipe.
-	guard := command("postgres", "-D", data, "-k", dir, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-c", "fsync=off", "-c", "max_connections=500")
+	guard := command("postgres", "-D", data, "-k", dir, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-c", "max_connections=500",
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "wal_level=minimal", "-c", "max_wal_senders=0", "-c", "jit=off")
 	script := `"$@" & pid=$!; cat >/dev/null; kill -QUIT $pid; wait $pid; rm -rf "$0"`
 	guard.Path, guard.Args = "/bin/sh", append([]string{"sh", "-c", script, dir, guard.Path}, guard.Args[1:]...)
 	guard.SysProcAttr.Pdeathsig = 0

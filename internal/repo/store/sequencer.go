@@ -178,7 +178,9 @@ func (q *sequencer) notify(ctx context.Context, events bool) {
 			_, err = q.store.db.ExecContext(ctx, `SELECT pg_notify($1, $2)`, notifyChannel, string(payload))
 		}
 		if err != nil { // the others find it at their next poll
-			q.store.cfg.OnError(fmt.Errorf("tell the other processes: %w", err))
+			if ctx.Err() == nil {
+				q.store.cfg.OnError(fmt.Errorf("tell the other processes: %w", err))
+			}
 			return
 		}
 	}
