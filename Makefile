@@ -58,9 +58,9 @@ generate: ## Generate what comes from the contract and from the event catalogue
 verify: ## Check that generated code, docs/events.md, go.mod and formatting are current, and vet
 	scripts/verify-generated.sh
 	go mod tidy -diff
-	@unformatted=$$(gofmt -l api cmd db internal) && test -z "$$unformatted" || { printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l api cmd db examples internal) && test -z "$$unformatted" || { printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; }
 	go vet ./...
-	@for script in scripts/*.sh examples/*.sh .ci/run; do sh -n "$$script" || exit 1; done
+	@for script in scripts/*.sh examples/*.sh examples/*/*.sh .ci/run; do sh -n "$$script" || exit 1; done
 
 .PHONY: bench
 bench: ## Measure the server over HTTP: a table, and bench.json (BENCH_LARGE=1: also at 1,000,000 stored executions)

@@ -43,8 +43,15 @@ func (t *transcript) String() string {
 // startTool starts a client command of a server in a folder of its own, which FOLDER names, too.
 func startTool(tb testing.TB, url string, args ...string) *tool {
 	tb.Helper()
-	t := &tool{tb: tb, cmd: command(tb, []string{"FLOWAPI_URL=" + url, "TMPDIR=" + os.TempDir()}, args...), exited: make(chan struct{})}
-	t.cmd.Env = append(t.cmd.Env, "FOLDER="+t.cmd.Dir)
+	cmd := command(tb, []string{"FLOWAPI_URL=" + url, "TMPDIR=" + os.TempDir()}, args...)
+	cmd.Env = append(cmd.Env, "FOLDER="+cmd.Dir)
+	return startCommand(tb, cmd)
+}
+
+// startCommand starts any command that runs for a while.
+func startCommand(tb testing.TB, cmd *exec.Cmd) *tool {
+	tb.Helper()
+	t := &tool{tb: tb, cmd: cmd, exited: make(chan struct{})}
 	t.cmd.Stdout, t.cmd.Stderr = &t.out, &t.err
 	t.cmd.WaitDelay = patience
 	if err := t.cmd.Start(); err != nil {
@@ -58,7 +65,7 @@ func startTool(tb testing.TB, url string, args ...string) *tool {
 		_ = t.cmd.Process.Kill()
 		<-t.exited
 		if tb.Failed() {
-			tb.Logf("flowapi %s said:\n%s%s", strings.Join(args, " "), t.out.String(), t.err.String())
+			tb.Logf("%s said:\n%s%s", strings.Join(cmd.Args, " "), t.out.String(), t.err.String())
 		}
 	})
 	return t
@@ -79,7 +86,7 @@ func (t *tool) ended() int {
 	case <-time.After(patience):
 		_ = t.cmd.Process.Signal(syscall.SIGQUIT) // it tells where it hangs
 		<-t.exited
-		t.tb.Fatalf("flowapi %s goes on and on", strings.Join(t.cmd.Args[1:], " "))
+		t.tb.Fatalf("%s goes on and on", strings.Join(t.cmd.Args, " "))
 	}
 	return t.cmd.ProcessState.ExitCode()
 }
