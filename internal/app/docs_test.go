@@ -22,7 +22,7 @@ func TestDocs_metrics(t *testing.T) {
 	}
 	_, rows, _ := strings.Cut(string(text), "<!-- metrics -->")
 	want := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(flowapi_[a-z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(rows, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(flowapi_[a-z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(rows, -1) {
 		want[row[1]] = regexp.MustCompile("[a-z]+").FindAllString(row[2], -1)
 	}
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {

@@ -10,16 +10,20 @@ import (
 	"github.com/flowapi/flowapi/internal/apptest"
 )
 
-// The tour of the README works by copy and paste: its commands, in one shell, against a fresh server.
+// The tour of the README, and the rest of it, work by copy and paste: their commands, in one shell, against a fresh server.
 func TestReadme_tour(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)<!-- tour -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) < 5 {
-		t.Fatalf("the README's tour has %d steps", len(blocks))
+	var blocks [][]string
+	for _, file := range []string{"../../README.md", "../../docs/tour.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile("(?s)<!-- tour -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		if len(found) < 5 {
+			t.Fatalf("the tour of %s has %d steps", file, len(found))
+		}
+		blocks = append(blocks, found...)
 	}
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
 		var script strings.Builder
