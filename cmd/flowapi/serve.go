@@ -49,7 +49,7 @@ func serveCommand(env environment) *cobra.Command {
 
 Two secrets come by environment variables only: FLOWAPI_TOKEN, an admin token that is valid beside the stored ones, and
 FLOWAPI_WAITPOINT_SECRET, 64 hex digits or more that seal the secrets of waitpoint tokens.`,
-		Args:  noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), cfg, env)
 		},
