@@ -87,7 +87,7 @@ func prose(t *testing.T, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return regexp.MustCompile("(?ms)^```.*?^```$|^    .*?$").ReplaceAllString(string(text), "")
+	return regexp.MustCompile("(?ms)^(?:```.*?\n```|    .*?)$").ReplaceAllString(string(text), "")
 }
 
 // headings returns the anchors of a document, as GitHub names them.

@@ -22,7 +22,7 @@ func TestSettings(t *testing.T) {
 	common := flagsIn(table(t, text, "settings of clients"))
 	want := map[string][]string{"serve": flagsIn(table(t, text, "settings of serve"))}
 	var commands []string
-	for _, row := range strings.Split(table(t, text, "settings of each client"), "\n") {
+	for row := range strings.SplitSeq(table(t, text, "settings of each client"), "\n") {
 		cells := strings.Split(row, "|")
 		if names := regexp.MustCompile("`([a-z ]+)`").FindAllStringSubmatch(cells[1], -1); names != nil {
 			commands = nil
