@@ -1,7 +1,9 @@
-# What a person and CI run. Needs GNU make, a POSIX sh, git and Go; everything else it brings itself.
+# What a person and CI run. Needs GNU make, a POSIX sh, git and Go, and for `make verify` Node.js with npm; everything else it brings
+# itself.
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+SPECTRAL := scripts/contract/node_modules/.bin/spectral
 
 # The race detector needs a C compiler. Without one `make test` says so and tests without it. It watches this module's own memory,
 # and what its packages share it with; the rest, which is two thirds of the cost, is left to `make test/race`.
@@ -52,12 +54,21 @@ generate: ## Generate what comes from the contract and from the event catalogue
 	go generate ./...
 
 .PHONY: verify
-verify: ## Check that generated code, docs/events.md, go.mod and formatting are current, and vet
+verify: verify/contract ## Check that generated code, docs/events.md, go.mod and formatting are current, and vet; lint the contract
 	scripts/verify-generated.sh
 	go mod tidy -diff
 	@unformatted=$$(gofmt -l api cmd db examples internal) && test -z "$$unformatted" || { printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; }
 	go vet ./...
 	@for script in scripts/*.sh examples/*.sh examples/*/*.sh .ci/run; do sh -n "$$script" || exit 1; done
+
+.PHONY: verify/contract
+verify/contract: $(SPECTRAL) ## Lint api/openapi.yaml by scripts/contract/rules.yaml
+	$(SPECTRAL) lint --quiet --fail-severity=hint --ruleset scripts/contract/rules.yaml api/openapi.yaml
+
+$(SPECTRAL): scripts/contract/package-lock.json
+	@command -v npm >/dev/null || { echo 'make verify lints the contract with Spectral: install Node.js with npm, and have both on the PATH' >&2; exit 1; }
+	cd scripts/contract && npm ci
+	touch $@
 
 .PHONY: bench
 bench: ## Measure the server over HTTP: a table, and bench.json (BENCH_LARGE=1: also at 1,000,000 stored executions)

@@ -22,6 +22,7 @@ paths:
   /things/{id}:
     get:
       operationId: getThing
+      x-codes: [not_found]
       parameters: [{name: id, in: path, required: true, schema: {type: string}}]
       responses:
         '200':
@@ -109,6 +110,7 @@ func answering(status int, contentType, body string, headers ...string) http.Han
 func TestClient_HoldsAnswersToTheContract(t *testing.T) {
 	t.Parallel()
 	problem := []string{"Cache-Control: no-store", "X-Request-Id: r1"}
+	other := strings.NewReplacer("not-found", "self-approval", "not_found", "self_approval", "404", "403").Replace(refusal)
 	tests := []struct {
 		name    string
 		handler http.Handler
@@ -131,6 +133,9 @@ func TestClient_HoldsAnswersToTheContract(t *testing.T) {
 		{"other request id", answering(404, "application/problem+json", refusal, "Cache-Control: no-store", "X-Request-Id: r2"), "/nowhere", "request_id"},
 		{"other status", answering(409, "application/problem+json", refusal, problem...), "/nowhere", "has the status 404"},
 		{"code that nobody knows", answering(404, "application/problem+json", strings.Replace(refusal, "not_found", "gone_fishing", 1), problem...), "/nowhere", "not in the catalogue"},
+		{"code that the operation does not list", answering(403, "application/problem+json", other, problem...), "/things/1", "self_approval is not among the x-codes of getThing"},
+		{"item of a batch with such a code", answering(200, "application/json", `{"name":"x","items":[{},{"problem":{"code":"gone"}}]}`, `ETag: "1"`), "/things/1", "item 1: gone is not among the x-codes of getThing"},
+		{"item of a batch with one of its codes", answering(200, "application/json", `{"name":"x","items":[{"problem":{"code":"not_found"}}]}`, `ETag: "1"`), "/things/1", ""},
 		{"other type of problem", answering(404, "application/problem+json", strings.Replace(refusal, "/problems/not-found", "about:blank", 1), problem...), "/nowhere", "about:blank"},
 	}
 	for _, tt := range tests {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
 // contract is a transport that fails the test on every answer that the contract does not have.
@@ -65,12 +66,12 @@ func (c *contract) check(request *http.Request, answer *http.Response) error {
 		answer.Body.Close()
 		answer.Body = io.NopCloser(bytes.NewReader(body))
 	}
+	route := c.route(request)
 	if answer.StatusCode >= 400 {
-		if err := c.checkProblem(answer, kind, body); err != nil {
+		if err := c.checkProblem(route, answer, kind, body); err != nil {
 			return fmt.Errorf("%w\n%s", err, body)
 		}
 	}
-	route := c.route(request)
 	if route == nil {
 		return nil // a page beside the API, or a path that nobody has
 	}
@@ -79,6 +80,29 @@ func (c *contract) check(request *http.Request, answer *http.Response) error {
 	}
 	if err := c.checkAnswer(request, route, answer, body, stream); err != nil {
 		return fmt.Errorf("%w\n%s", err, body)
+	}
+	return c.checkItems(route, body)
+}
+
+// checkItems holds the refused items of a batch to the codes that route lists.
+func (c *contract) checkItems(route *routers.Route, body []byte) error {
+	if !bytes.Contains(body, []byte(`"problem":{`)) {
+		return nil
+	}
+	var batch struct {
+		Items []struct {
+			Problem *struct {
+				Code fault.Code `json:"code"`
+			} `json:"problem"`
+		} `json:"items"`
+	}
+	if json.Unmarshal(body, &batch) != nil {
+		return nil // somebody's own bytes
+	}
+	for i, item := range batch.Items {
+		if item.Problem != nil && !slices.Contains(oapi.Codes(c.spec, route.Operation), item.Problem.Code) {
+			return fmt.Errorf("item %d: %s is not among the x-codes of %s", i, item.Problem.Code, route.Operation.OperationID)
+		}
 	}
 	return nil
 }
@@ -115,8 +139,8 @@ func (c *contract) checkAnswer(request *http.Request, route *routers.Route, answ
 	return openapi3filter.ValidateResponse(request.Context(), input)
 }
 
-// checkProblem holds a refusal to what the contract says about all of them.
-func (c *contract) checkProblem(answer *http.Response, kind string, body []byte) error {
+// checkProblem holds a refusal to what the contract says about all of them, and its code to those that route lists.
+func (c *contract) checkProblem(route *routers.Route, answer *http.Response, kind string, body []byte) error {
 	if kind != "application/problem+json" {
 		return fmt.Errorf("a refusal of type %q", kind)
 	}
@@ -137,11 +161,13 @@ func (c *contract) checkProblem(answer *http.Response, kind string, body []byte)
 	switch {
 	case entry.Code != p.Code:
 		return fmt.Errorf("the code %q is not in the catalogue", p.Code)
+	case route != nil && !slices.Contains(oapi.Codes(c.spec, route.Operation), p.Code):
+		return fmt.Errorf("%s is not among the x-codes of %s", p.Code, route.Operation.OperationID)
 	case p.Status != answer.StatusCode || p.Status != entry.Status:
 		return fmt.Errorf("%s has the status %d in the document and %d in the catalogue", p.Code, p.Status, entry.Status)
 	case p.Retryable != entry.Retryable:
 		return fmt.Errorf("%s is retryable %t, and %t in the catalogue", p.Code, p.Retryable, entry.Retryable)
-	case p.Type != "/problems/"+strings.ReplaceAll(string(p.Code), "_", "-"):
+	case p.Type != p.Code.Page():
 		return fmt.Errorf("%s has the type %q", p.Code, p.Type)
 	case p.RequestID == "" || p.RequestID != answer.Header.Get("X-Request-Id"):
 		return fmt.Errorf("the request_id %q is not that of the header, %q", p.RequestID, answer.Header.Get("X-Request-Id"))

@@ -188,6 +188,7 @@ func flowTagCases() []flowCase {
 			}
 			for _, key := range []string{"team", "Team.name", "1.a", "team.", "a b.c", "team/name.x"} {
 				x.points(x.refused(fault.CodeInvalidTagKey, put(key, `{"value":"x"}`), f.ID), fault.InPath, "key")
+				x.points(x.Get(flowPath(f.ID, "tags", key)).Problem(fault.CodeInvalidTagKey), fault.InPath, "key")
 			}
 			x.points(x.refused(fault.CodeValidationFailed, put(strings.Repeat("a", 257), `{"value":"x"}`), f.ID), fault.InPath, "key")
 			for body, pointer := range map[string]string{`{}`: "/value", `{"value":1}`: "/value", `{"value":null}`: "/value", `{"value":"` + strings.Repeat("x", 1025) + `"}`: "/value", `{"value":"x","key":"y"}`: "/key"} {

@@ -112,14 +112,13 @@ func runWordCases() []runCase {
 			r, s, _ := x.fan()
 			for query, name := range map[string]string{
 				"/v1/runs?status=timed_out": "status", "/v1/runs?status=succeeded": "status", "/v1/runs?status=running,skipped": "status",
+				"/v1/runs?status=RUNNING": "status", "/v1/runs?status=running,": "status",
 				runPath(r.ID, "steps") + "?status=needs_resume": "status", runPath(r.ID, "steps") + "?status=": "status", runPath(r.ID, "steps") + "?role=actor": "role",
 				stepPath(r, s.ID, "items") + "?status=timed_out": "status", stepPath(r, s.ID, "items") + "?status=waiting": "status",
 			} {
 				x.points(x.Get(query).Problem(fault.CodeValidationFailed), fault.InQuery, name)
 			}
-			for _, word := range []string{"", "RUNNING", "running,"} { // no word at all
-				x.points(x.Get("/v1/runs?status="+word).Problem(fault.CodeInvalidParameter), fault.InQuery, "status")
-			}
+			x.points(x.Get("/v1/runs?status=").Problem(fault.CodeInvalidParameter), fault.InQuery, "status") // no word at all
 		}},
 		{"whether a run is cancelled is told by its status, and to who holds it (RM-17, A5.9)", func(x *runTest) {
 			r := x.running("")

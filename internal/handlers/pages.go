@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
-	"github.com/flowapi/flowapi/internal/handlers/answer"
 )
 
 // pages are what the server says about itself, beside the API. They need no token.
@@ -84,7 +83,7 @@ type codePage struct {
 }
 
 func codePageOf(e fault.Entry) codePage {
-	return codePage{answer.TypeOf(e.Code), e.Code, e.Status, e.Retryable, e.Title, e.About}
+	return codePage{e.Code.Page(), e.Code, e.Status, e.Retryable, e.Title, e.About}
 }
 
 func (p pages) catalogue(w http.ResponseWriter, r *http.Request) {

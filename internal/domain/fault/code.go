@@ -1,7 +1,12 @@
 package fault
 
+import "strings"
+
 // Code is the stable name of a refusal. It never changes its meaning; new ones may be added.
 type Code string
+
+// Page returns the path of the page that describes the code: /problems/stale-lease.
+func (c Code) Page() string { return "/problems/" + strings.ReplaceAll(string(c), "_", "-") }
 
 // The codes. Each is described at /problems/<code with dashes>.
 const (

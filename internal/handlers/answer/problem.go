@@ -7,7 +7,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -47,7 +46,7 @@ func ProblemOf(err error) Problem {
 	}
 	entry := fault.Lookup(code)
 	p := Problem{
-		Type: TypeOf(code), Title: entry.Title, Status: entry.Status, Detail: detail, Code: code, Retryable: entry.Retryable,
+		Type: code.Page(), Title: entry.Title, Status: entry.Status, Detail: detail, Code: code, Retryable: entry.Retryable,
 	}
 	if ok && code == refusal.Code {
 		p.Errors, p.Facts = refusal.Fields, refusal.Facts
@@ -71,11 +70,6 @@ func Item(ctx context.Context, instance string, err error) oapi.ProblemDetails {
 		item.Errors = append(item.Errors, field)
 	}
 	return item
-}
-
-// TypeOf returns the path of the page that describes code: /problems/stale-lease.
-func TypeOf(code fault.Code) string {
-	return "/problems/" + strings.ReplaceAll(string(code), "_", "-")
 }
 
 // MarshalJSON renders the standard members, and after them the facts by name. A fact that cannot be rendered is left out.

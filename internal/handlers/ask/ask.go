@@ -87,27 +87,15 @@ func Wait(prefer *string) (time.Duration, *string) {
 }
 
 // Tag reads the query parameter tag=key:value.
-func Tag(tags []string) (key, value string, err error) {
-	switch {
-	case len(tags) == 0:
-		return "", "", nil
-	case len(tags) > 1:
-		return "", "", badTag("Lists are filtered by one tag at a time.")
-	}
-	key, value, ok := strings.Cut(tags[0], ":")
+func Tag(filter string) (key, value string, err error) {
+	key, value, ok := strings.Cut(filter, ":")
 	if !ok {
-		return "", "", badTag("The filter has the form tag=key:value.")
+		return "", "", fault.MovedTo(fault.Invalid(fault.CodeValidationFailed, "tag", "The filter has the form tag=key:value."), fault.InQuery, "")
 	}
 	if err := tag.CheckKey(key, "tag"); err != nil {
 		return "", "", fault.MovedTo(err, fault.InQuery, "")
 	}
 	return key, value, nil
-}
-
-func badTag(detail string) error {
-	f := fault.New(fault.CodeValidationFailed, "%s", detail)
-	f.Fields = []fault.Field{{In: fault.InQuery, Pointer: "tag", Detail: detail, Code: f.Code}}
-	return f
 }
 
 // Limit returns how many rows a page may have.

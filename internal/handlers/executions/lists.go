@@ -84,7 +84,7 @@ func (h *Handlers) ExplainExecution(ctx context.Context, req oapi.ExplainExecuti
 func tags(filters []string) ([]execution.Tag, error) {
 	var all []execution.Tag
 	for _, t := range filters {
-		key, value, err := ask.Tag([]string{t})
+		key, value, err := ask.Tag(t)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
@@ -105,7 +106,7 @@ func (h *Handlers) ListFlows(ctx context.Context, req oapi.ListFlowsRequestObjec
 	filter := flow.Filter{OwnerSessionKey: ask.Or(p.OwnerSessionKey, ""), Status: flow.Status(ask.Or(p.Status, "")),
 		ControllerID: ask.Or(p.ControllerID, ""), Kind: ask.Or(p.Kind, "")}
 	for _, t := range p.Tag {
-		key, value, err := ask.Tag([]string{t})
+		key, value, err := ask.Tag(t)
 		if err != nil {
 			return nil, err
 		}
@@ -243,6 +244,9 @@ func (h *Handlers) ListFlowTags(ctx context.Context, req oapi.ListFlowTagsReques
 
 // GetFlowTag handles GET /v1/flows/{flow_id}/tags/{key}.
 func (h *Handlers) GetFlowTag(ctx context.Context, req oapi.GetFlowTagRequestObject) (oapi.GetFlowTagResponseObject, error) {
+	if err := tag.CheckParameter(req.Key); err != nil {
+		return nil, err
+	}
 	f, err := h.Flows.Flow(ctx, req.FlowID)
 	if err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func statuses(names []string, active bool) ([]run.Status, error) {
 	}
 	for _, s := range asked {
 		if !s.Known() {
-			return nil, fault.MovedTo(fault.Invalid(fault.CodeValidationFailed, "status", "A run is never %s.", fault.Readable(string(s))).With("allowed", run.Statuses()), fault.InQuery, "")
+			return nil, fault.MovedTo(fault.Invalid(fault.CodeValidationFailed, "status", "A run is never %q; allowed lists what it may be.", fault.Readable(string(s))).With("allowed", run.Statuses()), fault.InQuery, "")
 		}
 	}
 	return asked, nil
