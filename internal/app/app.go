@@ -296,7 +296,7 @@ func (a *App) Close() error {
 // ready says whether the server should get requests.
 func (a *App) ready() error {
 	if a.draining.Load() {
-		return fault.New(fault.CodeShuttingDown, "The server is shutting down.")
+		return fault.New(fault.CodeShuttingDown, "The server is shutting down. Repeat the request, or ask another replica.")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

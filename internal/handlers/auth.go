@@ -98,7 +98,7 @@ func namespaceOf(r *http.Request, who access.Identity) (string, error) {
 	}
 	switch {
 	case who.Namespace != access.AllNamespaces && named != "" && named != who.Namespace:
-		return "", fault.New(fault.CodeForbidden, "This token is for the namespace %s only.", who.Namespace).With("namespace", who.Namespace)
+		return "", fault.New(fault.CodeForbidden, "This token is for the namespace %s only: name that one or none, or use a token for %s.", who.Namespace, named).With("namespace", who.Namespace)
 	case who.Namespace != access.AllNamespaces:
 		return who.Namespace, nil
 	case named == "":

@@ -43,11 +43,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		w.Header().Set("Connection", "close")
 		return nil, tooLarge(limit)
 	}
-	return nil, fault.Invalid(fault.CodeMalformedJSON, "", "The body ends before its announced length.").Because(err)
+	return nil, fault.Invalid(fault.CodeMalformedJSON, "", "The body ends before its announced length. Send the request again.").Because(err)
 }
 
 func tooLarge(limit int64) *fault.Error {
-	return fault.New(fault.CodePayloadTooLarge, "The body is larger than the %d bytes that this route takes.", limit).
+	return fault.New(fault.CodePayloadTooLarge, "The body is larger than the %d bytes that this route takes. Send less, or in several requests.", limit).
 		With("limit_bytes", limit)
 }
 

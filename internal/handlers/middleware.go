@@ -219,12 +219,12 @@ func (p problems) origins(auth Authenticator) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := protection.Check(r); err != nil && !anonymousOrigin(r) {
-				p.write(w, r, fault.New(fault.CodeCrossOrigin, "A page of another origin may not call this server.").Because(err))
+				p.write(w, r, fault.New(fault.CodeCrossOrigin, "A page of another origin may not call this server. Call it from a page of its own, or from outside a browser.").Because(err))
 				return
 			}
 			if r.Header.Get("Authorization") == "" && auth.Anonymous() && !loopbackHost(r.Host) {
 				p.write(w, r, fault.New(fault.CodeCrossOrigin,
-					"While no admin token exists this server answers only to a Host of its own machine, such as localhost."))
+					"While no admin token exists this server answers only to a Host of its own machine, such as localhost. Make one with flowapi token create."))
 				return
 			}
 			next.ServeHTTP(w, r)

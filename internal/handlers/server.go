@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,7 +96,7 @@ func (p problems) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		p.notFound(w, r)
 		return
 	}
-	p.write(w, r, fault.New(fault.CodeMethodNotAllowed, "This path does not take %s.", clip(r.Method, 32)).With("allowed", allowed))
+	p.write(w, r, fault.New(fault.CodeMethodNotAllowed, "This path does not take %s, but %s.", clip(r.Method, 32), strings.Join(allowed, ", ")).With("allowed", allowed))
 }
 
 // allowedMethods returns the methods that r's path has.

@@ -8,11 +8,13 @@ import (
 // Stamp is a time as documents spell it: RFC 3339 in UTC, with milliseconds.
 type Stamp time.Time
 
-const stampLayout = `"2006-01-02T15:04:05.000Z"`
+const stampLayout = "2006-01-02T15:04:05.000Z"
+
+func (s Stamp) String() string { return time.Time(s).UTC().Format(stampLayout) }
 
 // MarshalJSON writes the time.
 func (s Stamp) MarshalJSON() ([]byte, error) {
-	return time.Time(s).UTC().AppendFormat(nil, stampLayout), nil
+	return time.Time(s).UTC().AppendFormat(nil, `"`+stampLayout+`"`), nil
 }
 
 // UnmarshalJSON reads any RFC 3339 time and cuts it to milliseconds.

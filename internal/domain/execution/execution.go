@@ -307,4 +307,4 @@ func (e *Execution) Event(t event.Type, data any) event.Event {
 	return event.Event{Namespace: e.Namespace, Type: t, FlowID: e.FlowID, RunID: e.RunID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Data: data}
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+func stamp(t time.Time) string { return event.Stamp(t).String() }

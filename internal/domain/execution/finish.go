@@ -129,7 +129,7 @@ func (e Execution) Cancel(by Cancellation, now time.Time) (Change, error) {
 	case e.Outcome == OutcomeCancelled:
 		return Change{Execution: e}, nil
 	case e.Lifecycle == Terminal:
-		return Change{}, e.refuse(fault.CodeAlreadyTerminal, "Execution %s has ended as %s.", e.ID, e.Public())
+		return Change{}, e.refuse(fault.CodeAlreadyTerminal, "Execution %s has ended as %s. Replay it to run it again.", e.ID, e.Public())
 	}
 	c := e.cancelled(by, now)
 	if c.Execution.Lease.Epoch > 0 {

@@ -37,7 +37,7 @@ func (e *Execution) granted(now time.Time) bool {
 // Reserve grants a claimable execution to a worker. It returns CodeExecutionNotEligible.
 func (e Execution) Reserve(g Grant, now time.Time) (Change, error) {
 	if !e.Claimable() || e.Lost() {
-		return Change{}, e.refuse(fault.CodeExecutionNotEligible, "Execution %s is %s and cannot be reserved.", e.ID, e.Public())
+		return Change{}, e.refuse(fault.CodeExecutionNotEligible, "Execution %s is %s and cannot be reserved. GET …/explain says what it waits for.", e.ID, e.Public())
 	}
 	return Change{Execution: e}.grant(g, GrantsClaim, e.Revision+1, now), nil
 }
@@ -56,7 +56,7 @@ func (e Execution) ReserveLost(g Grant, worker Capabilities, lane Lane, now time
 		return Change{}, e.paused()
 	}
 	if missing := worker.Missing(e.Required); len(missing) > 0 {
-		return Change{}, fault.New(fault.CodeCapabilityMismatch, "Execution %s requires %s, which this worker lacks.", e.ID, missing).With("missing", []string(missing))
+		return Change{}, fault.New(fault.CodeCapabilityMismatch, "Execution %s requires %s, which this worker lacks. Leave it to one that has them.", e.ID, missing).With("missing", []string(missing))
 	}
 	if e.granted(now) {
 		return Change{}, e.reserved()
@@ -103,7 +103,7 @@ func (e *Execution) checkClaimGrant(use Use, by Claimant, lane Lane, now time.Ti
 	case e.Lifecycle == Active:
 		return e.conflict()
 	case !e.eligible():
-		return e.refuse(fault.CodeExecutionNotLeaseable, "Execution %s is %s and cannot be claimed.", e.ID, e.Public())
+		return e.refuse(fault.CodeExecutionNotLeaseable, "Execution %s is %s and cannot be claimed. GET …/explain says what it waits for.", e.ID, e.Public())
 	case lane.State == LanePaused:
 		return e.paused()
 	case g == nil || g.Kind != GrantsClaim || g.ID != use.GrantID || g.WorkerID != by.WorkerID:
@@ -135,7 +135,7 @@ func (e Execution) ClaimByHand(by Claimant, now time.Time) (Change, ClaimKind, e
 	case e.Ownership == Leased:
 		return Change{}, "", e.conflict()
 	case e.Lifecycle != Runnable || e.Attempt != AttemptInterrupted && !e.eligible():
-		return Change{}, "", e.refuse(fault.CodeExecutionNotEligible, "Execution %s is %s and cannot be claimed.", e.ID, e.Public())
+		return Change{}, "", e.refuse(fault.CodeExecutionNotEligible, "Execution %s is %s and cannot be claimed. GET …/explain says what it waits for.", e.ID, e.Public())
 	case e.granted(now):
 		return Change{}, "", e.reserved()
 	}
@@ -155,16 +155,16 @@ func (e *Execution) conflict() error {
 }
 
 func (e *Execution) paused() error {
-	return e.refuse(fault.CodeExecutionNotLeaseable, "Lane %s is paused: nothing of it can be claimed.", e.Lane)
+	return e.refuse(fault.CodeExecutionNotLeaseable, "Lane %s is paused: nothing of it can be claimed until somebody resumes it.", e.Lane)
 }
 
 func (e *Execution) notReclaimable() error {
-	return fault.New(fault.CodeNotReclaimable, "Nobody has lost execution %s: it is %s, %s.", e.ID, e.Public(), e.Ownership).
+	return fault.New(fault.CodeNotReclaimable, "Nobody has lost execution %s: it is %s, %s. Only what a lease was lost on is taken over; revoke the lease, or wait for its end.", e.ID, e.Public(), e.Ownership).
 		With("public_state", e.Public()).With("ownership_state", e.Ownership)
 }
 
 func (e *Execution) reserved() error {
-	return fault.New(fault.CodeGrantExists, "Execution %s is reserved for worker %s until %s.", e.ID, e.Grant.WorkerID, stamp(e.Grant.ExpiresAt)).
+	return fault.New(fault.CodeGrantExists, "Execution %s is reserved for worker %s until %s. Ask again then, or for another one.", e.ID, e.Grant.WorkerID, stamp(e.Grant.ExpiresAt)).
 		With("worker_id", e.Grant.WorkerID).With("expires_at", stamp(e.Grant.ExpiresAt))
 }
 

@@ -46,7 +46,7 @@ func (f Fence) Handle() string {
 func ParseHandle(handle string, id uuid.UUID) (Fence, error) {
 	f, err := ParseAnyHandle(handle)
 	if err == nil && f.ExecutionID != id {
-		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle belongs to execution %s, not to %s.", f.ExecutionID, id)
+		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle belongs to execution %s, not to %s. Report to the execution that it was given for.", f.ExecutionID, id)
 	}
 	return f, err
 }

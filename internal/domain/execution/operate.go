@@ -80,7 +80,7 @@ func (e Execution) Revoke(which Revocation, now time.Time) (c Change, satisfied 
 	case which.InstanceID != "" && which.InstanceID != e.Lease.InstanceID:
 		return c, AnotherInstance, nil
 	case which.LeaseID != uuid.Nil && which.LeaseID != e.Lease.ID:
-		return Change{}, "", fault.New(fault.CodeStaleLease, "Execution %s is held by another lease, %s, at epoch %d.", e.ID, e.Lease.ID, e.Lease.Epoch).With("lease_epoch", e.Lease.Epoch)
+		return Change{}, "", fault.New(fault.CodeStaleLease, "Execution %s is held by another lease, %s, at epoch %d. Name that one, or none.", e.ID, e.Lease.ID, e.Lease.Epoch).With("lease_epoch", e.Lease.Epoch)
 	}
 	data := e.leaseData()
 	data.Reason = which.Reason
@@ -179,7 +179,7 @@ func (e Execution) Replay(at Standing, now time.Time) (Change, error) {
 func (e Execution) Resume(delay time.Duration, now time.Time) (Change, error) {
 	waitsForChildren := e.Lifecycle == Runnable && e.Eligibility == BlockedByDependencies && e.Attempt == AttemptInterrupted
 	if e.Lifecycle != Suspended && !waitsForChildren {
-		return Change{}, e.refuse(fault.CodeNotSuspended, "Execution %s is %s: there is nothing to resume.", e.ID, e.Public())
+		return Change{}, e.refuse(fault.CodeNotSuspended, "Execution %s is %s: there is nothing to resume. GET …/explain says what it waits for.", e.ID, e.Public())
 	}
 	c := Change{Execution: e}
 	c.wake(closedResumed, delay, now)

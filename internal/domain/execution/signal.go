@@ -94,5 +94,5 @@ func (e *Execution) RoomFor(signals int) error {
 	if limit == 0 || signals < limit {
 		return nil
 	}
-	return fault.New(fault.CodeSignalLimitExceeded, "Execution %s has had %d signals, which is all that its policy allows.", e.ID, signals).With("limit", limit)
+	return fault.New(fault.CodeSignalLimitExceeded, "Execution %s has had %d signals, which is all that its policy allows. Nothing was changed; an operator may resume it.", e.ID, signals).With("limit", limit)
 }

@@ -80,10 +80,10 @@ func (w Waitpoint) Close(e *Execution, reason string, now time.Time) (Waitpoint,
 func (w *Waitpoint) Usable(e *Execution, now time.Time) error {
 	switch {
 	case w.State != WaitpointPending || w.AttemptIndex != e.AttemptIndex:
-		return fault.New(fault.CodeWaitpointNotPending, "Waitpoint %s of attempt %d is %s: it cannot be suspended on by attempt %d.", w.ID, w.AttemptIndex, w.State, e.AttemptIndex).
+		return fault.New(fault.CodeWaitpointNotPending, "Waitpoint %s of attempt %d is %s: it cannot be suspended on by attempt %d. Create another one.", w.ID, w.AttemptIndex, w.State, e.AttemptIndex).
 			With("state", w.State)
 	case !w.ExpiresAt.After(now):
-		return fault.New(fault.CodePendingExpired, "Waitpoint %s expired at %s.", w.ID, stamp(w.ExpiresAt)).With("expires_at", stamp(w.ExpiresAt))
+		return fault.New(fault.CodePendingExpired, "Waitpoint %s expired at %s, before anybody suspended on it. Create another one.", w.ID, stamp(w.ExpiresAt)).With("expires_at", stamp(w.ExpiresAt))
 	}
 	return nil
 }
@@ -104,14 +104,14 @@ func (w *Waitpoint) Takes(e *Execution, now time.Time) (deliver bool, err error)
 	case e.Lifecycle == Terminal:
 		return false, e.refuse(fault.CodeTargetNotSignalable, "Execution %s has ended as %s and takes no signals.", e.ID, e.Public())
 	case w.State == WaitpointClosed:
-		return false, fault.New(fault.CodeWaitpointClosed, "Waitpoint %s was closed at %s (%s).", w.ID, stamp(w.ClosedAt), w.CloseReason).
+		return false, fault.New(fault.CodeWaitpointClosed, "Waitpoint %s was closed at %s (%s). Nobody waits there any more.", w.ID, stamp(w.ClosedAt), w.CloseReason).
 			With("close_reason", w.CloseReason).With("closed_at", stamp(w.ClosedAt))
 	case w.State == WaitpointActive && e.Suspension.Open() && w.SuspensionID == e.Suspension.ID:
 		return true, nil
 	case w.State == WaitpointPending && w.AttemptIndex == e.AttemptIndex && !e.attemptEnded() && w.ExpiresAt.After(now):
 		return false, nil
 	}
-	return false, e.refuse(fault.CodeTargetNotSignalable, "Waitpoint %s belongs to what execution %s no longer does: nobody will wait there.", w.ID, e.ID)
+	return false, e.refuse(fault.CodeTargetNotSignalable, "Waitpoint %s belongs to what execution %s no longer does: nobody will wait there. Nothing was changed.", w.ID, e.ID)
 }
 
 // OpenAttempt returns the index of the attempt that e is making, NoAttempt between two of them.

@@ -66,7 +66,7 @@ func Readable(text string) string {
 
 // NotFound returns the refusal for a resource that does not exist for this caller.
 func NotFound(resource string, id any) *Error {
-	return New(CodeNotFound, "There is no %s %v in this namespace.", resource, id).With("resource", resource)
+	return New(CodeNotFound, "There is no %s %v in this namespace. Check the id, and in which namespace you ask.", resource, id).With("resource", resource)
 }
 
 // Stale returns the refusal for whoever has read another revision of what than the present one.

@@ -73,7 +73,7 @@ func (f *Flow) open() error {
 }
 
 func (f *Flow) ended() error {
-	return fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s, and what has ended does not change any more.", f.ID, f.Status).With("current_status", f.Status)
+	return fault.New(fault.CodeAlreadyTerminal, "Flow %s is %s, and what has ended does not change any more. Create another one.", f.ID, f.Status).With("current_status", f.Status)
 }
 
 // guard refuses a transition that the machine does not have, or that does not begin at one of the statuses named. In this
@@ -89,7 +89,7 @@ func (f *Flow) guard(to Status, from ...Status) error {
 	if slices.Contains(from, f.Status) {
 		return nil
 	}
-	return fault.New(fault.CodeIllegalTransition, "Flow %s is %s, and this needs one that is %s.", f.ID, f.Status, list(from)).
+	return fault.New(fault.CodeIllegalTransition, "Flow %s is %s, and this needs one that is %s. Read it and decide again.", f.ID, f.Status, list(from)).
 		With("from", f.Status).With("to", to)
 }
 

@@ -183,14 +183,14 @@ func (s *Step) Admits(r *Run, v *Vote) error {
 	case g == nil:
 		return s.NotAGate()
 	case g.Outcome != GatePending:
-		return fault.New(fault.CodeGateAlreadyResolved, "Gate %s was %s already.", s.ID, strings.ReplaceAll(string(g.Outcome), "_", " ")).
+		return fault.New(fault.CodeGateAlreadyResolved, "Gate %s was %s by %s at %s, and a gate is decided once.", s.ID, strings.ReplaceAll(string(g.Outcome), "_", " "), g.ResolvedBy, event.Stamp(g.ResolvedAt)).
 			With("state", g.Outcome).With("by", g.ResolvedBy).With("at", event.Stamp(g.ResolvedAt))
 	}
 	if err := r.Takes(); err != nil {
 		return err
 	}
 	if !g.Open() && v.Decision != Note {
-		return fault.New(fault.CodeIllegalTransition, "Step %s is %s: its gate has not been opened yet.", s.ID, s.Status).
+		return fault.New(fault.CodeIllegalTransition, "Step %s is %s: its gate has not been opened yet. Ask again when it is waiting.", s.ID, s.Status).
 			With("from", s.Status).With("to", v.Decision)
 	}
 	if v.Decision != Note && !g.AllowSelf && (g.asker(v.Voter) || g.asker(v.Actor)) {
@@ -233,7 +233,7 @@ func (g *Gate) selects(selections []string) error {
 			allowed[j] = o.Value
 		}
 		slices.Sort(allowed)
-		f := fault.New(fault.CodeInvalidSelection, "%q is not among the options of this gate.", fault.Readable(s)).With("invalid", s).With("allowed", allowed)
+		f := fault.New(fault.CodeInvalidSelection, "%q is not among the options of this gate. Choose among those.", fault.Readable(s)).With("invalid", s).With("allowed", allowed)
 		f.Fields = []fault.Field{{In: fault.InBody, Pointer: "/selections/" + itoa(i), Detail: f.Message, Code: f.Code}}
 		return f
 	}

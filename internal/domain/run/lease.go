@@ -50,7 +50,7 @@ const (
 // reference: runs-and-taskflows.md A7.
 func (r Run) Acquire(token string, ttl time.Duration, by By) (Change, Leased, error) {
 	if ttl < MinLeaseTTL || ttl > MaxLeaseTTL {
-		return Change{}, "", fault.Invalid(fault.CodeOutOfRange, "/ttl_ms", "A lease lasts %d … %d ms.", MinLeaseTTL.Milliseconds(), MaxLeaseTTL.Milliseconds())
+		return Change{}, "", fault.Invalid(fault.CodeOutOfRange, "/ttl_ms", "ttl_ms is %d; a lease lasts %d to %d.", ttl.Milliseconds(), MinLeaseTTL.Milliseconds(), MaxLeaseTTL.Milliseconds())
 	}
 	if err := r.Takes(); err != nil {
 		return Change{}, "", err
@@ -61,7 +61,7 @@ func (r Run) Acquire(token string, ttl time.Duration, by By) (Change, Leased, er
 	case before.of(owner):
 		how = Renewed
 	case before.Live(by.At):
-		return Change{}, "", fault.New(fault.CodeLeaseHeld, "Somebody else holds the lease of run %s. It can be taken over when it has run out.", r.ID).
+		return Change{}, "", fault.New(fault.CodeLeaseHeld, "Somebody else holds the lease of run %s until %s. Ask again then: it can be taken over when it has run out.", r.ID, event.Stamp(before.Until)).
 			With("lease_until", event.Stamp(before.Until))
 	case before.Owner != nil:
 		how = TakenOver
@@ -95,7 +95,7 @@ func (r Run) Release(in Release, by By) (Change, error) {
 		return Change{}, err
 	}
 	if !r.Lease.of(OwnerOf(in.Token)) {
-		return Change{}, fault.New(fault.CodeLeaseLost, "The lease of run %s is not this token's.", r.ID).With("current_generation", r.Generation)
+		return Change{}, fault.New(fault.CodeLeaseLost, "The lease of run %s is not this token's. Stop, or take the lease again.", r.ID).With("current_generation", r.Generation)
 	}
 	r.Lease, r.UpdatedAt = Lease{}, by.At
 	switch {

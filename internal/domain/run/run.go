@@ -134,7 +134,7 @@ func (r *Run) Takes() error {
 	if !r.Status.Terminal() {
 		return nil
 	}
-	return fault.New(fault.CodeRunTerminal, "Run %s is %s, and what is in it does not change any more.", r.ID, r.Status).With("current_status", r.Status)
+	return fault.New(fault.CodeRunTerminal, "Run %s is %s, and what is in it does not change any more. Stop; an operator may resume what has failed.", r.ID, r.Status).With("current_status", r.Status)
 }
 
 // Begins refuses to begin something new in a run that has ended, with CodeRunTerminal, or that is to end, with CodeRunCancelled.

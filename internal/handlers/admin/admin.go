@@ -49,7 +49,7 @@ func (h *Handlers) CreateToken(ctx context.Context, req oapi.CreateTokenRequestO
 		in.ExpiresAt = req.Body.ExpiresAt.Time()
 	}
 	if !who.AllNamespaces && in.Namespace != who.Namespace {
-		return nil, fault.New(fault.CodeForbidden, "A token of namespace %s makes tokens of that namespace only.", who.Namespace).With("required_role", access.RoleAdmin)
+		return nil, fault.New(fault.CodeForbidden, "A token of namespace %s makes tokens of that namespace only: leave namespace out, or ask with a token for all of them.", who.Namespace).With("required_role", access.RoleAdmin)
 	}
 	response := func(t access.Token) oapi.CreateTokenResponseObject { return createdToken(t) }
 	kept := func(t access.Token) oapi.CreateTokenResponseObject {

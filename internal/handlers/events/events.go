@@ -190,7 +190,7 @@ func (s stream) serve(w http.ResponseWriter) error {
 	err := s.tail.Stream(s.ctx, w, s.after, s.filter)
 	switch {
 	case errors.Is(err, sse.ErrTooManyStreams):
-		return fault.New(fault.CodeTooManyStreams, "Too many streams are open. Close some, or read GET /v1/events with Prefer: wait.")
+		return fault.New(fault.CodeTooManyStreams, "Too many streams are open. Close some, or read GET /v1/events with Prefer: wait instead.")
 	case errors.Is(err, sse.ErrClosed):
 		return fault.New(fault.CodeShuttingDown, "The server is shutting down. Repeat the request with the same cursor.")
 	}

@@ -30,7 +30,7 @@ func (h *Handlers) GetExecutionTag(ctx context.Context, req oapi.GetExecutionTag
 		return nil, err
 	}
 	if _, ok := e.Tags[req.Key]; !ok {
-		return nil, fault.New(fault.CodeNotFound, "Execution %s has no tag %s.", e.ID, req.Key).With("resource", "tag")
+		return nil, fault.New(fault.CodeNotFound, "Execution %s has no tag %s. Those that it has are at GET …/tags.", e.ID, req.Key).With("resource", "tag")
 	}
 	return oapi.GetExecutionTag200JSONResponse{TagOKJSONResponse: tagOK(e, req.Key)}, nil
 }

@@ -74,7 +74,7 @@ func (h *Handlers) CreateFlow(ctx context.Context, req oapi.CreateFlowRequestObj
 		BudgetIDs: b.BudgetIds, QuotaIDs: b.QuotaPolicyIds,
 	}
 	if len(b.State) > maxState {
-		return nil, fault.New(fault.CodePayloadTooLarge, "The state of a flow may have %d bytes.", maxState).With("limit_bytes", maxState)
+		return nil, fault.New(fault.CodePayloadTooLarge, "The state has %d bytes, and that of a flow may have %d. Keep elsewhere what is large, and say here where it is.", len(b.State), maxState).With("limit_bytes", maxState)
 	}
 	if b.Graph != nil {
 		return h.createWithGraph(ctx, in, b.Graph)
@@ -253,7 +253,7 @@ func (h *Handlers) GetFlowTag(ctx context.Context, req oapi.GetFlowTagRequestObj
 	}
 	value, ok := f.Tags[req.Key]
 	if !ok {
-		return nil, fault.New(fault.CodeNotFound, "Flow %s has no tag %s.", f.ID, req.Key).With("resource", "tag")
+		return nil, fault.New(fault.CodeNotFound, "Flow %s has no tag %s. Those that it has are at GET …/tags.", f.ID, req.Key).With("resource", "tag")
 	}
 	return oapi.GetFlowTag200JSONResponse{TagOKJSONResponse: tagOK(f, req.Key, value)}, nil
 }

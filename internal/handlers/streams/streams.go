@@ -224,7 +224,7 @@ func afterOf(given string, attempt int) (stream.Place, error) {
 func placeOf(given string, attempt int, in fault.In, name string) (stream.Place, error) {
 	place, err := stream.ParsePlace(given)
 	if err == nil && attempt != stream.Current && attempt != place.Attempt {
-		err = fault.Invalid(fault.CodeInvalidCursor, "", "%s is a place in attempt %d, not in %d.", place, place.Attempt, attempt)
+		err = fault.Invalid(fault.CodeInvalidCursor, "", "%s is a place in attempt %d, not in %d. Ask that attempt, or begin without it.", place, place.Attempt, attempt)
 	}
 	return place, fault.MovedTo(err, in, name)
 }

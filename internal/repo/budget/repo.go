@@ -98,7 +98,7 @@ func (r *Repo) checkParent(tx *store.Tx, id uuid.UUID) error {
 		return err
 	}
 	if len(above) >= budget.MaxDepth {
-		return fault.Invalid(fault.CodeOutOfRange, "/parent_id", "There are %d budgets above each other already, which is the most.", len(above))
+		return fault.Invalid(fault.CodeOutOfRange, "/parent_id", "There are %d budgets above each other already, which is the most. Choose a parent above this one.", len(above))
 	}
 	var locked store.ID // it is not deleted meanwhile
 	if err := tx.Get(&locked, `SELECT id FROM budgets WHERE id = ?`+tx.ForUpdate(), store.ID(id)); err != nil {

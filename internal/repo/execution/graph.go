@@ -105,7 +105,7 @@ func (r *Repo) Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) er
 		if !seen {
 			return fault.New(fault.CodeBusy, "Another graph with the same ids or keys is being written, or was left unfinished and is being taken back. Nothing was written. Send it again.")
 		}
-		return fault.New(fault.CodeAlreadyExists, "%d of the ids or keys are taken by other executions. Nothing was written.", int64(len(made))-n)
+		return fault.New(fault.CodeAlreadyExists, "%d of the ids or keys are taken by other executions. Nothing was written. Choose others.", int64(len(made))-n)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (r *Repo) Holder(tx *store.Tx, flowID uuid.UUID, f execution.Fence) error {
 		return err
 	}
 	if e.FlowID != flowID {
-		return fault.New(fault.CodeExecutionNotInFlow, "Execution %s, whose handle this is, is not a member of flow %s.", e.ID, flowID).With("execution_id", e.ID)
+		return fault.New(fault.CodeExecutionNotInFlow, "Execution %s, whose handle this is, is not a member of flow %s. Send the handle of a member.", e.ID, flowID).With("execution_id", e.ID)
 	}
 	return nil
 }

@@ -181,7 +181,7 @@ func result(q *store.Queries, namespace string, id uuid.UUID) (execution.Value, 
 	case err != nil:
 		return execution.Value{}, 0, fmt.Errorf("read result of %s: %w", id, err)
 	case found.Encoding == "":
-		return execution.Value{}, 0, fault.New(fault.CodeNotFound, "Execution %s has no result.", id).With("resource", "result")
+		return execution.Value{}, 0, fault.New(fault.CodeNotFound, "Execution %s has no result: only one that was completed with a result has one.", id).With("resource", "result")
 	}
 	return execution.Value{Bytes: found.Result, Encoding: execution.Encoding(found.Encoding)}, found.Revision, nil
 }

@@ -116,7 +116,7 @@ func counted(tx *store.Tx, id uuid.UUID) (waitpoints, signals int, err error) {
 func room(tx *store.Tx, id uuid.UUID, more int) error {
 	n, _, err := counted(tx, id)
 	if err == nil && n+more > execution.MaxOfExecution {
-		return fault.New(fault.CodeWaitpointLimit, "Execution %s has had %d waitpoints.", id, n).With("limit", execution.MaxOfExecution)
+		return fault.New(fault.CodeWaitpointLimit, "Execution %s has had %d waitpoints, and may have %d. Suspend on those that there are, or go on in another execution.", id, n, execution.MaxOfExecution).With("limit", execution.MaxOfExecution)
 	}
 	return err
 }

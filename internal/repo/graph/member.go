@@ -45,7 +45,7 @@ func (r *Repo) Enlist(ctx context.Context, flowID, id uuid.UUID, holder *executi
 			tx.Refer(memberRef{id, f.NodeCount, f.GraphRevision, true})
 			return nil
 		case e.FlowID != uuid.Nil:
-			return fault.New(fault.CodeAlreadyMember, "Execution %s is a member of flow %s, for good.", id, e.FlowID).With("flow_id", e.FlowID)
+			return fault.New(fault.CodeAlreadyMember, "Execution %s is a member of flow %s, for good. Add another one.", id, e.FlowID).With("flow_id", e.FlowID)
 		}
 		return r.enlist(tx, flowID, &e, out)
 	}, store.Reload(r.reloadMember))

@@ -356,7 +356,7 @@ func chosen(flowID uuid.UUID, rows []replayRow, names []string) (map[store.ID]bo
 		}
 		pointer := fmt.Sprintf("/from/%d", i)
 		if row == nil {
-			f := fault.Invalid(fault.CodeExecutionNotInFlow, pointer, "Flow %s has no member %q.", flowID, fault.Readable(name))
+			f := fault.Invalid(fault.CodeExecutionNotInFlow, pointer, "Flow %s has no member %q. GET …/graph lists them.", flowID, fault.Readable(name))
 			return nil, f
 		}
 		if row.Phase != string(execution.Terminal) {

@@ -24,7 +24,7 @@ import (
 // CodeChildAlreadyStarted and CodeCycleDetected. reference: flows-streams-budgets.md 2.3; model.md "The graph of a flow".
 func (r *Repo) Stage(ctx context.Context, in graph.Stage) (graph.Staged, error) {
 	if in.Upstream == in.Downstream {
-		return graph.Staged{}, fault.New(fault.CodeSelfReferencingEdge, "Execution %s cannot depend on itself.", in.Upstream).With("execution_id", in.Upstream)
+		return graph.Staged{}, fault.New(fault.CodeSelfReferencingEdge, "Execution %s cannot depend on itself. Name two members.", in.Upstream).With("execution_id", in.Upstream)
 	}
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Staged) (err error) {
 		*out, err = r.stage(tx, in)
@@ -173,7 +173,7 @@ func fits(q *store.Queries, up, down *execution.Execution, e *graph.Edge) error 
 	if err != nil || path == nil {
 		return err
 	}
-	return fault.New(fault.CodeCycleDetected, "The edge would close a cycle: %s.", graph.PathText(path)).With("path", path)
+	return fault.New(fault.CodeCycleDetected, "The edge would close a cycle, in which all wait for one another: %s. Leave it out.", graph.PathText(path)).With("path", path)
 }
 
 // depend makes a member wait for one more upstream, which may have ended.
@@ -252,7 +252,7 @@ func (r *Repo) SetPolicy(ctx context.Context, flowID, member uuid.UUID, p graph.
 		case len(list) == 0:
 			return notMember(flowID, member)
 		case g.Edges > 0:
-			return fault.New(fault.CodePolicyFixed, "Execution %s has %d dependencies already: when they are satisfied does not change any more.", member, g.Edges).With("kind", g.Kind)
+			return fault.New(fault.CodePolicyFixed, "Execution %s has %d dependencies already: when they are satisfied was said before the first of them, and stays.", member, g.Edges).With("kind", g.Kind)
 		}
 		g = graph.NewGroup(member, p, 0)
 		*out = g

@@ -105,7 +105,7 @@ func (r *Repo) takeExecution(tx *store.Tx, x *run.Run, id uuid.UUID) (run.Attach
 }
 
 func worksElsewhere(id, runID uuid.UUID) error {
-	return fault.New(fault.CodeAlreadyMember, "Execution %s works for another step or item of this run.", id).With("run_id", runID)
+	return fault.New(fault.CodeAlreadyMember, "Execution %s works for another step or item of this run. Create another one.", id).With("run_id", runID)
 }
 
 // takeRun makes a run that exists the child of another one. It returns CodeNotFound, CodeAlreadyMember for one that is in a run, and
@@ -123,11 +123,11 @@ func (r *Repo) takeRun(tx *store.Tx, x *run.Run, id uuid.UUID, at run.Place) (ru
 		return run.Attached{}, err
 	}
 	if path := append([]uuid.UUID{x.ID}, up...); slices.Contains(path, id) {
-		return run.Attached{}, fault.New(fault.CodeLinkCycle, "Run %s is run %s itself, or what that is in: it cannot be in it.", id, x.ID).
+		return run.Attached{}, fault.New(fault.CodeLinkCycle, "Run %s is run %s itself, or what that is in: it cannot be in it. Create another run.", id, x.ID).
 			With("path", append(path[:slices.Index(path, id)+1:slices.Index(path, id)+1], x.ID))
 	}
 	if child.Parent.RunID != uuid.Nil {
-		return run.Attached{}, fault.New(fault.CodeAlreadyMember, "Run %s is in run %s already.", id, child.Parent.RunID).With("run_id", child.Parent.RunID)
+		return run.Attached{}, fault.New(fault.CodeAlreadyMember, "Run %s is in run %s already. Create another one.", id, child.Parent.RunID).With("run_id", child.Parent.RunID)
 	}
 	if err := height(tx, id, run.MaxDepth-len(up)-1); err != nil {
 		return run.Attached{}, err
@@ -144,7 +144,7 @@ func height(tx *store.Tx, id uuid.UUID, most int) error {
 	level := []store.ID{store.ID(id)}
 	for n := 0; len(level) > 0; n++ {
 		if n >= most {
-			return fault.New(fault.CodeLinkCycle, "Runs stand at most %d deep in one another.", run.MaxDepth).With("limit", run.MaxDepth)
+			return fault.New(fault.CodeLinkCycle, "Runs stand at most %d deep in one another. Let this one be in a run further up, or in none.", run.MaxDepth).With("limit", run.MaxDepth)
 		}
 		in, size := store.In(len(level))
 		var next []store.ID

@@ -101,7 +101,7 @@ func depth(tx *store.Tx, x *run.Run) ([]uuid.UUID, error) {
 	for at := x.Parent.RunID; at != uuid.Nil; {
 		up = append(up, at)
 		if len(up)+1 >= run.MaxDepth {
-			return nil, fault.New(fault.CodeLinkCycle, "Runs stand at most %d deep in one another.", run.MaxDepth).With("limit", run.MaxDepth)
+			return nil, fault.New(fault.CodeLinkCycle, "Runs stand at most %d deep in one another. Let this one be in a run further up, or in none.", run.MaxDepth).With("limit", run.MaxDepth)
 		}
 		var parent store.ID
 		err := tx.Get(&parent, `SELECT parent_workflow_run_id FROM runs WHERE id = ?`, store.ID(at))

@@ -319,7 +319,7 @@ func (r *Repo) GateToken(ctx context.Context, runID, stepID uuid.UUID) (t waitpo
 			return err
 		}
 		if !g.Step.Gate.Open() {
-			return fault.New(fault.CodeNotFound, "Gate %s is %s and has no link.", stepID, g.Step.Gate.Outcome).With("resource", "token")
+			return fault.New(fault.CodeNotFound, "Gate %s is %s and has no link. Only an open gate has one.", stepID, g.Step.Gate.Outcome).With("resource", "token")
 		}
 		ring, err := r.keys.Ring(q)
 		if err != nil {

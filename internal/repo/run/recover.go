@@ -27,7 +27,7 @@ func (r *Repo) Recover(ctx context.Context, runID uuid.UUID, steps []run.Recover
 			return err
 		}
 		if endedAt.After(tx.Now()) {
-			return fault.Invalid(fault.CodeTimerOutOfRange, "/ended_at", "Nothing has ended in the future.")
+			return fault.Invalid(fault.CodeTimerOutOfRange, "/ended_at", "ended_at is in the future. Send a time that has passed, or none for now.")
 		}
 		out.Recovered, out.SkippedTerminal, out.Missing = []uuid.UUID{}, []uuid.UUID{}, []uuid.UUID{}
 		seen := map[uuid.UUID]bool{}

@@ -173,7 +173,7 @@ func wrapSQLite(err error) error {
 	case e.Code()&0xff == sqlite3.SQLITE_BUSY, e.Code()&0xff == sqlite3.SQLITE_LOCKED:
 		return fault.New(fault.CodeBusy, "The database is locked by another process. Nothing was changed. Repeat the request.").Because(err)
 	case e.Code()&0xff == sqlite3.SQLITE_FULL:
-		return fault.New(fault.CodeUnavailable, "The disk is full. Nothing was changed.").Because(err)
+		return fault.New(fault.CodeUnavailable, "The disk of the server is full. Nothing was changed. Repeat the request when somebody has made room.").Because(err)
 	}
 	return err
 }

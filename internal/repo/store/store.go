@@ -319,7 +319,7 @@ func NotFound(err error) bool { return errors.Is(err, errNotFound) }
 
 // Corrupt returns the fault for a stored record that cannot be read.
 func Corrupt(what string, id any, err error) error {
-	return fault.New(fault.CodeCorruptRecord, "The stored %s %v cannot be read.", what, id).Because(err)
+	return fault.New(fault.CodeCorruptRecord, "The stored %s %v cannot be read. Nothing was changed; restore it, or report it with the request_id.", what, id).Because(err)
 }
 
 // checkSQL refuses what would be parsed again at every execution.

@@ -305,7 +305,7 @@ func (r *reaction) run() error {
 			hop = hops[e.Cause-1] + 1
 		}
 		if hop > maxHops {
-			return fault.New(fault.CodeReactorLoop, "A change caused itself %d times over and was rolled back.", hop)
+			return fault.New(fault.CodeReactorLoop, "A change caused itself %d times over and was rolled back. Nothing was changed; report it with the request_id.", hop)
 		}
 		hops = append(hops, hop)
 		tx.cause = i + 1

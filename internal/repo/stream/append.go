@@ -42,7 +42,7 @@ func (r *Repo) Append(ctx context.Context, f execution.Fence, frames []stream.Fr
 
 // closed is the refusal of frames for an execution that nobody is working on.
 func closed(tx *store.Tx, e *execution.Execution, f execution.Fence) error {
-	refusal := fault.New(fault.CodeStreamClosed, "Nobody is working on execution %s: it is %s. Its streams take no frames.", e.ID, e.Public()).With("public_state", e.Public())
+	refusal := fault.New(fault.CodeStreamClosed, "Nobody is working on execution %s: it is %s. Its streams take no frames. Stop, and claim again.", e.ID, e.Public()).With("public_state", e.Public())
 	attempt := f.AttemptIndex
 	if attempt == execution.AnyAttempt {
 		attempt = e.AttemptIndex

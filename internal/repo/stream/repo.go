@@ -111,7 +111,7 @@ func head(q *store.Queries, namespace string, id uuid.UUID, attempt int) (stream
 	case err != nil:
 		return stream.Head{}, fmt.Errorf("read the stream of execution %s: %w", id, err)
 	case row.Index == nil && attempt != stream.Current:
-		return stream.Head{}, fault.New(fault.CodeNotFound, "Execution %s has no attempt %d.", id, attempt).With("resource", "attempt")
+		return stream.Head{}, fault.New(fault.CodeNotFound, "Execution %s has no attempt %d. Those that it has are at GET …/attempts.", id, attempt).With("resource", "attempt")
 	}
 	h := stream.Head{AttemptIndex: execution.NoAttempt, State: execution.Public(row.State), Ended: execution.Lifecycle(row.Lifecycle) == execution.Terminal,
 		ClosedAt: time.Time(row.ClosedAt), ClosedReason: execution.CloseReason(row.Reason)}

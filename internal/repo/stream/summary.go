@@ -68,7 +68,7 @@ func (r *Repo) Summary(ctx context.Context, id uuid.UUID, attempt int) (stream.S
 		return err
 	})
 	if err == nil && s.Version == 0 {
-		err = fault.New(fault.CodeNotFound, "The attempt at execution %s has no summary.", id).With("resource", "summary")
+		err = fault.New(fault.CodeNotFound, "The attempt at execution %s has no summary yet: the first frame of the mode summary makes it.", id).With("resource", "summary")
 	}
 	return s, err
 }

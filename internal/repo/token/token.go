@@ -81,7 +81,7 @@ func (r *row) token() access.Token {
 func (r *Repo) Create(ctx context.Context, in access.Token) (access.Token, error) {
 	made, err := store.Write(ctx, r.store, func(tx *store.Tx, out *access.Token) error {
 		if !in.ExpiresAt.IsZero() && !in.ExpiresAt.After(tx.Now()) {
-			return fault.Invalid(fault.CodeTimerOutOfRange, "/expires_at", "The expiry must be in the future.")
+			return fault.Invalid(fault.CodeTimerOutOfRange, "/expires_at", "The expiry has passed. Send a later time, or none.")
 		}
 		*out = in
 		out.ID, out.CreatedAt, out.Secret = store.NewID(), tx.Now(), secret()
