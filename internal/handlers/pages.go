@@ -129,13 +129,27 @@ func sendHTML(w http.ResponseWriter, items []codePage) {
 	_ = codesHTML.Execute(w, items) // a client that is gone does not read it
 }
 
-var codesHTML = template.Must(template.New("codes").Parse(`<!doctype html>
+// span is a part of a text; names of members and codes stand between backticks.
+type span struct {
+	Text string
+	Code bool
+}
+
+func spans(text string) []span {
+	var all []span
+	for i, part := range strings.Split(text, "`") {
+		all = append(all, span{part, i%2 == 1})
+	}
+	return all
+}
+
+var codesHTML = template.Must(template.New("codes").Funcs(template.FuncMap{"spans": spans}).Parse(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>flowapi: problems</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}h2{margin:1.5rem 0 0;font-size:1.1rem}p{margin:.2rem 0}</style>
 <h1><a href="/problems">Problems</a></h1>
 {{range .}}<h2><a href="{{.Type}}"><code>{{.Code}}</code></a></h2>
 <p><b>{{.Status}}</b> {{.Title}}.{{if .Retryable}} The same request may succeed later.{{end}}</p>
-<p>{{.About}}</p>
+<p>{{range spans .About}}{{if .Code}}<code>{{.Text}}</code>{{else}}{{.Text}}{{end}}{{end}}</p>
 {{end}}</html>
 `))

@@ -23,6 +23,7 @@ func TestPages(t *testing.T) {
 		{"/problems", "text/html,*/*", "text/html; charset=utf-8", `<a href="/problems/stale-lease">`},
 		{"/problems/stale-lease", "", "application/json", `{"type":"/problems/stale-lease","code":"stale_lease","status":409,"retryable":false,`},
 		{"/problems/stale-lease", "text/html", "text/html; charset=utf-8", "Stop working on it"},
+		{"/problems/forbidden", "text/html", "text/html; charset=utf-8", "<p><code>required_role</code> names the role"},
 		{"/openapi.json", "", "application/json", `"createThing"`},
 		{"/openapi.yaml", "", "application/yaml", "openapi: 3.0.3"},
 		{"/docs", "", "text/plain", "docs at /docs"},
