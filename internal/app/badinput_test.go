@@ -220,7 +220,7 @@ func (w *badWorld) operations() []*badOperation {
 			}
 			if declared.RequestBody != nil {
 				if media := declared.RequestBody.Value.Content.Get("application/json"); media != nil {
-					op.example, op.schema = exampleOf(media), media.Schema
+					op.example, op.schema = valuesOf(media)[0], media.Schema
 				}
 			}
 			all = append(all, op)
@@ -228,14 +228,6 @@ func (w *badWorld) operations() []*badOperation {
 	}
 	slices.SortFunc(all, func(a, b *badOperation) int { return strings.Compare(a.id, b.id) })
 	return all
-}
-
-// exampleOf returns the example of a body, or the first of several.
-func exampleOf(media *openapi3.MediaType) any {
-	for _, name := range slices.Sorted(maps.Keys(media.Examples)) {
-		return media.Examples[name].Value.Value
-	}
-	return media.Example
 }
 
 func (w *badWorld) fill(path string) string {
