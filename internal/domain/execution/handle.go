@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -54,7 +55,7 @@ func ParseHandle(handle string, id uuid.UUID) (Fence, error) {
 // ParseAnyHandle reads what Handle wrote, for whatever execution. It returns CodeInvalidHandle.
 func ParseAnyHandle(handle string) (Fence, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(handle)
-	if err != nil || len(b) != handleSize || b[0] != handleVersion {
+	if err != nil || len(b) != handleSize || b[0] != handleVersion || strings.ContainsAny(handle, "\r\n") { // which base64 passes over
 		return Fence{}, fault.Invalid(fault.CodeInvalidHandle, "/handle", "The handle is not one of ours. Send the handle of the claim answer unchanged.")
 	}
 	var f Fence

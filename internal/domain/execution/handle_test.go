@@ -83,7 +83,7 @@ func TestParseHandle_Refusals(t *testing.T) {
 	}
 	tests := map[string]string{
 		"empty": "", "no handle": "nonsense", "padded": own + "=", "another version": with(0, 2), "another execution": with(1, raw[1]+1),
-		"an epoch without measure": with(49, 0xff), "an index without measure": with(57, 0xff), "twice": own + own, "with a space": " " + own, "in base64 proper": base64.StdEncoding.EncodeToString(raw),
+		"an epoch without measure": with(49, 0xff), "an index without measure": with(57, 0xff), "twice": own + own, "with a space": " " + own, "in two lines": own[:9] + "\n" + own[9:], "in base64 proper": base64.StdEncoding.EncodeToString(raw),
 	}
 	for name, h := range tests {
 		f, err := execution.ParseHandle(h, e.ID)

@@ -30,8 +30,8 @@ func ParseName(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 2 || b[0] != nameVersion || !utf8.Valid(b[1:]) || bytes.IndexByte(b, 0) >= 0 {
+	b, ok := decode(s, nameVersion)
+	if !ok || len(b) < 2 || !utf8.Valid(b[1:]) || bytes.IndexByte(b, 0) >= 0 {
 		return "", invalid()
 	}
 	return string(b[1:]), nil

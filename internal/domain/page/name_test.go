@@ -30,7 +30,7 @@ func TestParseName_Refuses(t *testing.T) {
 	t.Parallel()
 	good := page.NameCursor("builder-1")
 	for name, cursor := range map[string]string{
-		"no base64": "builder 1", "padded": good + "=", "plain": base64.RawURLEncoding.EncodeToString([]byte("builder-1")), "nothing in it": "Ag",
+		"no base64": "builder 1", "padded": good + "=", "in two lines": good + "\n", "plain": base64.RawURLEncoding.EncodeToString([]byte("builder-1")), "nothing in it": "Ag",
 		"not UTF-8": page.NameCursor("\xff"), "a NUL": page.NameCursor("a\x00b"), "of a list by time": page.After(time.UnixMilli(1), uuid.New()).String(),
 	} {
 		if got, err := page.ParseName(cursor); fault.CodeOf(err) != fault.CodeInvalidCursor || got != "" {

@@ -4,6 +4,7 @@ package page
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,11 +56,17 @@ func Parse(s string) (Cursor, error) {
 	if s == "" {
 		return Cursor{}, nil
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) != size || b[0] != version {
+	b, ok := decode(s, version)
+	if !ok || len(b) != size {
 		return Cursor{}, invalid()
 	}
 	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil
+}
+
+// decode returns the bytes that a cursor of a version stands for, which have one spelling.
+func decode(s string, version byte) ([]byte, bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	return b, err == nil && len(b) > 0 && b[0] == version && !strings.ContainsAny(s, "\r\n") // which base64 passes over
 }
 
 // Of cuts rows, of which one more than limit was read, into a page.

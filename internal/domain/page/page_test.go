@@ -62,7 +62,7 @@ func TestParse_Refusals(t *testing.T) {
 	version := slices.Clone(raw)
 	version[0]++
 	tests := map[string]string{
-		"nonsense": "nonsense", "too short": good[:len(good)-2], "too long": good + "AA", "padded": good + "=", "spaced": good + " ",
+		"nonsense": "nonsense", "too short": good[:len(good)-2], "too long": good + "AA", "padded": good + "=", "spaced": good + " ", "in two lines": good[:4] + "\r\n" + good[4:],
 		"a number": "44", "an id": c.ID.String(), "another version": base64.RawURLEncoding.EncodeToString(version),
 		"loose bits": good[:len(good)-1] + string(good[len(good)-1]+1), "not ASCII": "é" + good,
 	}
