@@ -241,7 +241,11 @@ func (w *writer) scalar(n *yaml.Node) error {
 	case "!!null":
 		w.out.WriteString("null")
 	case "!!bool":
-		w.out.WriteString(strings.ToLower(n.Value))
+		word := strings.ToLower(n.Value)
+		if word != "true" && word != "false" { // a tag can say it of anything
+			return fmt.Errorf("line %d: %s is neither true nor false", n.Line, n.Value)
+		}
+		w.out.WriteString(word)
 	case "!!int", "!!float":
 		number, err := number(n.Value)
 		if err != nil {

@@ -49,6 +49,7 @@ func TestParse_refused(t *testing.T) {
 		{"a name that is a number", "x", "a:\n  1: x\n", "line 2"},
 		{"octal or not", "x", "a: 0755\n", "line 1"},
 		{"infinity", "x", "a: .inf\n", "line 1"},
+		{"a boolean that is none", "x", "a: !!bool yes\n", "line 1: yes is neither"},
 		{"a tag of one's own", "x", "a: !env X\n", "line 1"},
 		{"an alias of nothing", "x", "a: *b\n", "b"},
 		{"itself", "x", "a: &a [*a]\n", "levels"},
