@@ -70,6 +70,10 @@ $(SPECTRAL): scripts/contract/package-lock.json
 	cd scripts/contract && npm ci
 	touch $@
 
+.PHONY: fuzz
+fuzz: ## Fuzz each decoder for FUZZTIME (2m)
+	scripts/fuzz.sh
+
 .PHONY: bench
 bench: ## Measure the server over HTTP: a table, and bench.json (BENCH_LARGE=1: also at 1,000,000 stored executions)
 	go run ./cmd/flowapi-bench $(BENCHFLAGS)
