@@ -121,7 +121,7 @@ type listeners struct {
 }
 
 func subscribe(ctx context.Context, self, url string, n int, from string) (*listeners, error) {
-	l := &listeners{cmd: exec.CommandContext(ctx, self, Subscribe, url, strconv.Itoa(n), from), n: n}
+	l := &listeners{cmd: exec.CommandContext(ctx, self, Subscribe, url, strconv.Itoa(n), from), n: n} //nolint:gosec // this program itself
 	l.cmd.Stderr = os.Stderr
 	in, errIn := l.cmd.StdinPipe()
 	out, errOut := l.cmd.StdoutPipe()

@@ -37,7 +37,7 @@ func start(ctx context.Context, binary, dir string) (*server, error) {
 		return nil, err
 	}
 	defer out.Close()
-	s.cmd = exec.CommandContext(ctx, binary, "serve", "--addr", addr, "--db", s.db)
+	s.cmd = exec.CommandContext(ctx, binary, "serve", "--addr", addr, "--db", s.db) //nolint:gosec // the server that is measured
 	s.cmd.Env = withoutOwn(os.Environ())
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }

@@ -66,8 +66,8 @@ type digest struct {
 
 // with returns the digest of the sequence that continues with id.
 func (d digest) with(id int64) digest {
-	const prime = 1099511628211 // FNV's
-	return digest{d.n + 1, (d.sum ^ uint64(id)) * prime}
+	const prime = 1099511628211                          // FNV's
+	return digest{d.n + 1, (d.sum ^ uint64(id)) * prime} //nolint:gosec // all bits of the id are kept
 }
 
 func digestOf(ids []int64) digest {

@@ -17,7 +17,7 @@ type Backoff struct{ next time.Duration }
 // Next returns how long to wait now, and no less than the server has asked for.
 func (b *Backoff) Next(asked time.Duration) time.Duration {
 	b.next = min(max(2*b.next, firstBackoff), lastBackoff)
-	return asked + b.next/2 + rand.N(b.next/2)
+	return asked + b.next/2 + rand.N(b.next/2) //nolint:gosec // a pause is no secret
 }
 
 // Reset begins again, after a success.

@@ -127,7 +127,7 @@ func requestID(r *http.Request) string {
 	const digits = "0123456789abcdef"
 	var id [32]byte
 	for i := 0; i < len(id); i += 16 {
-		n := rand.Uint64()
+		n := rand.Uint64() //nolint:gosec // an id for logs is no secret
 		for j := range 16 {
 			id[i+j] = digits[n&15]
 			n >>= 4

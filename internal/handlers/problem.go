@@ -78,7 +78,7 @@ func send(w http.ResponseWriter, problem answer.Problem) {
 		h.Set("Retry-After", retryAfter(problem.Facts))
 	}
 	w.WriteHeader(problem.Status)
-	_, _ = w.Write(append(body, '\n')) // a client that is gone does not read it
+	_, _ = w.Write(append(body, '\n')) //nolint:gosec // a client that is gone does not read it; it is JSON, and says so
 }
 
 // retryAfter returns the fact retry_after_ms in whole seconds, rounded up, and one second without it.

@@ -214,7 +214,7 @@ func (r *runner) note(now time.Time, n int, err error) {
 
 // jitter spreads the replicas: between nine tenths of d and d.
 func jitter(d time.Duration) time.Duration {
-	return d - time.Duration(rand.Int64N(int64(d/10)+1))
+	return d - time.Duration(rand.Int64N(int64(d/10)+1)) //nolint:gosec // a pause is no secret
 }
 
 // Settle does all the work that is due now, loop by loop in the order in which they were given, and returns when there is none left. For tests that have moved the clock.

@@ -21,7 +21,7 @@ type process struct {
 
 // start starts a command whose input is a file.
 func start(argv, env []string, stdin string) (*process, error) {
-	in, err := os.Open(stdin)
+	in, err := os.Open(stdin) //nolint:gosec // a file of this job, made by this program
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func start(argv, env []string, stdin string) (*process, error) {
 	}
 	defer outEnd.Close()
 	defer errEnd.Close()
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it is ended as a group, and asked before
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // the command that a worker is for; it is ended as a group, and asked before
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, in, outEnd, errEnd
 	cmd.SysProcAttr = ownGroup()
 	if err := cmd.Start(); err != nil {

@@ -178,7 +178,7 @@ func (p Policy) Delay(retries int, id uuid.UUID) time.Duration {
 	if b.Jitter {
 		h := fnv.New64a()
 		_, _ = h.Write(id[:])
-		_, _ = h.Write([]byte{byte(retries), byte(retries >> 8)})
+		_, _ = h.Write([]byte{byte(retries), byte(retries >> 8)}) //nolint:gosec // the low bits are what is meant
 		ms = ms/2 + ms/2*float64(h.Sum64()%1024)/1024
 	}
 	return time.Duration(ms) * time.Millisecond

@@ -46,7 +46,7 @@ func (c Cursor) String() string {
 	}
 	b := make([]byte, 0, size)
 	b = append(b, version)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.At))
+	b = binary.BigEndian.AppendUint64(b, uint64(c.At)) //nolint:gosec // all bits of the place are kept, and read again
 	b = append(b, c.ID[:]...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -60,7 +60,7 @@ func Parse(s string) (Cursor, error) {
 	if !ok || len(b) != size {
 		return Cursor{}, invalid()
 	}
-	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil
+	return Cursor{At: int64(binary.BigEndian.Uint64(b[1:9])), ID: uuid.UUID(b[9:])}, nil //nolint:gosec // as String wrote it
 }
 
 // decode returns the bytes that a cursor of a version stands for, which have one spelling.

@@ -51,7 +51,7 @@ func (s *sealer) seal(kid string, secret waitpoint.Secret) []byte {
 	sealed := make([]byte, 1+s.aead.NonceSize())
 	sealed[0] = sealVersion
 	_, _ = rand.Read(sealed[1:])
-	return s.aead.Seal(sealed, sealed[1:], secret.Reveal(), []byte(kid))
+	return s.aead.Seal(sealed, sealed[1:], secret.Reveal(), []byte(kid)) //nolint:gosec // the nonce is drawn anew, two lines above
 }
 
 // errSealed is the error of a secret that this master secret does not open.

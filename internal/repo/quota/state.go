@@ -213,7 +213,7 @@ func jitter(most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
 	}
-	return time.Duration(rand.Int64N(int64(most) + 1)).Truncate(time.Millisecond)
+	return time.Duration(rand.Int64N(int64(most) + 1)).Truncate(time.Millisecond) //nolint:gosec // a pause is no secret
 }
 
 // Take counts an execution that has passed terms which were checked, and says whether it has a slot now.

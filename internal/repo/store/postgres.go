@@ -172,7 +172,7 @@ func writePostgres(s *Store, op *operation) error {
 		if err = runPostgres(s, op); !errors.Is(err, errAgain) {
 			return err
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(time.Millisecond) << (attempt + 1))))
+		time.Sleep(time.Duration(rand.Int64N(int64(time.Millisecond) << (attempt + 1)))) //nolint:gosec // a pause is no secret
 	}
 	return fault.New(fault.CodeBusy, "Too many changes meet in the same place. Nothing was changed. Repeat the request.").Because(err)
 }
@@ -242,7 +242,7 @@ func lockKeyPostgres(tx *Tx, namespace, token, key string) error {
 		_, _ = h.Write([]byte{0})
 	}
 	var ours bool
-	if err := tx.Get(&ours, `SELECT pg_try_advisory_xact_lock(?)`, int64(h.Sum64())); err != nil {
+	if err := tx.Get(&ours, `SELECT pg_try_advisory_xact_lock(?)`, int64(h.Sum64())); err != nil { //nolint:gosec // all bits of the hash are kept
 		return err
 	}
 	if !ours {

@@ -42,5 +42,5 @@ func run(args []string) error {
 			}
 		}
 	}
-	return os.WriteFile(args[0], []byte(b.String()), 0o644)
+	return os.WriteFile(args[0], []byte(b.String()), 0o644) //nolint:gosec // a page of the documentation
 }
