@@ -70,6 +70,19 @@ $(SPECTRAL): scripts/contract/package-lock.json
 	cd scripts/contract && npm ci
 	touch $@
 
+# What tests the repositories, over HTTP and by themselves.
+COVERS_REPO := ./internal/repo/... ./internal/app ./internal/graphtest ./internal/runtest ./internal/modeltest
+
+.PHONY: cover
+cover: ## Measure what the tests reach: at least 95 % of the domain, 85 % of the repositories
+	scripts/cover.sh 95 ./internal/domain/... ./internal/domain/...
+	scripts/cover.sh 85 ./internal/repo/... $(COVERS_REPO)
+
+# It reads the database of known vulnerabilities over the network.
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what is called
+	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
+
 .PHONY: fuzz
 fuzz: ## Fuzz each decoder for FUZZTIME (2m)
 	scripts/fuzz.sh
