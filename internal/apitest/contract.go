@@ -75,6 +75,9 @@ func (c *contract) check(request *http.Request, answer *http.Response) error {
 	if route == nil {
 		return nil // a page beside the API, or a path that nobody has
 	}
+	if answer.StatusCode < 300 {
+		all.success(route.Operation.OperationID)
+	}
 	if stream && route.Operation.Responses.Status(answer.StatusCode).Value.Content.Get(kind) == nil {
 		return fmt.Errorf("%s is not declared", kind)
 	}
@@ -156,6 +159,7 @@ func (c *contract) checkProblem(route *routers.Route, answer *http.Response, kin
 		return err
 	}
 	entry := fault.Lookup(p.Code)
+	all.refusal(p.Code)
 	switch {
 	case entry.Code != p.Code:
 		return fmt.Errorf("the code %q is not in the catalogue", p.Code)

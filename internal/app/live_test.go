@@ -13,15 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/flowapi/flowapi/internal/apitest"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // livePrompt is far less than what the pollers that back up a wake-up take, and far more than a wake-up takes.
 const livePrompt = 2 * time.Second

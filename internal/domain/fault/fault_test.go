@@ -14,7 +14,7 @@ func TestError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the disk")
 	err := fmt.Errorf("read: %w", fault.NotFound("flow", "f1").Because(cause))
-	if fault.CodeOf(err) != fault.CodeNotFound || !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), "in this namespace.: the disk") {
+	if fault.CodeOf(err) != fault.CodeNotFound || !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), ": the disk") {
 		t.Errorf("%v", err)
 	}
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Facts["resource"] != "flow" {

@@ -69,7 +69,7 @@ func FuzzParameters(f *testing.F) {
 		} else if again, err := ask.LastEventID(strconv.FormatInt(id, 10)); err != nil || id < 0 || again != id {
 			t.Fatalf("%q is %d, read again as %d, %v", text, id, again, err)
 		}
-		if key, value, err := ask.Tag([]string{text}); err != nil {
+		if key, value, err := ask.Tag(text); err != nil {
 			refusedAt(t, err, fault.InQuery, "tag", fault.CodeValidationFailed, fault.CodeInvalidTagKey)
 		} else if key+":"+value != text || tag.CheckKey(key, "") != nil {
 			t.Fatalf("%q is %q and %q", text, key, value)
