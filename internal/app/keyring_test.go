@@ -2,11 +2,8 @@ package app_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/rs/zerolog"
 
 	"github.com/flowapi/flowapi/internal/apitest"
-	"github.com/flowapi/flowapi/internal/app"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/waitpoint"
@@ -348,125 +343,6 @@ func TestKeyring_Idempotency(t *testing.T) {
 	})
 }
 
-// TestKeyring_Secrecy: no secret is in an answer, an event, the log, or anywhere in the database, in whatever spelling; and what is
-// stored is good for its own kid only. engine.md "Security".
-func TestKeyring_Secrecy(t *testing.T) {
-	t.Parallel()
-	storetest.Databases(t, func(t *testing.T, url string) {
-		var log lockedBuffer
-		s := apptest.Start(t, url, func(c *app.Config) { c.Log = zerolog.New(&log) })
-		k := &keyTest{s, t}
-		secrets := []string{strings.Repeat("c0ffee11", 8), strings.Repeat("DEADBEEF", 16)}
-		var answers bytes.Buffer
-		for i, secret := range secrets {
-			for _, answer := range []*apitest.Response{
-				k.rotate(fmt.Sprintf(`"new_kid":"own%d","new_secret_hex":%q`, i, secret), "Idempotency-Key: "+fmt.Sprint(i)),
-				k.rotate(fmt.Sprintf(`"new_kid":"own%d","new_secret_hex":%q`, i, secret)),
-				k.rotate(fmt.Sprintf(`"new_kid":"a b","new_secret_hex":%q`, secret)),
-				k.rotate(fmt.Sprintf(`"new_kid":"k1","new_secret_hex":%q`, secret)),
-				k.rotate(fmt.Sprintf(`"new_kid":"z","new_secret_hex":"%s0"`, secret)),
-				k.Post(secretsPath, fmt.Sprintf(`{"kid":"own%d","secret_hex":%q}`, i, secret)),
-				k.Get(secretsPath), k.Get("/v1/events"),
-			} {
-				answers.Write(answer.Body)
-			}
-		}
-		ring := k.ring(k.master())
-		var all [][]byte
-		for _, key := range ring.Keys() { // the server's own, too
-			raw := key.Secret.Reveal()
-			all = append(all, raw[:16], []byte(hex.EncodeToString(raw[:16])), []byte(strings.ToUpper(hex.EncodeToString(raw[:16]))))
-			token, err := ring.Again(key.Kid, uuid.New(), uuid.New(), s.Clock.Now())
-			if err != nil || token.Kid() != key.Kid {
-				t.Fatalf("%v, %v", token, err)
-			}
-		}
-		if len(ring.Keys()) != 3 {
-			t.Fatalf("%d secrets", len(ring.Keys()))
-		}
-		places := map[string][]byte{"answers": answers.Bytes(), "log": log.Bytes(), "database": dumped(t, s)}
-		for place, content := range places {
-			if len(content) == 0 {
-				t.Errorf("nothing in %s", place)
-			}
-			for _, secret := range all {
-				if bytes.Contains(content, secret) {
-					t.Errorf("%s has a secret", place)
-				}
-			}
-		}
-		// The seal is for one kid.
-		if err := store.Do(t.Context(), s.App.Store(), func(tx *store.Tx) error {
-			_, err := tx.Exec(`UPDATE waitpoint_secrets SET secret = (SELECT secret FROM waitpoint_secrets WHERE kid = 'own1') WHERE kid = 'own0'`)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		k.Get(secretsPath).Problem(fault.CodeCorruptRecord)
-		k.rotate("").Problem(fault.CodeCorruptRecord)
-	})
-}
-
-// lockedBuffer is a log that several write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) Bytes() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Clone(l.b.Bytes())
-}
-
-// dumped is everything that a database has: its files, or each row of each table as text.
-func dumped(t *testing.T, s *apptest.Server) []byte {
-	t.Helper()
-	if err := s.App.Store().Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var all bytes.Buffer
-	if file := s.App.Store().File(); file != "" {
-		for _, suffix := range []string{"", "-wal"} {
-			content, err := os.ReadFile(file + suffix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all.Write(content)
-		}
-		if !bytes.Contains(all.Bytes(), []byte("own1")) {
-			t.Error("the files do not have what was stored")
-		}
-		return all.Bytes()
-	}
-	if err := s.App.Store().Read(t.Context(), func(q *store.Queries) error {
-		var tables []string
-		if err := q.Select(&tables, `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`); err != nil {
-			return err
-		}
-		for _, table := range tables {
-			var rows []string
-			if err := q.Select(&rows, `SELECT t::text FROM `+table+` t`); err != nil {
-				return err
-			}
-			all.WriteString(strings.Join(rows, "\n"))
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(all.Bytes(), []byte("own1")) {
-		t.Error("the dump does not have what was stored")
-	}
-	return all.Bytes()
-}
-
 // TestKeyring_Restart: the secrets outlive the server, and what they have signed verifies.
 func TestKeyring_Restart(t *testing.T) {
 	t.Parallel()
@@ -489,134 +365,6 @@ func TestKeyring_Restart(t *testing.T) {
 			t.Errorf("%q", k.events())
 		}
 	})
-}
-
-// refusedStart opens a database as a server would, and returns why it cannot.
-func refusedStart(t *testing.T, url string, master keyring.Master) string {
-	t.Helper()
-	a, err := app.Open(t.Context(), app.Config{DatabaseURL: url, Waitpoints: master, Log: zerolog.Nop()})
-	if err == nil {
-		_ = a.Close()
-		t.Error("the server starts")
-		return ""
-	}
-	return err.Error()
-}
-
-func wantWords(t *testing.T, text string, words ...string) {
-	t.Helper()
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			t.Errorf("%q is not in: %s", word, text)
-		}
-	}
-}
-
-// TestKeyring_Master: with another master secret a server does not start, says what to do, and changes nothing.
-func TestKeyring_Master(t *testing.T) {
-	t.Parallel()
-	storetest.Databases(t, func(t *testing.T, url string) {
-		folder := t.TempDir()
-		right := keyring.Master{Secret: []byte(strings.Repeat("right", 8))}
-		open := func() *keyTest {
-			return &keyTest{apptest.Start(t, url, func(c *app.Config) { c.Waitpoints = right }), t}
-		}
-		k := open()
-		rows := countRows(t, k.Server)
-		k.Stop()
-		wrong := strings.Repeat("wrong", 8)
-		says := refusedStart(t, url, keyring.Master{Secret: []byte(wrong)})
-		wantWords(t, says, "FLOWAPI_WAITPOINT_SECRET", "not sealed with", "DELETE FROM waitpoint_secrets")
-		if strings.Contains(says, wrong) || strings.Contains(says, hex.EncodeToString([]byte(wrong))) {
-			t.Error("it tells the secret")
-		}
-		wantWords(t, refusedStart(t, url, keyring.Master{Secret: []byte("short")}), "32")
-
-		missing := filepath.Join(folder, "missing")
-		wantWords(t, refusedStart(t, url, keyring.Master{File: missing}), missing, "missing", "backup", "DELETE FROM waitpoint_secrets")
-		if _, err := os.Stat(missing); err == nil {
-			t.Error("a new secret was made where the old one is missing")
-		}
-		other := filepath.Join(folder, "other")
-		if err := os.WriteFile(other, []byte(strings.Repeat("ab", 32)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		wantWords(t, refusedStart(t, url, keyring.Master{File: other}), other, "not sealed with")
-		if diff := cmp.Diff(rows, countRows(t, open().Server)); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-// TestKeyring_File: the file beside the database is for its owner alone.
-func TestKeyring_File(t *testing.T) {
-	t.Parallel()
-	url := storetest.SQLite(t)
-	file := url + ".secret"
-	s := apptest.Start(t, url)
-	s.Stop()
-	info, err := os.Stat(file)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("%v, %v", info, err)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil || len(content) != 65 {
-		t.Errorf("%d bytes, %v", len(content), err)
-	}
-	names, err := filepath.Glob(url + ".secret*")
-	if err != nil || len(names) != 1 {
-		t.Errorf("%q are left", names)
-	}
-	for _, mode := range []os.FileMode{0o640, 0o604, 0o660, 0o644} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
-		says := refusedStart(t, url, keyring.Master{})
-		wantWords(t, says, file, "chmod 600")
-		if strings.Contains(says, string(content[:64])) {
-			t.Error("it tells the secret")
-		}
-	}
-	for _, text := range []string{"", "abc", "zz" + string(content[2:])} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(file, 0o400); err != nil {
-			t.Fatal(err)
-		}
-		wantWords(t, refusedStart(t, url, keyring.Master{}), file, "does not hold a secret")
-		if err := os.Chmod(file, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k := &keyTest{apptest.Start(t, url), t}
-	k.wantKids("k1")
-}
-
-// TestKeyring_File_together: servers that start at once in one folder agree on one file.
-func TestKeyring_File_together(t *testing.T) {
-	t.Parallel()
-	url, file := storetest.Postgres(t), filepath.Join(t.TempDir(), "flowapi.secret")
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			a, err := app.Open(t.Context(), app.Config{DatabaseURL: url, Waitpoints: keyring.Master{File: file}, Log: zerolog.Nop()})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if names, err := filepath.Glob(file + "*"); err != nil || len(names) != 1 {
-		t.Errorf("%q are left", names)
-	}
 }
 
 // TestKeyring_Replicas: what one server rotates, another one uses at once; servers that start together on a new database make one
