@@ -278,244 +278,246 @@ func (x *budgetTest) attachments() map[string]func(members string) *apitest.Resp
 // TestBudgets: what is kept of budgets, and who may change it. reference: flows-streams-budgets.md 6.1 to 6.4, 10.7.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
-	runBudgetCases(t, []budgetCase{
-		{"made, and shown with its scope, its mode and its limits (e2e_api)", func(x *budgetTest) {
-			id := x.budget(`"scope_type":"team","scope_id":"a","hard_limits":{"tokens":100},"soft_limits":{"tokens":50},"on_hard_limit":"suspend","reset_interval_ms":60000`)
-			b := x.used(id, "")
-			if b.ScopeType != "team" || b.ScopeID != "a" || b.OnHardLimit != "suspend" || amountsText(b.HardLimits) != "tokens 100" || amountsText(b.SoftLimits) != "tokens 50" ||
-				b.BreachCount != 0 || b.SoftBreachCount != 0 || b.LastBreachAt != nil || b.Exhausted || b.ParentID != nil {
-				x.t.Errorf("%+v", b)
+	runBudgetCases(t, budgetsCases)
+}
+
+var budgetsCases = []budgetCase{
+	{"made, and shown with its scope, its mode and its limits (e2e_api)", func(x *budgetTest) {
+		id := x.budget(`"scope_type":"team","scope_id":"a","hard_limits":{"tokens":100},"soft_limits":{"tokens":50},"on_hard_limit":"suspend","reset_interval_ms":60000`)
+		b := x.used(id, "")
+		if b.ScopeType != "team" || b.ScopeID != "a" || b.OnHardLimit != "suspend" || amountsText(b.HardLimits) != "tokens 100" || amountsText(b.SoftLimits) != "tokens 50" ||
+			b.BreachCount != 0 || b.SoftBreachCount != 0 || b.LastBreachAt != nil || b.Exhausted || b.ParentID != nil {
+			x.t.Errorf("%+v", b)
+		}
+		if want := b.CreatedAt.Time().Add(time.Minute); b.NextResetAt == nil || !b.NextResetAt.Time().Equal(want) { // 10.7: seeded with the interval
+			x.t.Errorf("next_reset_at %v, want %s", b.NextResetAt, want)
+		}
+		x.toldOf(id, "created")
+	}},
+	{"the same id again: the limits are not overwritten (wave9_budget)", func(x *budgetTest) {
+		id := x.tokens(100)
+		again := x.same(func() *apitest.Response {
+			return x.Post("/v1/budgets", `{"id":"`+id.String()+`","hard_limits":{"tokens":1},"scope_type":"z"}`)
+		}).Want(http.StatusOK)
+		if again.Header.Get("Idempotent-Replay") != "true" || again.Int("hard_limits.tokens") != 100 {
+			x.t.Errorf("%s", again.Body)
+		}
+	}},
+	{"fresh, then 5, 8, and 0 after a reset (V lifecycle)", func(x *budgetTest) {
+		id := x.budget("")
+		x.used(id, "")
+		x.uses(id, `"tokens":5`, "ok")
+		x.used(id, "tokens 5")
+		x.uses(id, `"tokens":3`, "ok")
+		x.used(id, "tokens 8")
+		x.done(id, "reset", "")
+		x.used(id, "tokens 0")
+	}},
+	{"a budget that there is not", func(x *budgetTest) {
+		x.tokens(10)
+		e := x.create("").ID
+		for name, call := range budgetCalls(e) {
+			if got := x.denied(fault.CodeNotFound, func() *apitest.Response { return call(x, uuid.New()) }); got.Str("resource") != "budget" {
+				x.t.Errorf("%s: %s", name, got.Body)
 			}
-			if want := b.CreatedAt.Time().Add(time.Minute); b.NextResetAt == nil || !b.NextResetAt.Time().Equal(want) { // 10.7: seeded with the interval
-				x.t.Errorf("next_reset_at %v, want %s", b.NextResetAt, want)
+		}
+		for _, part := range []string{"", "/ledger"} {
+			x.Get(budgetPath(uuid.New()) + part).Problem(fault.CodeNotFound)
+		}
+		x.denied(fault.CodeNotFound, func() *apitest.Response { return x.Post("/v1/budgets", `{"parent_id":"`+uuid.NewString()+`"}`) })
+	}},
+	{"an execution that there is not", func(x *budgetTest) {
+		id := x.tokens(10)
+		for _, verb := range []string{"usage", "spend"} {
+			x.denied(fault.CodeNotFound, func() *apitest.Response {
+				return x.verb(id, verb, dimensions(`"tokens":1`)+","+executionID(uuid.New()))
+			})
+		}
+	}},
+	{"another namespace's budget is none", func(x *budgetTest) {
+		other := &budgetTest{x.in("others")}
+		id := other.tokens(10)
+		before := other.snap()
+		e := x.create("").ID
+		for _, call := range budgetCalls(e) {
+			x.denied(fault.CodeNotFound, func() *apitest.Response { return call(x, id) })
+		}
+		for _, part := range []string{"", "/ledger"} {
+			x.Get(budgetPath(id) + part).Problem(fault.CodeNotFound)
+		}
+		x.denied(fault.CodeNotFound, func() *apitest.Response { return x.Post("/v1/budgets", `{"parent_id":"`+id.String()+`"}`) })
+		for name, attach := range x.attachments() {
+			if got := x.denied(fault.CodeNotFound, func() *apitest.Response { return attach(attached(id)) }); got.Str("resource") != "budget" {
+				x.t.Errorf("%s: %s", name, got.Body)
 			}
-			x.toldOf(id, "created")
-		}},
-		{"the same id again: the limits are not overwritten (wave9_budget)", func(x *budgetTest) {
-			id := x.tokens(100)
-			again := x.same(func() *apitest.Response {
-				return x.Post("/v1/budgets", `{"id":"`+id.String()+`","hard_limits":{"tokens":1},"scope_type":"z"}`)
-			}).Want(http.StatusOK)
-			if again.Header.Get("Idempotent-Replay") != "true" || again.Int("hard_limits.tokens") != 100 {
-				x.t.Errorf("%s", again.Body)
+		}
+		if got := other.snap(); !cmp.Equal(before.Budgets, got.Budgets) || !cmp.Equal(before.Ledgers, got.Ledgers) {
+			x.t.Errorf("it was changed: %+v", got.Budgets)
+		}
+		if got := x.Get("/v1/budgets").Want(http.StatusOK); got.Len("items") != 0 {
+			x.t.Errorf("it is listed: %s", got.Body)
+		}
+	}},
+	{"an execution of another namespace spends nothing", func(x *budgetTest) {
+		id, e := x.tokens(10), x.in("others").create("").ID
+		for _, verb := range []string{"usage", "spend"} {
+			x.denied(fault.CodeNotFound, func() *apitest.Response { return x.verb(id, verb, dimensions(`"tokens":1`)+","+executionID(e)) })
+		}
+	}},
+	{"If-Match, with a revision that reports leave alone", func(x *budgetTest) {
+		id := x.tokens(100)
+		etag := x.Get(budgetPath(id)).ETag()
+		x.uses(id, `"tokens":50`, "ok")
+		x.uses(id, `"tokens":51`, "hard_breach tokens 50/100")
+		if got := x.Get(budgetPath(id)).ETag(); got != etag {
+			x.t.Errorf("reports took the ETag from %s to %s", etag, got)
+		}
+		patched := x.Do(http.MethodPatch, budgetPath(id), `{"scope_id":"new"}`, "If-Match: "+etag).Want(http.StatusOK)
+		if patched.ETag() == etag {
+			x.t.Error("the ETag did not change")
+		}
+		for _, method := range []string{http.MethodPatch, http.MethodDelete} {
+			var body any
+			if method == http.MethodPatch {
+				body = `{"scope_id":"newer"}`
 			}
-		}},
-		{"fresh, then 5, 8, and 0 after a reset (V lifecycle)", func(x *budgetTest) {
-			id := x.budget("")
-			x.used(id, "")
-			x.uses(id, `"tokens":5`, "ok")
-			x.used(id, "tokens 5")
-			x.uses(id, `"tokens":3`, "ok")
-			x.used(id, "tokens 8")
-			x.done(id, "reset", "")
-			x.used(id, "tokens 0")
-		}},
-		{"a budget that there is not", func(x *budgetTest) {
-			x.tokens(10)
-			e := x.create("").ID
-			for name, call := range budgetCalls(e) {
-				if got := x.denied(fault.CodeNotFound, func() *apitest.Response { return call(x, uuid.New()) }); got.Str("resource") != "budget" {
-					x.t.Errorf("%s: %s", name, got.Body)
-				}
+			x.denied(fault.CodeRevisionMismatch, func() *apitest.Response { return x.Do(method, budgetPath(id), body, "If-Match: "+etag) })
+		}
+		for _, verb := range []string{"reset", "topup"} {
+			before := x.Get(budgetPath(id)).ETag()
+			x.done(id, verb, map[string]string{"topup": dimensions(`"tokens":1`)}[verb])
+			if x.Get(budgetPath(id)).ETag() == before {
+				x.t.Errorf("%s leaves the revision alone", verb)
 			}
-			for _, part := range []string{"", "/ledger"} {
-				x.Get(budgetPath(uuid.New()) + part).Problem(fault.CodeNotFound)
+		}
+		x.Do(http.MethodDelete, budgetPath(id), nil, "If-Match: "+x.Get(budgetPath(id)).ETag()).Want(http.StatusNoContent)
+		x.Get(budgetPath(id)).Problem(fault.CodeNotFound)
+	}},
+	{"a patch that changes nothing", func(x *budgetTest) {
+		id := x.tokens(100)
+		x.same(func() *apitest.Response {
+			return x.Do(http.MethodPatch, budgetPath(id), `{"hard_limits":{"tokens":100}}`)
+		}).Want(http.StatusOK)
+	}},
+	{"a POST with an Idempotency-Key is done once", func(x *budgetTest) {
+		e := x.create("").ID
+		for name, call := range budgetCalls(e) {
+			if name == "PATCH" || name == "DELETE" {
+				continue
 			}
-			x.denied(fault.CodeNotFound, func() *apitest.Response { return x.Post("/v1/budgets", `{"parent_id":"`+uuid.NewString()+`"}`) })
-		}},
-		{"an execution that there is not", func(x *budgetTest) {
-			id := x.tokens(10)
-			for _, verb := range []string{"usage", "spend"} {
-				x.denied(fault.CodeNotFound, func() *apitest.Response {
-					return x.verb(id, verb, dimensions(`"tokens":1`)+","+executionID(uuid.New()))
-				})
+			id := x.tokens(1000)
+			x.uses(id, `"tokens":10`, "ok", executionID(e))
+			key := "Idempotency-Key: " + strings.ReplaceAll(name, " ", "-")
+			first := call(x, id, key).Want(http.StatusOK)
+			again := x.same(func() *apitest.Response { return call(x, id, key) }).Want(http.StatusOK)
+			if again.Header.Get("Idempotent-Replay") != "true" || string(again.Body) != string(first.Body) {
+				x.t.Errorf("%s: %v\n%s\n%s", name, again.Header, first.Body, again.Body)
 			}
-		}},
-		{"another namespace's budget is none", func(x *budgetTest) {
-			other := &budgetTest{x.in("others")}
-			id := other.tokens(10)
-			before := other.snap()
-			e := x.create("").ID
-			for _, call := range budgetCalls(e) {
-				x.denied(fault.CodeNotFound, func() *apitest.Response { return call(x, id) })
+			x.denied(fault.CodeIdempotencyMismatch, func() *apitest.Response { return x.verb(id, "topup", dimensions(`"tokens":999`), key) })
+		}
+		key := "Idempotency-Key: new"
+		first := x.Post("/v1/budgets", `{"scope_id":"k"}`, key).Want(http.StatusCreated)
+		again := x.same(func() *apitest.Response { return x.Post("/v1/budgets", `{"scope_id":"k"}`, key) })
+		if again.Str("id") != first.Str("id") || again.Header.Get("Idempotent-Replay") != "true" {
+			x.t.Errorf("%s", again.Body)
+		}
+	}},
+	{"what cannot be is refused", func(x *budgetTest) {
+		id := x.tokens(100)
+		many := make([]string, 33)
+		for i := range many {
+			many[i] = fmt.Sprintf(`"d%d":1`, i)
+		}
+		for _, c := range []struct {
+			call func() *apitest.Response
+			code fault.Code
+		}{
+			{func() *apitest.Response { return x.verb(id, "usage", dimensions(`"tokens":-1`)) }, fault.CodeValidationFailed},
+			{func() *apitest.Response { return x.verb(id, "topup", dimensions(`"tokens":-1`)) }, fault.CodeValidationFailed},
+			{func() *apitest.Response { return x.Post("/v1/budgets", `{"hard_limits":{"tokens":-1}}`) }, fault.CodeValidationFailed},
+			{func() *apitest.Response { return x.Post("/v1/budgets", `{"hard_limits":{"a b":1}}`) }, fault.CodeValidationFailed},
+			{func() *apitest.Response { return x.verb(id, "usage", dimensions(strings.Join(many, ","))) }, fault.CodeValidationFailed},
+			{func() *apitest.Response { return x.verb(id, "topup", dimensions(`"other":1`)) }, fault.CodeValidationFailed},
+			{func() *apitest.Response {
+				return x.Post("/v1/budgets", `{"reset_interval_ms":60000,"schedule":{"cron":"@daily","time_zone":"UTC"}}`)
+			}, fault.CodeValidationFailed},
+			{func() *apitest.Response {
+				return x.Post("/v1/budgets", `{"schedule":{"cron":"0 0 30 2 *","time_zone":"UTC"}}`)
+			}, fault.CodeValidationFailed},
+			{func() *apitest.Response {
+				return x.Post("/v1/budgets", `{"schedule":{"cron":"@daily","time_zone":"Mars/Olympus"}}`)
+			}, fault.CodeValidationFailed},
+		} {
+			if got := c.call(); got.Status != http.StatusUnprocessableEntity {
+				x.t.Errorf("%d instead of 422: %s", got.Status, got.Body)
 			}
-			for _, part := range []string{"", "/ledger"} {
-				x.Get(budgetPath(id) + part).Problem(fault.CodeNotFound)
+			x.denied(c.code, c.call)
+		}
+	}},
+	{"eight above each other, and no more", func(x *budgetTest) {
+		id := x.budget("")
+		for range 7 {
+			id = x.under(id, "")
+		}
+		got := x.denied(fault.CodeOutOfRange, func() *apitest.Response { return x.Post("/v1/budgets", `{"parent_id":"`+id.String()+`"}`) })
+		if f := got.Fields(); len(f) == 0 || f[0].Pointer != "/parent_id" {
+			x.t.Errorf("%s", got.Body)
+		}
+		x.uses(id, `"tokens":1`, "ok")
+		for b := x.read(id); ; b = x.read(*b.ParentID) {
+			x.used(b.ID, "tokens 1")
+			if b.ParentID == nil {
+				break
 			}
-			x.denied(fault.CodeNotFound, func() *apitest.Response { return x.Post("/v1/budgets", `{"parent_id":"`+id.String()+`"}`) })
-			for name, attach := range x.attachments() {
-				if got := x.denied(fault.CodeNotFound, func() *apitest.Response { return attach(attached(id)) }); got.Str("resource") != "budget" {
-					x.t.Errorf("%s: %s", name, got.Body)
-				}
+		}
+	}},
+	{"attached to executions, flows and members, and shown again", func(x *budgetTest) {
+		a, b := x.tokens(100), x.tokens(100)
+		want := oapi.BudgetIDs{b, a}
+		for name, attach := range x.attachments() {
+			answer := attach(attached(b, a))
+			if answer.Status != http.StatusCreated {
+				x.t.Fatalf("%s: %d %s", name, answer.Status, answer.Body)
 			}
-			if got := other.snap(); !cmp.Equal(before.Budgets, got.Budgets) || !cmp.Equal(before.Ledgers, got.Ledgers) {
-				x.t.Errorf("it was changed: %+v", got.Budgets)
+			var got oapi.BudgetIDs
+			switch name {
+			case "execution":
+				got = x.get(answerAs[oapi.Execution](answer).ID).BudgetIds
+			case "batch":
+				got = x.get(answerAs[oapi.CreatedExecutions](answer).Items[1].Execution.ID).BudgetIds
+			case "flow":
+				got = flowAs[oapi.Flow](x.Get(flowPath(flowAs[oapi.Flow](answer).ID)).Want(http.StatusOK)).BudgetIds
+			case "flow with a graph":
+				got = x.get(flowAs[oapi.Flow](answer).Graph.Executions["a"]).BudgetIds
+			case "graph":
+				got = x.get(flowAs[oapi.BuiltGraph](answer).Executions["b"]).BudgetIds
+			case "member":
+				got = x.get(flowAs[oapi.FlowMember](answer).Execution.ID).BudgetIds
 			}
-			if got := x.Get("/v1/budgets").Want(http.StatusOK); got.Len("items") != 0 {
-				x.t.Errorf("it is listed: %s", got.Body)
+			if diff := cmp.Diff(want, got); diff != "" {
+				x.t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
-		}},
-		{"an execution of another namespace spends nothing", func(x *budgetTest) {
-			id, e := x.tokens(10), x.in("others").create("").ID
-			for _, verb := range []string{"usage", "spend"} {
-				x.denied(fault.CodeNotFound, func() *apitest.Response { return x.verb(id, verb, dimensions(`"tokens":1`)+","+executionID(e)) })
+			nobody := uuid.New()
+			if got := x.denied(fault.CodeNotFound, func() *apitest.Response { return attach(attached(a, nobody)) }); got.Str("resource") != "budget" {
+				x.t.Errorf("%s: %s", name, got.Body)
 			}
-		}},
-		{"If-Match, with a revision that reports leave alone", func(x *budgetTest) {
-			id := x.tokens(100)
-			etag := x.Get(budgetPath(id)).ETag()
-			x.uses(id, `"tokens":50`, "ok")
-			x.uses(id, `"tokens":51`, "hard_breach tokens 50/100")
-			if got := x.Get(budgetPath(id)).ETag(); got != etag {
-				x.t.Errorf("reports took the ETag from %s to %s", etag, got)
-			}
-			patched := x.Do(http.MethodPatch, budgetPath(id), `{"scope_id":"new"}`, "If-Match: "+etag).Want(http.StatusOK)
-			if patched.ETag() == etag {
-				x.t.Error("the ETag did not change")
-			}
-			for _, method := range []string{http.MethodPatch, http.MethodDelete} {
-				var body any
-				if method == http.MethodPatch {
-					body = `{"scope_id":"newer"}`
-				}
-				x.denied(fault.CodeRevisionMismatch, func() *apitest.Response { return x.Do(method, budgetPath(id), body, "If-Match: "+etag) })
-			}
-			for _, verb := range []string{"reset", "topup"} {
-				before := x.Get(budgetPath(id)).ETag()
-				x.done(id, verb, map[string]string{"topup": dimensions(`"tokens":1`)}[verb])
-				if x.Get(budgetPath(id)).ETag() == before {
-					x.t.Errorf("%s leaves the revision alone", verb)
-				}
-			}
-			x.Do(http.MethodDelete, budgetPath(id), nil, "If-Match: "+x.Get(budgetPath(id)).ETag()).Want(http.StatusNoContent)
-			x.Get(budgetPath(id)).Problem(fault.CodeNotFound)
-		}},
-		{"a patch that changes nothing", func(x *budgetTest) {
-			id := x.tokens(100)
-			x.same(func() *apitest.Response {
-				return x.Do(http.MethodPatch, budgetPath(id), `{"hard_limits":{"tokens":100}}`)
-			}).Want(http.StatusOK)
-		}},
-		{"a POST with an Idempotency-Key is done once", func(x *budgetTest) {
-			e := x.create("").ID
-			for name, call := range budgetCalls(e) {
-				if name == "PATCH" || name == "DELETE" {
-					continue
-				}
-				id := x.tokens(1000)
-				x.uses(id, `"tokens":10`, "ok", executionID(e))
-				key := "Idempotency-Key: " + strings.ReplaceAll(name, " ", "-")
-				first := call(x, id, key).Want(http.StatusOK)
-				again := x.same(func() *apitest.Response { return call(x, id, key) }).Want(http.StatusOK)
-				if again.Header.Get("Idempotent-Replay") != "true" || string(again.Body) != string(first.Body) {
-					x.t.Errorf("%s: %v\n%s\n%s", name, again.Header, first.Body, again.Body)
-				}
-				x.denied(fault.CodeIdempotencyMismatch, func() *apitest.Response { return x.verb(id, "topup", dimensions(`"tokens":999`), key) })
-			}
-			key := "Idempotency-Key: new"
-			first := x.Post("/v1/budgets", `{"scope_id":"k"}`, key).Want(http.StatusCreated)
-			again := x.same(func() *apitest.Response { return x.Post("/v1/budgets", `{"scope_id":"k"}`, key) })
-			if again.Str("id") != first.Str("id") || again.Header.Get("Idempotent-Replay") != "true" {
-				x.t.Errorf("%s", again.Body)
-			}
-		}},
-		{"what cannot be is refused", func(x *budgetTest) {
-			id := x.tokens(100)
-			many := make([]string, 33)
-			for i := range many {
-				many[i] = fmt.Sprintf(`"d%d":1`, i)
-			}
-			for _, c := range []struct {
-				call func() *apitest.Response
-				code fault.Code
-			}{
-				{func() *apitest.Response { return x.verb(id, "usage", dimensions(`"tokens":-1`)) }, fault.CodeValidationFailed},
-				{func() *apitest.Response { return x.verb(id, "topup", dimensions(`"tokens":-1`)) }, fault.CodeValidationFailed},
-				{func() *apitest.Response { return x.Post("/v1/budgets", `{"hard_limits":{"tokens":-1}}`) }, fault.CodeValidationFailed},
-				{func() *apitest.Response { return x.Post("/v1/budgets", `{"hard_limits":{"a b":1}}`) }, fault.CodeValidationFailed},
-				{func() *apitest.Response { return x.verb(id, "usage", dimensions(strings.Join(many, ","))) }, fault.CodeValidationFailed},
-				{func() *apitest.Response { return x.verb(id, "topup", dimensions(`"other":1`)) }, fault.CodeValidationFailed},
-				{func() *apitest.Response {
-					return x.Post("/v1/budgets", `{"reset_interval_ms":60000,"schedule":{"cron":"@daily","time_zone":"UTC"}}`)
-				}, fault.CodeValidationFailed},
-				{func() *apitest.Response {
-					return x.Post("/v1/budgets", `{"schedule":{"cron":"0 0 30 2 *","time_zone":"UTC"}}`)
-				}, fault.CodeValidationFailed},
-				{func() *apitest.Response {
-					return x.Post("/v1/budgets", `{"schedule":{"cron":"@daily","time_zone":"Mars/Olympus"}}`)
-				}, fault.CodeValidationFailed},
-			} {
-				if got := c.call(); got.Status != http.StatusUnprocessableEntity {
-					x.t.Errorf("%d instead of 422: %s", got.Status, got.Body)
-				}
-				x.denied(c.code, c.call)
-			}
-		}},
-		{"eight above each other, and no more", func(x *budgetTest) {
-			id := x.budget("")
-			for range 7 {
-				id = x.under(id, "")
-			}
-			got := x.denied(fault.CodeOutOfRange, func() *apitest.Response { return x.Post("/v1/budgets", `{"parent_id":"`+id.String()+`"}`) })
-			if f := got.Fields(); len(f) == 0 || f[0].Pointer != "/parent_id" {
-				x.t.Errorf("%s", got.Body)
-			}
-			x.uses(id, `"tokens":1`, "ok")
-			for b := x.read(id); ; b = x.read(*b.ParentID) {
-				x.used(b.ID, "tokens 1")
-				if b.ParentID == nil {
-					break
-				}
-			}
-		}},
-		{"attached to executions, flows and members, and shown again", func(x *budgetTest) {
-			a, b := x.tokens(100), x.tokens(100)
-			want := oapi.BudgetIDs{b, a}
-			for name, attach := range x.attachments() {
-				answer := attach(attached(b, a))
-				if answer.Status != http.StatusCreated {
-					x.t.Fatalf("%s: %d %s", name, answer.Status, answer.Body)
-				}
-				var got oapi.BudgetIDs
-				switch name {
-				case "execution":
-					got = x.get(answerAs[oapi.Execution](answer).ID).BudgetIds
-				case "batch":
-					got = x.get(answerAs[oapi.CreatedExecutions](answer).Items[1].Execution.ID).BudgetIds
-				case "flow":
-					got = flowAs[oapi.Flow](x.Get(flowPath(flowAs[oapi.Flow](answer).ID)).Want(http.StatusOK)).BudgetIds
-				case "flow with a graph":
-					got = x.get(flowAs[oapi.Flow](answer).Graph.Executions["a"]).BudgetIds
-				case "graph":
-					got = x.get(flowAs[oapi.BuiltGraph](answer).Executions["b"]).BudgetIds
-				case "member":
-					got = x.get(flowAs[oapi.FlowMember](answer).Execution.ID).BudgetIds
-				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					x.t.Errorf("%s (-want +got):\n%s", name, diff)
-				}
-				nobody := uuid.New()
-				if got := x.denied(fault.CodeNotFound, func() *apitest.Response { return attach(attached(a, nobody)) }); got.Str("resource") != "budget" {
-					x.t.Errorf("%s: %s", name, got.Body)
-				}
-				x.denied(fault.CodeValidationFailed, func() *apitest.Response { return attach(attached(a, a)) })
-			}
-		}},
-		{"a child of a run has budgets, too", func(x *budgetTest) {
-			id := x.tokens(10)
-			run := x.Post("/v1/runs", `{"workflow_name":"w"}`).Want(http.StatusCreated).Str("id")
-			x.Post("/v1/runs/"+run+"/start", `{"generation":0}`).Want(http.StatusOK)
-			step := func(members string) *apitest.Response {
-				return x.Post("/v1/runs/"+run+"/steps", `{"generation":0,"step_name":"s","role":"agent","position":0,"child":{"execution":`+x.sent(members)+`}}`)
-			}
-			x.denied(fault.CodeNotFound, func() *apitest.Response { return step(attached(uuid.New())) })
-			made := step(joined(attached(id), estimate(4))).Want(http.StatusCreated)
-			e := x.get(uuid.MustParse(made.Str("child_execution_id")))
-			if !cmp.Equal(e.BudgetIds, oapi.BudgetIDs{id}) || amountsText(e.Estimate) != "tokens 4" {
-				x.t.Errorf("%+v", e)
-			}
-			x.claim(lasting)
-			x.reserves(id, "tokens 4")
-		}},
-	})
+			x.denied(fault.CodeValidationFailed, func() *apitest.Response { return attach(attached(a, a)) })
+		}
+	}},
+	{"a child of a run has budgets, too", func(x *budgetTest) {
+		id := x.tokens(10)
+		run := x.Post("/v1/runs", `{"workflow_name":"w"}`).Want(http.StatusCreated).Str("id")
+		x.Post("/v1/runs/"+run+"/start", `{"generation":0}`).Want(http.StatusOK)
+		step := func(members string) *apitest.Response {
+			return x.Post("/v1/runs/"+run+"/steps", `{"generation":0,"step_name":"s","role":"agent","position":0,"child":{"execution":`+x.sent(members)+`}}`)
+		}
+		x.denied(fault.CodeNotFound, func() *apitest.Response { return step(attached(uuid.New())) })
+		made := step(joined(attached(id), estimate(4))).Want(http.StatusCreated)
+		e := x.get(uuid.MustParse(made.Str("child_execution_id")))
+		if !cmp.Equal(e.BudgetIds, oapi.BudgetIDs{id}) || amountsText(e.Estimate) != "tokens 4" {
+			x.t.Errorf("%+v", e)
+		}
+		x.claim(lasting)
+		x.reserves(id, "tokens 4")
+	}},
 }

@@ -104,138 +104,140 @@ func (tb rapidTB) Fatal(args ...any)                 { tb.run.Fatal(args...) }
 // TestExecutions_Concurrent_Property: one owner, whatever many workers do at once. executions.md 5/1 to 12; 6.8/119.
 func TestExecutions_Concurrent_Property(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"n claims of m executions hand out the smaller number of them, each once (5/2)", func(x *executionTest) {
-			for i, c := range []struct{ n, m, buckets int }{{12, 5, 1}, {5, 12, 1}, {10, 10, 1}, {10, 10, 10}, {12, 6, 3}, {1, 3, 3}, {6, 0, 1}} {
-				x := x.on(fmt.Sprint(i))
-				var made []string
-				for k := range c.m {
-					made = append(made, x.sent(fmt.Sprintf(`"required_capabilities":["t%d"]`, k%c.buckets)))
-				}
-				if c.m > 0 {
-					x.Post("/v1/executions/batch", `{"executions":[`+strings.Join(made, ",")+`]}`).Want(http.StatusCreated)
-				}
-				owners := map[uuid.UUID]int{}
-				for _, answer := range atOnce(c.n, func(w int) *apitest.Response {
-					return x.ask(fmt.Sprintf(`"worker_id":"w%d","capabilities":[%s],%s`, w, capabilityTokens(10), lasting))
-				}) {
-					if answer.Status == http.StatusNoContent {
-						continue
-					}
-					for _, claim := range answerAs[oapi.Claims](answer.Want(http.StatusOK)).Claims {
-						owners[claim.Execution.ID]++
-						if lease := x.get(claim.Execution.ID).CurrentLease; claim.Fence.LeaseEpoch != 1 || lease.LeaseID != claim.Fence.LeaseID {
-							x.t.Errorf("epoch %d, lease %s", claim.Fence.LeaseEpoch, lease.LeaseID)
-						}
-					}
-				}
-				for id, n := range owners {
-					if n != 1 {
-						x.t.Errorf("%d workers have %s", n, id)
-					}
-				}
-				if len(owners) != min(c.n, c.m) {
-					x.t.Errorf("%d claims of %d executions in %d buckets got %d", c.n, c.m, c.buckets, len(owners))
-				}
-			}
-		}},
-		{"many claims of several never share one (5/2)", func(x *executionTest) {
-			const m = 40
+	runExecutionCases(t, executionsConcurrentPropertyCases)
+}
+
+var executionsConcurrentPropertyCases = []executionCase{
+	{"n claims of m executions hand out the smaller number of them, each once (5/2)", func(x *executionTest) {
+		for i, c := range []struct{ n, m, buckets int }{{12, 5, 1}, {5, 12, 1}, {10, 10, 1}, {10, 10, 10}, {12, 6, 3}, {1, 3, 3}, {6, 0, 1}} {
+			x := x.on(fmt.Sprint(i))
 			var made []string
-			for k := range m {
-				made = append(made, x.sent(fmt.Sprintf(`"required_capabilities":["t%d"]`, k%4)))
+			for k := range c.m {
+				made = append(made, x.sent(fmt.Sprintf(`"required_capabilities":["t%d"]`, k%c.buckets)))
 			}
-			x.Post("/v1/executions/batch", `{"executions":[`+strings.Join(made, ",")+`]}`).Want(http.StatusCreated)
-			seen := map[uuid.UUID]bool{}
-			for round := 0; len(seen) < m && round < 20; round++ {
-				for _, answer := range atOnce(4, func(int) *apitest.Response {
-					return x.ask(`"max":7,"capabilities":[` + capabilityTokens(4) + `],` + lasting)
-				}) {
-					if answer.Status == http.StatusNoContent {
-						continue
-					}
-					for _, claim := range answerAs[oapi.Claims](answer.Want(http.StatusOK)).Claims {
-						if seen[claim.Execution.ID] {
-							x.t.Errorf("%s was handed out twice", claim.Execution.ID)
-						}
-						seen[claim.Execution.ID] = true
-					}
-				}
+			if c.m > 0 {
+				x.Post("/v1/executions/batch", `{"executions":[`+strings.Join(made, ",")+`]}`).Want(http.StatusCreated)
 			}
-			if len(seen) != m {
-				x.t.Errorf("%d of %d were handed out", len(seen), m)
-			}
-		}},
-		{"many completes of one owner at once: one ends it, all are answered (5/11, 12)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			ended := 0
-			for _, answer := range atOnce(8, func(i int) *apitest.Response {
-				if i%2 == 0 {
-					return x.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`)
-				}
-				return x.report(c, "complete", "")
+			owners := map[uuid.UUID]int{}
+			for _, answer := range atOnce(c.n, func(w int) *apitest.Response {
+				return x.ask(fmt.Sprintf(`"worker_id":"w%d","capabilities":[%s],%s`, w, capabilityTokens(10), lasting))
 			}) {
-				answer.Want(http.StatusOK)
-				if strings.Contains(string(answer.Body), `"replayed":false`) {
-					ended++
+				if answer.Status == http.StatusNoContent {
+					continue
 				}
-			}
-			if ended != 1 {
-				x.t.Errorf("%d calls have ended it", ended)
-			}
-			x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
-		}},
-		{"complete and fail at once: one of them", func(x *executionTest) {
-			for range 6 {
-				e := x.create(retryPolicy(1))
-				c := x.claim(lasting)
-				answers := atOnce(2, func(i int) *apitest.Response {
-					return x.report(c, []string{"complete", "fail"}[i], []string{"", `"reason":"boom"`}[i])
-				})
-				complete, fail := answers[0], answers[1]
-				if (complete.Status == http.StatusOK) == (fail.Status == http.StatusOK) {
-					x.t.Errorf("%s\n%s", complete.Body, fail.Body)
-				}
-				if complete.Status == http.StatusOK {
-					fail.Problem(fault.CodeExecutionNotActive)
-					x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
-				} else {
-					complete.Problem(fault.CodeExecutionNotActive)
-					x.told(e.ID, "execution.created", "lease.acquired", "lease.revoked", "execution.delayed")
-				}
-			}
-		}},
-		{"workers that crash, fail, give back and complete, all at once, come to an end (5/1 to 14; 6.8/119)", func(x *executionTest) {
-			const executions, workers = 20, 6
-			var ids []uuid.UUID
-			for range executions {
-				ids = append(ids, x.create(`"policy":{"max_reclaim_count":3,"retry_policy":{"max_retries":3,"backoff":{"type":"fixed","delay_ms":0}}}`).ID)
-			}
-			open := func() bool {
-				for _, id := range ids {
-					if x.get(id).CompletedAt == nil {
-						return true
+				for _, claim := range answerAs[oapi.Claims](answer.Want(http.StatusOK)).Claims {
+					owners[claim.Execution.ID]++
+					if lease := x.get(claim.Execution.ID).CurrentLease; claim.Fence.LeaseEpoch != 1 || lease.LeaseID != claim.Fence.LeaseID {
+						x.t.Errorf("epoch %d, lease %s", claim.Fence.LeaseEpoch, lease.LeaseID)
 					}
 				}
-				return false
 			}
-			for round := 0; open(); round++ {
-				if round > 100 {
-					x.t.Fatal("it does not end")
+			for id, n := range owners {
+				if n != 1 {
+					x.t.Errorf("%d workers have %s", n, id)
 				}
-				var wg sync.WaitGroup
-				for w := range workers {
-					wg.Go(func() { x.workSomehow(w, round) })
-				}
-				wg.Wait()
-				x.advance(time.Minute) // whoever has not reported is dead
 			}
+			if len(owners) != min(c.n, c.m) {
+				x.t.Errorf("%d claims of %d executions in %d buckets got %d", c.n, c.m, c.buckets, len(owners))
+			}
+		}
+	}},
+	{"many claims of several never share one (5/2)", func(x *executionTest) {
+		const m = 40
+		var made []string
+		for k := range m {
+			made = append(made, x.sent(fmt.Sprintf(`"required_capabilities":["t%d"]`, k%4)))
+		}
+		x.Post("/v1/executions/batch", `{"executions":[`+strings.Join(made, ",")+`]}`).Want(http.StatusCreated)
+		seen := map[uuid.UUID]bool{}
+		for round := 0; len(seen) < m && round < 20; round++ {
+			for _, answer := range atOnce(4, func(int) *apitest.Response {
+				return x.ask(`"max":7,"capabilities":[` + capabilityTokens(4) + `],` + lasting)
+			}) {
+				if answer.Status == http.StatusNoContent {
+					continue
+				}
+				for _, claim := range answerAs[oapi.Claims](answer.Want(http.StatusOK)).Claims {
+					if seen[claim.Execution.ID] {
+						x.t.Errorf("%s was handed out twice", claim.Execution.ID)
+					}
+					seen[claim.Execution.ID] = true
+				}
+			}
+		}
+		if len(seen) != m {
+			x.t.Errorf("%d of %d were handed out", len(seen), m)
+		}
+	}},
+	{"many completes of one owner at once: one ends it, all are answered (5/11, 12)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		ended := 0
+		for _, answer := range atOnce(8, func(i int) *apitest.Response {
+			if i%2 == 0 {
+				return x.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`)
+			}
+			return x.report(c, "complete", "")
+		}) {
+			answer.Want(http.StatusOK)
+			if strings.Contains(string(answer.Body), `"replayed":false`) {
+				ended++
+			}
+		}
+		if ended != 1 {
+			x.t.Errorf("%d calls have ended it", ended)
+		}
+		x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
+	}},
+	{"complete and fail at once: one of them", func(x *executionTest) {
+		for range 6 {
+			e := x.create(retryPolicy(1))
+			c := x.claim(lasting)
+			answers := atOnce(2, func(i int) *apitest.Response {
+				return x.report(c, []string{"complete", "fail"}[i], []string{"", `"reason":"boom"`}[i])
+			})
+			complete, fail := answers[0], answers[1]
+			if (complete.Status == http.StatusOK) == (fail.Status == http.StatusOK) {
+				x.t.Errorf("%s\n%s", complete.Body, fail.Body)
+			}
+			if complete.Status == http.StatusOK {
+				fail.Problem(fault.CodeExecutionNotActive)
+				x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
+			} else {
+				complete.Problem(fault.CodeExecutionNotActive)
+				x.told(e.ID, "execution.created", "lease.acquired", "lease.revoked", "execution.delayed")
+			}
+		}
+	}},
+	{"workers that crash, fail, give back and complete, all at once, come to an end (5/1 to 14; 6.8/119)", func(x *executionTest) {
+		const executions, workers = 20, 6
+		var ids []uuid.UUID
+		for range executions {
+			ids = append(ids, x.create(`"policy":{"max_reclaim_count":3,"retry_policy":{"max_retries":3,"backoff":{"type":"fixed","delay_ms":0}}}`).ID)
+		}
+		open := func() bool {
 			for _, id := range ids {
-				x.consistent(id)
+				if x.get(id).CompletedAt == nil {
+					return true
+				}
 			}
-		}},
-	})
+			return false
+		}
+		for round := 0; open(); round++ {
+			if round > 100 {
+				x.t.Fatal("it does not end")
+			}
+			var wg sync.WaitGroup
+			for w := range workers {
+				wg.Go(func() { x.workSomehow(w, round) })
+			}
+			wg.Wait()
+			x.advance(time.Minute) // whoever has not reported is dead
+		}
+		for _, id := range ids {
+			x.consistent(id)
+		}
+	}},
 }
 
 // workSomehow claims some executions and does with each what depends on its id and on the round alone.

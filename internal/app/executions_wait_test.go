@@ -83,169 +83,171 @@ func (w *waitingClaim) answered() *apitest.Response {
 // TestExecutions_Wait: a claim that waits is answered by the commit that makes work. http.md, "Prefer: wait".
 func TestExecutions_Wait(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"woken by what makes work", func(x *executionTest) {
-			e := x.create(retryPolicy(1))
-			held := x.claim(`"lease_ttl_ms":60000`)
-			for _, work := range []struct {
-				by   string
-				kind oapi.ClaimKind
-				make func()
-			}{
-				{"release", "resumed", func() { x.report(held, "release", "").Want(http.StatusOK) }},
-				{"a retry that is due", "retry", func() {
-					x.report(held, "fail", `"reason":"boom"`).Want(http.StatusOK)
-					x.advance(retryDelay)
-				}},
-				{"a lease that ran out", "reclaimed", func() { x.advance(time.Minute) }},
-			} {
-				w := x.wait(`"worker_id":"w2","lease_ttl_ms":60000`)
-				x.settled()
-				work.make()
-				if held = w.got(); held.Kind != work.kind || held.Execution.ID != e.ID {
-					x.t.Errorf("%s: a %s claim of %s", work.by, held.Kind, held.Execution.ID)
-				}
-			}
-			x.report(held, "complete", "").Want(http.StatusOK)
-			w := x.wait(lasting)
+	runExecutionCases(t, executionsWaitCases)
+}
+
+var executionsWaitCases = []executionCase{
+	{"woken by what makes work", func(x *executionTest) {
+		e := x.create(retryPolicy(1))
+		held := x.claim(`"lease_ttl_ms":60000`)
+		for _, work := range []struct {
+			by   string
+			kind oapi.ClaimKind
+			make func()
+		}{
+			{"release", "resumed", func() { x.report(held, "release", "").Want(http.StatusOK) }},
+			{"a retry that is due", "retry", func() {
+				x.report(held, "fail", `"reason":"boom"`).Want(http.StatusOK)
+				x.advance(retryDelay)
+			}},
+			{"a lease that ran out", "reclaimed", func() { x.advance(time.Minute) }},
+		} {
+			w := x.wait(`"worker_id":"w2","lease_ttl_ms":60000`)
 			x.settled()
-			if next := x.create(""); w.got().Execution.ID != next.ID {
-				x.t.Error("create: another execution")
+			work.make()
+			if held = w.got(); held.Kind != work.kind || held.Execution.ID != e.ID {
+				x.t.Errorf("%s: a %s claim of %s", work.by, held.Kind, held.Execution.ID)
 			}
-			w = x.wait(lasting)
-			x.settled()
-			next := x.create(`"delay_ms":600000`)
-			x.settled()
-			x.advance(10 * time.Minute)
-			if got := w.got(); got.Execution.ID != next.ID || got.Kind != "fresh" {
-				x.t.Errorf("a delay that is over: a %s claim", got.Kind)
+		}
+		x.report(held, "complete", "").Want(http.StatusOK)
+		w := x.wait(lasting)
+		x.settled()
+		if next := x.create(""); w.got().Execution.ID != next.ID {
+			x.t.Error("create: another execution")
+		}
+		w = x.wait(lasting)
+		x.settled()
+		next := x.create(`"delay_ms":600000`)
+		x.settled()
+		x.advance(10 * time.Minute)
+		if got := w.got(); got.Execution.ID != next.ID || got.Kind != "fresh" {
+			x.t.Errorf("a delay that is over: a %s claim", got.Kind)
+		}
+		w = x.wait(lasting)
+		x.settled()
+		batch := x.Post("/v1/executions/batch", `{"executions":[`+x.sent("")+`]}`).Want(http.StatusCreated)
+		if got := w.got(); got.Execution.ID.String() != batch.Str("items.0.execution.id") {
+			x.t.Error("a batch: another execution")
+		}
+	}},
+	{"as many as there is work, each once", func(x *executionTest) {
+		const n = 8
+		var waiters []*waitingClaim
+		for range n {
+			waiters = append(waiters, x.wait(lasting))
+		}
+		x.settled()
+		want, got := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
+		for range n {
+			want[x.create("").ID] = true
+		}
+		for _, w := range waiters {
+			got[w.got().Execution.ID] = true
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			x.t.Errorf("(-made +got):\n%s", diff)
+		}
+	}},
+	{"one batch wakes as many as it has work for", func(x *executionTest) {
+		var waiters []*waitingClaim
+		for range 4 {
+			waiters = append(waiters, x.wait(lasting))
+		}
+		x.settled()
+		x.Post("/v1/executions/batch", `{"executions":[`+strings.Repeat(x.sent("")+",", 3)+x.sent("")+`]}`).Want(http.StatusCreated)
+		got := map[uuid.UUID]bool{}
+		for _, w := range waiters {
+			got[w.got().Execution.ID] = true
+		}
+		if len(got) != 4 {
+			x.t.Errorf("%d executions", len(got))
+		}
+	}},
+	{"a waiter that lacks something neither starves nor swallows", func(x *executionTest) {
+		plain, other := x.wait(lasting), x.wait(`"worker_id":"w2","capabilities":["cpu"],`+lasting)
+		gpu := x.wait(`"worker_id":"w3","capabilities":["gpu"],` + lasting)
+		x.settled()
+		needs := x.create(`"required_capabilities":["gpu"]`)
+		if got := gpu.got(); got.Execution.ID != needs.ID || got.Execution.CurrentLease.WorkerID != "w3" {
+			x.t.Errorf("%+v", got.Execution.CurrentLease)
+		}
+		want, got := map[uuid.UUID]bool{x.create("").ID: true, x.create("").ID: true}, map[uuid.UUID]bool{}
+		got[plain.got().Execution.ID], got[other.got().Execution.ID] = true, true
+		if diff := cmp.Diff(want, got); diff != "" {
+			x.t.Errorf("(-made +got):\n%s", diff)
+		}
+	}},
+	{"on any of its lanes, and of its namespace only", func(x *executionTest) {
+		a, b := x.on("a"), x.on("b")
+		w := x.wait(fmt.Sprintf(`"lanes":["%s","%s"],`, a.lane, b.lane) + lasting)
+		x.settled()
+		x.create("")
+		b.in("other").create("")
+		x.settled()
+		e := b.create("")
+		if got := w.got(); got.Execution.ID != e.ID {
+			x.t.Errorf("got one of %s in %s", got.Execution.Lane, got.Execution.Namespace)
+		}
+	}},
+	{"with a key: the same once more is the replay", func(x *executionTest) {
+		key := "Idempotency-Key: wait " + x.lane
+		w := x.waiting(func() *apitest.Response { return x.ask(lasting, "Prefer: wait=20", key) })
+		x.settled()
+		x.create("")
+		first := w.answered().Want(http.StatusOK)
+		again := x.ask(lasting, "Prefer: wait=20", key).Want(http.StatusOK)
+		if string(first.Body) != string(again.Body) || again.Header.Get("Idempotent-Replay") != "true" {
+			x.t.Errorf("%v\n%s\n%s", again.Header, first.Body, again.Body)
+		}
+	}},
+	{"no time to wait, and what is no time", func(x *executionTest) {
+		for prefer, applied := range map[string]string{"wait=0": "wait=0", "respond-async, wait=0": "wait=0", "wait=x": "", "wait=-1": "", "handling=strict": "", `wait="0"`: "wait=0"} {
+			if got := x.ask("", "Prefer: "+prefer).Want(http.StatusNoContent).Header.Get("Preference-Applied"); got != applied {
+				x.t.Errorf("Prefer: %s is applied as %q, want %q", prefer, got, applied)
 			}
-			w = x.wait(lasting)
-			x.settled()
-			batch := x.Post("/v1/executions/batch", `{"executions":[`+x.sent("")+`]}`).Want(http.StatusCreated)
-			if got := w.got(); got.Execution.ID.String() != batch.Str("items.0.execution.id") {
-				x.t.Error("a batch: another execution")
+		}
+		x.create("")
+		if got := x.ask("", "Prefer: wait=99").Want(http.StatusOK).Header.Get("Preference-Applied"); got != "wait=55" {
+			x.t.Errorf("applied as %q", got)
+		}
+		if answer := x.ask("", "Prefer: wait=1").Want(http.StatusNoContent); answer.Header.Get("Preference-Applied") != "wait=1" {
+			x.t.Errorf("%v", answer.Header)
+		}
+	}},
+	{"text that a shell reads gives the exact values", func(x *executionTest) {
+		payloads := []string{
+			`{"run":"echo \"it's\" $(touch /nonexistent/x) ` + "`id`" + ` ${HOME} \\ \\n \\\\ ; & | > < * ? ! # ~ \t"}`,
+			"{\n\t\"spaced\" : [ 1.0,\r\n 1e3 , \"'''\" ]\n}", `"'"`, `"\\"`, `"'\\''"`, `null`, `""`, `"é日本\u2028"`, `[]`, `"$'\\x41'"`, `"-n"`, `" "`,
+		}
+		for i, payload := range payloads {
+			e := x.create(fmt.Sprintf(`"kind":%q,"payload":%s`, kindFor(i), payload))
+			answer := x.ask(`"worker_id":"w's"`, "Accept: text/plain").Want(http.StatusOK)
+			if contentType := answer.Header.Get("Content-Type"); !strings.HasPrefix(contentType, "text/plain") {
+				x.t.Errorf("Content-Type %s", contentType)
 			}
-		}},
-		{"as many as there is work, each once", func(x *executionTest) {
-			const n = 8
-			var waiters []*waitingClaim
-			for range n {
-				waiters = append(waiters, x.wait(lasting))
-			}
-			x.settled()
-			want, got := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
-			for range n {
-				want[x.create("").ID] = true
-			}
-			for _, w := range waiters {
-				got[w.got().Execution.ID] = true
-			}
+			got := evaluated(x.t, answer.Body, "EXECUTION_ID", "KIND", "ATTEMPT_INDEX", "LEASE_EPOCH", "LEASE_EXPIRES_AT", "PAYLOAD", "INPUTS")
+			now := x.get(e.ID)
+			want := []string{e.ID.String(), kindFor(i), "0", "1", now.CurrentLease.ExpiresAt.String(), payload, "{}"}
 			if diff := cmp.Diff(want, got); diff != "" {
-				x.t.Errorf("(-made +got):\n%s", diff)
+				x.t.Errorf("%s (-want +got):\n%s", answer.Body, diff)
 			}
-		}},
-		{"one batch wakes as many as it has work for", func(x *executionTest) {
-			var waiters []*waitingClaim
-			for range 4 {
-				waiters = append(waiters, x.wait(lasting))
-			}
-			x.settled()
-			x.Post("/v1/executions/batch", `{"executions":[`+strings.Repeat(x.sent("")+",", 3)+x.sent("")+`]}`).Want(http.StatusCreated)
-			got := map[uuid.UUID]bool{}
-			for _, w := range waiters {
-				got[w.got().Execution.ID] = true
-			}
-			if len(got) != 4 {
-				x.t.Errorf("%d executions", len(got))
-			}
-		}},
-		{"a waiter that lacks something neither starves nor swallows", func(x *executionTest) {
-			plain, other := x.wait(lasting), x.wait(`"worker_id":"w2","capabilities":["cpu"],`+lasting)
-			gpu := x.wait(`"worker_id":"w3","capabilities":["gpu"],` + lasting)
-			x.settled()
-			needs := x.create(`"required_capabilities":["gpu"]`)
-			if got := gpu.got(); got.Execution.ID != needs.ID || got.Execution.CurrentLease.WorkerID != "w3" {
-				x.t.Errorf("%+v", got.Execution.CurrentLease)
-			}
-			want, got := map[uuid.UUID]bool{x.create("").ID: true, x.create("").ID: true}, map[uuid.UUID]bool{}
-			got[plain.got().Execution.ID], got[other.got().Execution.ID] = true, true
-			if diff := cmp.Diff(want, got); diff != "" {
-				x.t.Errorf("(-made +got):\n%s", diff)
-			}
-		}},
-		{"on any of its lanes, and of its namespace only", func(x *executionTest) {
-			a, b := x.on("a"), x.on("b")
-			w := x.wait(fmt.Sprintf(`"lanes":["%s","%s"],`, a.lane, b.lane) + lasting)
-			x.settled()
-			x.create("")
-			b.in("other").create("")
-			x.settled()
-			e := b.create("")
-			if got := w.got(); got.Execution.ID != e.ID {
-				x.t.Errorf("got one of %s in %s", got.Execution.Lane, got.Execution.Namespace)
-			}
-		}},
-		{"with a key: the same once more is the replay", func(x *executionTest) {
-			key := "Idempotency-Key: wait " + x.lane
-			w := x.waiting(func() *apitest.Response { return x.ask(lasting, "Prefer: wait=20", key) })
-			x.settled()
-			x.create("")
-			first := w.answered().Want(http.StatusOK)
-			again := x.ask(lasting, "Prefer: wait=20", key).Want(http.StatusOK)
-			if string(first.Body) != string(again.Body) || again.Header.Get("Idempotent-Replay") != "true" {
-				x.t.Errorf("%v\n%s\n%s", again.Header, first.Body, again.Body)
-			}
-		}},
-		{"no time to wait, and what is no time", func(x *executionTest) {
-			for prefer, applied := range map[string]string{"wait=0": "wait=0", "respond-async, wait=0": "wait=0", "wait=x": "", "wait=-1": "", "handling=strict": "", `wait="0"`: "wait=0"} {
-				if got := x.ask("", "Prefer: "+prefer).Want(http.StatusNoContent).Header.Get("Preference-Applied"); got != applied {
-					x.t.Errorf("Prefer: %s is applied as %q, want %q", prefer, got, applied)
-				}
-			}
-			x.create("")
-			if got := x.ask("", "Prefer: wait=99").Want(http.StatusOK).Header.Get("Preference-Applied"); got != "wait=55" {
-				x.t.Errorf("applied as %q", got)
-			}
-			if answer := x.ask("", "Prefer: wait=1").Want(http.StatusNoContent); answer.Header.Get("Preference-Applied") != "wait=1" {
-				x.t.Errorf("%v", answer.Header)
-			}
-		}},
-		{"text that a shell reads gives the exact values", func(x *executionTest) {
-			payloads := []string{
-				`{"run":"echo \"it's\" $(touch /nonexistent/x) ` + "`id`" + ` ${HOME} \\ \\n \\\\ ; & | > < * ? ! # ~ \t"}`,
-				"{\n\t\"spaced\" : [ 1.0,\r\n 1e3 , \"'''\" ]\n}", `"'"`, `"\\"`, `"'\\''"`, `null`, `""`, `"é日本\u2028"`, `[]`, `"$'\\x41'"`, `"-n"`, `" "`,
-			}
-			for i, payload := range payloads {
-				e := x.create(fmt.Sprintf(`"kind":%q,"payload":%s`, kindFor(i), payload))
-				answer := x.ask(`"worker_id":"w's"`, "Accept: text/plain").Want(http.StatusOK)
-				if contentType := answer.Header.Get("Content-Type"); !strings.HasPrefix(contentType, "text/plain") {
-					x.t.Errorf("Content-Type %s", contentType)
-				}
-				got := evaluated(x.t, answer.Body, "EXECUTION_ID", "KIND", "ATTEMPT_INDEX", "LEASE_EPOCH", "LEASE_EXPIRES_AT", "PAYLOAD", "INPUTS")
-				now := x.get(e.ID)
-				want := []string{e.ID.String(), kindFor(i), "0", "1", now.CurrentLease.ExpiresAt.String(), payload, "{}"}
-				if diff := cmp.Diff(want, got); diff != "" {
-					x.t.Errorf("%s (-want +got):\n%s", answer.Body, diff)
-				}
-				handle := evaluated(x.t, answer.Body, "HANDLE")[0]
-				x.report(oapi.Claim{Execution: e, Handle: handle}, "complete", "").Want(http.StatusOK)
-			}
-			x.unchanged(http.StatusNoContent, func() *apitest.Response { return x.ask("", "Accept: text/plain") })
-			x.create("")
-			if got := evaluated(x.t, x.ask("", "Accept: text/plain").Body, "PAYLOAD", "KIND"); got[0] != "null" || got[1] != "" {
-				x.t.Errorf("%q", got)
-			}
-			x.Post("/v1/executions/octets?lane="+x.lane, []byte{0, 39, 255}, "Content-Type: application/octet-stream").Want(http.StatusCreated)
-			if got := evaluated(x.t, x.ask("", "Accept: text/plain").Body, "PAYLOAD"); got[0] != `"ACf/"` {
-				x.t.Errorf("%q", got)
-			}
-			x.create("")
-			if kind := mediaTypeOf(x.ask("", "Accept: text/plain;q=0.1, application/json").Want(http.StatusOK)); kind != "application/json" {
-				x.t.Errorf("%s", kind)
-			}
-		}},
-	})
+			handle := evaluated(x.t, answer.Body, "HANDLE")[0]
+			x.report(oapi.Claim{Execution: e, Handle: handle}, "complete", "").Want(http.StatusOK)
+		}
+		x.unchanged(http.StatusNoContent, func() *apitest.Response { return x.ask("", "Accept: text/plain") })
+		x.create("")
+		if got := evaluated(x.t, x.ask("", "Accept: text/plain").Body, "PAYLOAD", "KIND"); got[0] != "null" || got[1] != "" {
+			x.t.Errorf("%q", got)
+		}
+		x.Post("/v1/executions/octets?lane="+x.lane, []byte{0, 39, 255}, "Content-Type: application/octet-stream").Want(http.StatusCreated)
+		if got := evaluated(x.t, x.ask("", "Accept: text/plain").Body, "PAYLOAD"); got[0] != `"ACf/"` {
+			x.t.Errorf("%q", got)
+		}
+		x.create("")
+		if kind := mediaTypeOf(x.ask("", "Accept: text/plain;q=0.1, application/json").Want(http.StatusOK)); kind != "application/json" {
+			x.t.Errorf("%s", kind)
+		}
+	}},
 }
 
 // kindFor returns a kind that a shell would make something else of.

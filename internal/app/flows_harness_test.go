@@ -44,18 +44,18 @@ type flowGroup struct {
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	runFlowGroups(t, []flowGroup{
-		{"reference", flowReferenceCases()},
-		{"statuses", flowStatusCases()},
+		{"reference", flowReferenceCases},
+		{"statuses", flowStatusCases},
 		{"transitions", flowTransitionCases()},
-		{"revisions", flowRevisionCases()},
-		{"replace", flowReplaceCases()},
+		{"revisions", flowRevisionCases},
+		{"replace", flowReplaceCases},
 		{"patch", flowPatchCases()},
 		{"tags", flowTagCases()},
-		{"steps", flowStepCases()},
-		{"mirror", flowMirrorCases()},
-		{"members", flowMemberCases()},
-		{"trail", flowTrailCases()},
-		{"stream", flowStreamCases()},
+		{"steps", flowStepCases},
+		{"mirror", flowMirrorCases},
+		{"members", flowMemberCases},
+		{"trail", flowTrailCases},
+		{"stream", flowStreamCases},
 	})
 }
 
@@ -64,11 +64,11 @@ func TestFlows(t *testing.T) {
 func TestFlows_Time(t *testing.T) {
 	t.Parallel()
 	runFlowGroups(t, []flowGroup{
-		{"waits", flowWaitCases()},
-		{"external events", flowExternalEventCases()},
+		{"waits", flowWaitCases},
+		{"external events", flowExternalEventCases},
 		{"inbox", flowInboxCases()},
 		{"delete", flowDeleteCases()},
-		{"prune", flowPruneCases()},
+		{"prune", flowPruneCases},
 	})
 }
 

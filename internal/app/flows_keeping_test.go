@@ -57,118 +57,116 @@ func flowDeleteCases() []flowCase {
 }
 
 // flowPruneCases: POST /v1/admin/prune. C5 NR-03, "worth adding"; B13 21; D5 44.
-func flowPruneCases() []flowCase {
-	return []flowCase{
-		{"0 days removes what has ended and keeps what runs (NR-03)", func(x *flowTest) {
-			finished, running := x.at("finished"), x.at("running")
-			x.advance(time.Second)
-			x.pruned(`{"finished_days":0}`, 1, 0, 0, 0)
-			x.Get(flowPath(finished.ID)).Problem(fault.CodeNotFound)
-			x.stands(running.ID, "running", 1)
-			x.pruned(`{"finished_days":0}`, 0, 0, 0, 0)
-		}},
-		{"each status has its own days, a dry run only counts", func(x *flowTest) {
-			w := x.workers("prune")
-			old := map[oapi.FlowStatus]uuid.UUID{}
-			for _, s := range []oapi.FlowStatus{"finished", "failed", "cancelled", "created", "running", "waiting"} {
-				f := x.create("")
-				w.create(of(f.ID))
-				if s != "created" {
-					x.do(f.ID, "start", "")
-				}
-				switch s {
-				case "finished":
-					w.report(w.claim(""), "complete", "").Want(http.StatusOK)
-					x.do(f.ID, "finish", "")
-				case "failed":
-					x.do(f.ID, "fail", `{"reason":"x"}`)
-				case "cancelled":
-					x.do(f.ID, "cancel", "")
-				case "waiting":
-					x.park(f.ID, manual)
-				}
-				old[s] = f.ID
+var flowPruneCases = []flowCase{
+	{"0 days removes what has ended and keeps what runs (NR-03)", func(x *flowTest) {
+		finished, running := x.at("finished"), x.at("running")
+		x.advance(time.Second)
+		x.pruned(`{"finished_days":0}`, 1, 0, 0, 0)
+		x.Get(flowPath(finished.ID)).Problem(fault.CodeNotFound)
+		x.stands(running.ID, "running", 1)
+		x.pruned(`{"finished_days":0}`, 0, 0, 0, 0)
+	}},
+	{"each status has its own days, a dry run only counts", func(x *flowTest) {
+		w := x.workers("prune")
+		old := map[oapi.FlowStatus]uuid.UUID{}
+		for _, s := range []oapi.FlowStatus{"finished", "failed", "cancelled", "created", "running", "waiting"} {
+			f := x.create("")
+			w.create(of(f.ID))
+			if s != "created" {
+				x.do(f.ID, "start", "")
 			}
-			elsewhere := x.in(x.namespace + "-other").at("finished")
-			x.advance(10 * day)
-			fresh := x.at("finished")
+			switch s {
+			case "finished":
+				w.report(w.claim(""), "complete", "").Want(http.StatusOK)
+				x.do(f.ID, "finish", "")
+			case "failed":
+				x.do(f.ID, "fail", `{"reason":"x"}`)
+			case "cancelled":
+				x.do(f.ID, "cancel", "")
+			case "waiting":
+				x.park(f.ID, manual)
+			}
+			old[s] = f.ID
+		}
+		elsewhere := x.in(x.namespace + "-other").at("finished")
+		x.advance(10 * day)
+		fresh := x.at("finished")
 
-			before := countRows(x.t, x.server)
-			x.pruned(`{"finished_days":9,"failed_days":9,"cancelled_days":9,"dry_run":true}`, 1, 1, 1, 3)
-			x.pruned(`{"finished_days":9,"failed_days":11,"cancelled_days":9,"dry_run":true}`, 1, 0, 1, 2)
-			x.pruned(`{"dry_run":true}`, 0, 0, 0, 0) // by the server's own retention
-			if diff := cmp.Diff(before, countRows(x.t, x.server)); diff != "" {
-				x.t.Errorf("a dry run changed something (-before +after):\n%s", diff)
+		before := countRows(x.t, x.server)
+		x.pruned(`{"finished_days":9,"failed_days":9,"cancelled_days":9,"dry_run":true}`, 1, 1, 1, 3)
+		x.pruned(`{"finished_days":9,"failed_days":11,"cancelled_days":9,"dry_run":true}`, 1, 0, 1, 2)
+		x.pruned(`{"dry_run":true}`, 0, 0, 0, 0) // by the server's own retention
+		if diff := cmp.Diff(before, countRows(x.t, x.server)); diff != "" {
+			x.t.Errorf("a dry run changed something (-before +after):\n%s", diff)
+		}
+		x.pruned(`{"failed_days":9}`, 0, 1, 0, 1)
+		x.pruned(`{"finished_days":9,"failed_days":0,"cancelled_days":9}`, 1, 0, 1, 2)
+		for s, id := range old {
+			if ended := s == "finished" || s == "failed" || s == "cancelled"; ended {
+				x.Get(flowPath(id)).Problem(fault.CodeNotFound)
+			} else if got := x.flow(id); got.Status != s || got.NodeCount != 1 {
+				x.t.Errorf("%+v", got)
 			}
-			x.pruned(`{"failed_days":9}`, 0, 1, 0, 1)
-			x.pruned(`{"finished_days":9,"failed_days":0,"cancelled_days":9}`, 1, 0, 1, 2)
-			for s, id := range old {
-				if ended := s == "finished" || s == "failed" || s == "cancelled"; ended {
-					x.Get(flowPath(id)).Problem(fault.CodeNotFound)
-				} else if got := x.flow(id); got.Status != s || got.NodeCount != 1 {
-					x.t.Errorf("%+v", got)
+		}
+		x.stands(fresh.ID, "finished", 2)
+		x.in(x.namespace+"-other").stands(elsewhere.ID, "finished", 2)
+		if n := x.Get("/v1/executions").Want(http.StatusOK).Len("items"); n != 3 {
+			x.t.Errorf("%d executions are left", n)
+		}
+		told := flowAs[oapi.EventList](x.Get("/v1/events?type=flow.pruned").Want(http.StatusOK)).Items
+		if len(told) != 3 || *told[0].FlowID != old["failed"] || string(told[0].Data) != `{"status":"failed"}` {
+			x.t.Errorf("%+v", told)
+		}
+	}},
+	{"what has changed less than that ago is kept (boundary)", func(x *flowTest) {
+		f := x.at("finished")
+		x.reach(f.UpdatedAt.Time().Add(2*day - time.Minute))
+		x.pruned(`{"finished_days":2}`, 0, 0, 0, 0)
+		x.Do(http.MethodPut, flowPath(f.ID, "tags", "a.b"), `{"value":"c"}`).Want(http.StatusOK) // a change counts
+		x.advance(2 * time.Minute)
+		x.pruned(`{"finished_days":2}`, 0, 0, 0, 0)
+		x.advance(2 * day)
+		x.pruned(`{"finished_days":2}`, 1, 0, 0, 0)
+	}},
+	{"days are not negative", func(x *flowTest) {
+		x.at("finished")
+		for body, pointer := range map[string]string{`{"finished_days":-1}`: "/finished_days", `{"failed_days":1.5}`: "/failed_days", `{"cancelled_days":36501}`: "/cancelled_days", `{"days":1}`: "/days"} {
+			x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Post("/v1/admin/prune", body) }), fault.InBody, pointer)
+		}
+	}},
+	{"under an Idempotency-Key it is done once", func(x *flowTest) {
+		key := "Idempotency-Key: p-" + x.namespace
+		x.at("finished")
+		x.advance(time.Second)
+		first := x.Post("/v1/admin/prune", `{"finished_days":0}`, key).Want(http.StatusOK)
+		x.at("finished")
+		x.advance(time.Second)
+		again := x.same(func() *apitest.Response { return x.Post("/v1/admin/prune", `{"finished_days":0}`, key) }).Want(http.StatusOK)
+		if first.Int("flows.finished") != 1 || string(first.Body) != string(again.Body) || again.Header.Get("Idempotent-Replay") != "true" {
+			x.t.Errorf("first %s, again %v %s", first.Body, again.Header, again.Body)
+		}
+	}},
+	{"the server does it by itself (B13 21)", func(x *flowTest) {
+		finished, failed, running := x.at("finished"), x.at("failed"), x.at("running")
+		gone := func(id uuid.UUID) {
+			x.t.Helper()
+			for range 100 { // the server's own loop may have it under way
+				if x.Get(flowPath(id)).Status == http.StatusNotFound {
+					return
 				}
+				x.advance(0)
 			}
-			x.stands(fresh.ID, "finished", 2)
-			x.in(x.namespace+"-other").stands(elsewhere.ID, "finished", 2)
-			if n := x.Get("/v1/executions").Want(http.StatusOK).Len("items"); n != 3 {
-				x.t.Errorf("%d executions are left", n)
-			}
-			told := flowAs[oapi.EventList](x.Get("/v1/events?type=flow.pruned").Want(http.StatusOK)).Items
-			if len(told) != 3 || *told[0].FlowID != old["failed"] || string(told[0].Data) != `{"status":"failed"}` {
-				x.t.Errorf("%+v", told)
-			}
-		}},
-		{"what has changed less than that ago is kept (boundary)", func(x *flowTest) {
-			f := x.at("finished")
-			x.reach(f.UpdatedAt.Time().Add(2*day - time.Minute))
-			x.pruned(`{"finished_days":2}`, 0, 0, 0, 0)
-			x.Do(http.MethodPut, flowPath(f.ID, "tags", "a.b"), `{"value":"c"}`).Want(http.StatusOK) // a change counts
-			x.advance(2 * time.Minute)
-			x.pruned(`{"finished_days":2}`, 0, 0, 0, 0)
-			x.advance(2 * day)
-			x.pruned(`{"finished_days":2}`, 1, 0, 0, 0)
-		}},
-		{"days are not negative", func(x *flowTest) {
-			x.at("finished")
-			for body, pointer := range map[string]string{`{"finished_days":-1}`: "/finished_days", `{"failed_days":1.5}`: "/failed_days", `{"cancelled_days":36501}`: "/cancelled_days", `{"days":1}`: "/days"} {
-				x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Post("/v1/admin/prune", body) }), fault.InBody, pointer)
-			}
-		}},
-		{"under an Idempotency-Key it is done once", func(x *flowTest) {
-			key := "Idempotency-Key: p-" + x.namespace
-			x.at("finished")
-			x.advance(time.Second)
-			first := x.Post("/v1/admin/prune", `{"finished_days":0}`, key).Want(http.StatusOK)
-			x.at("finished")
-			x.advance(time.Second)
-			again := x.same(func() *apitest.Response { return x.Post("/v1/admin/prune", `{"finished_days":0}`, key) }).Want(http.StatusOK)
-			if first.Int("flows.finished") != 1 || string(first.Body) != string(again.Body) || again.Header.Get("Idempotent-Replay") != "true" {
-				x.t.Errorf("first %s, again %v %s", first.Body, again.Header, again.Body)
-			}
-		}},
-		{"the server does it by itself (B13 21)", func(x *flowTest) {
-			finished, failed, running := x.at("finished"), x.at("failed"), x.at("running")
-			gone := func(id uuid.UUID) {
-				x.t.Helper()
-				for range 100 { // the server's own loop may have it under way
-					if x.Get(flowPath(id)).Status == http.StatusNotFound {
-						return
-					}
-					x.advance(0)
-				}
-				x.t.Errorf("flow %s is still there", id)
-			}
-			x.advance(29 * day)
-			x.stands(finished.ID, "finished", 2)
-			x.advance(2 * day)
-			gone(finished.ID)
-			x.stands(failed.ID, "failed", 2)
-			x.advance(335 * day)
-			gone(failed.ID)
-			x.stands(running.ID, "running", 1)
-		}},
-	}
+			x.t.Errorf("flow %s is still there", id)
+		}
+		x.advance(29 * day)
+		x.stands(finished.ID, "finished", 2)
+		x.advance(2 * day)
+		gone(finished.ID)
+		x.stands(failed.ID, "failed", 2)
+		x.advance(335 * day)
+		gone(failed.ID)
+		x.stands(running.ID, "running", 1)
+	}},
 }
 
 // pruned prunes, and checks what the answer says.

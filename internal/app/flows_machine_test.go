@@ -152,92 +152,90 @@ func (x *flowTest) changed(f oapi.Flow, call func() *apitest.Response, want oapi
 }
 
 // flowStatusCases: C5 types: the words, and where they end.
-func flowStatusCases() []flowCase {
-	return []flowCase{
-		{"each status is found by its own name, and an unknown one is refused (types)", func(x *flowTest) {
-			made := map[oapi.FlowStatus]uuid.UUID{}
-			for _, s := range []oapi.FlowStatus{"created", "running", "waiting", "finished", "failed", "cancelled"} {
-				made[s] = x.at(s).ID
+var flowStatusCases = []flowCase{
+	{"each status is found by its own name, and an unknown one is refused (types)", func(x *flowTest) {
+		made := map[oapi.FlowStatus]uuid.UUID{}
+		for _, s := range []oapi.FlowStatus{"created", "running", "waiting", "finished", "failed", "cancelled"} {
+			made[s] = x.at(s).ID
+		}
+		for s, id := range made {
+			if got := x.list("&status=" + string(s)); len(got) != 1 || got[0].ID != id || got[0].Status != s {
+				x.t.Errorf("status=%s lists %v, want %s", s, flowIDs(got), id)
 			}
-			for s, id := range made {
-				if got := x.list("&status=" + string(s)); len(got) != 1 || got[0].ID != id || got[0].Status != s {
-					x.t.Errorf("status=%s lists %v, want %s", s, flowIDs(got), id)
-				}
-			}
-			for _, s := range []string{"RUNNING", "done", ""} {
-				x.points(x.Get("/v1/flows?status="+s).Problem(fault.CodeValidationFailed), fault.InQuery, "status")
-			}
-		}},
-		{"created, running, waiting, running, finished (types)", func(x *flowTest) {
-			f := x.create("")
-			x.do(f.ID, "start", "")
-			x.park(f.ID, manual)
-			x.do(f.ID, "resume", "")
-			x.do(f.ID, "finish", "")
-			x.stands(f.ID, "finished", 4)
-			x.told(f.ID, "flow.created", "flow.started", "flow.waiting", "flow.resumed", "flow.finished")
-		}},
-		{"cancelled from created, running and waiting (types)", func(x *flowTest) {
-			for revision, s := range []oapi.FlowStatus{"created", "running", "waiting"} {
-				f := x.at(s)
-				x.do(f.ID, "cancel", "")
-				x.stands(f.ID, "cancelled", int64(revision)+1)
-			}
-		}},
-		{"the intent is idempotent, and stays (types, NM-04)", func(x *flowTest) {
-			f := x.at("running")
-			first := x.do(f.ID, "request-cancel", `{"reason":"superseded"}`)
-			if !first.CancelRequested || first.Status != "running" || first.Revision != 2 {
-				x.t.Errorf("%+v", first)
-			}
-			again := x.same(func() *apitest.Response { return x.verb(f.ID, "request-cancel", `{"reason":"another"}`) }, f.ID).Want(http.StatusOK)
-			if got := again.Str("cancellation.reason"); got != "superseded" || again.ETag() != `"2"` {
-				x.t.Errorf("reason %q, ETag %s", got, again.ETag())
-			}
-			if again.Get("cancellation.policy") != nil || again.Str("cancellation.actor") != "local" {
-				x.t.Errorf("cancellation is %v", again.Get("cancellation"))
-			}
-			x.facts(x.refused(fault.CodeCancelPending, func() *apitest.Response { return x.verb(f.ID, "finish", "") }, f.ID), map[string]any{"retryable": false})
-			done := x.do(f.ID, "cancel", `{"policy":"flow_only","reason":"mine"}`)
-			if !done.CancelRequested || done.Cancellation == nil || *done.Cancellation.Policy != "flow_only" || *done.Cancellation.Reason != "superseded" {
-				x.t.Errorf("cancelled: %+v", done.Cancellation)
-			}
-			x.told(f.ID, "flow.created", "flow.started", "flow.cancel_requested", "flow.cancelled")
-		}},
-		{"a draining controller records why it failed (B13 8)", func(x *flowTest) {
-			f := x.at("running")
-			x.do(f.ID, "request-cancel", "")
-			got := x.do(f.ID, "fail", `{"reason":"the registry is down"}`)
-			if got.Failure == nil || got.Failure.Reason != "the registry is down" || !got.CancelRequested {
-				x.t.Errorf("failure %+v", got.Failure)
-			}
-			x.state(got, `{"n":1}`) // not a key of the state: B13 16
-		}},
-		{"a cancelled flow keeps its policy and reason (B13 9)", func(x *flowTest) {
-			f := x.at("waiting")
-			got := x.verb(f.ID, "cancel", `{"reason":"first"}`, "Prefer: wait=1").Want(http.StatusOK)
-			if got.Header.Get("Preference-Applied") != "wait=1" || got.Get("wait") != nil || got.Int("members.total") != 0 || got.Len("members.failed") != 0 {
-				x.t.Errorf("%v %s", got.Header, got.Body)
-			}
-			again := x.same(func() *apitest.Response {
-				return x.verb(f.ID, "cancel", `{"policy":"cancel_pending","reason":"second"}`)
-			}, f.ID).Want(http.StatusOK)
-			if again.Str("cancellation.policy") != "cancel_all" || again.Str("cancellation.reason") != "first" {
-				x.t.Errorf("cancellation is %v", again.Get("cancellation"))
-			}
-			if len(x.inbox("")) != 0 {
-				x.t.Error("the wait is still open")
-			}
-		}},
-		{"what is told first: the revision, the end, the intent, the transition (B4)", func(x *flowTest) {
-			f := x.at("running")
-			stale := ifMatch(0)
-			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.verb(f.ID, "resume", "", stale) }, f.ID)
-			x.do(f.ID, "request-cancel", "")
-			x.refused(fault.CodeCancelPending, func() *apitest.Response { return x.verb(f.ID, "resume", "") }, f.ID)
+		}
+		for _, s := range []string{"RUNNING", "done", ""} {
+			x.points(x.Get("/v1/flows?status="+s).Problem(fault.CodeValidationFailed), fault.InQuery, "status")
+		}
+	}},
+	{"created, running, waiting, running, finished (types)", func(x *flowTest) {
+		f := x.create("")
+		x.do(f.ID, "start", "")
+		x.park(f.ID, manual)
+		x.do(f.ID, "resume", "")
+		x.do(f.ID, "finish", "")
+		x.stands(f.ID, "finished", 4)
+		x.told(f.ID, "flow.created", "flow.started", "flow.waiting", "flow.resumed", "flow.finished")
+	}},
+	{"cancelled from created, running and waiting (types)", func(x *flowTest) {
+		for revision, s := range []oapi.FlowStatus{"created", "running", "waiting"} {
+			f := x.at(s)
 			x.do(f.ID, "cancel", "")
-			x.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return x.verb(f.ID, "resume", "") }, f.ID)
-			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.verb(f.ID, "resume", "", stale) }, f.ID)
-		}},
-	}
+			x.stands(f.ID, "cancelled", int64(revision)+1)
+		}
+	}},
+	{"the intent is idempotent, and stays (types, NM-04)", func(x *flowTest) {
+		f := x.at("running")
+		first := x.do(f.ID, "request-cancel", `{"reason":"superseded"}`)
+		if !first.CancelRequested || first.Status != "running" || first.Revision != 2 {
+			x.t.Errorf("%+v", first)
+		}
+		again := x.same(func() *apitest.Response { return x.verb(f.ID, "request-cancel", `{"reason":"another"}`) }, f.ID).Want(http.StatusOK)
+		if got := again.Str("cancellation.reason"); got != "superseded" || again.ETag() != `"2"` {
+			x.t.Errorf("reason %q, ETag %s", got, again.ETag())
+		}
+		if again.Get("cancellation.policy") != nil || again.Str("cancellation.actor") != "local" {
+			x.t.Errorf("cancellation is %v", again.Get("cancellation"))
+		}
+		x.facts(x.refused(fault.CodeCancelPending, func() *apitest.Response { return x.verb(f.ID, "finish", "") }, f.ID), map[string]any{"retryable": false})
+		done := x.do(f.ID, "cancel", `{"policy":"flow_only","reason":"mine"}`)
+		if !done.CancelRequested || done.Cancellation == nil || *done.Cancellation.Policy != "flow_only" || *done.Cancellation.Reason != "superseded" {
+			x.t.Errorf("cancelled: %+v", done.Cancellation)
+		}
+		x.told(f.ID, "flow.created", "flow.started", "flow.cancel_requested", "flow.cancelled")
+	}},
+	{"a draining controller records why it failed (B13 8)", func(x *flowTest) {
+		f := x.at("running")
+		x.do(f.ID, "request-cancel", "")
+		got := x.do(f.ID, "fail", `{"reason":"the registry is down"}`)
+		if got.Failure == nil || got.Failure.Reason != "the registry is down" || !got.CancelRequested {
+			x.t.Errorf("failure %+v", got.Failure)
+		}
+		x.state(got, `{"n":1}`) // not a key of the state: B13 16
+	}},
+	{"a cancelled flow keeps its policy and reason (B13 9)", func(x *flowTest) {
+		f := x.at("waiting")
+		got := x.verb(f.ID, "cancel", `{"reason":"first"}`, "Prefer: wait=1").Want(http.StatusOK)
+		if got.Header.Get("Preference-Applied") != "wait=1" || got.Get("wait") != nil || got.Int("members.total") != 0 || got.Len("members.failed") != 0 {
+			x.t.Errorf("%v %s", got.Header, got.Body)
+		}
+		again := x.same(func() *apitest.Response {
+			return x.verb(f.ID, "cancel", `{"policy":"cancel_pending","reason":"second"}`)
+		}, f.ID).Want(http.StatusOK)
+		if again.Str("cancellation.policy") != "cancel_all" || again.Str("cancellation.reason") != "first" {
+			x.t.Errorf("cancellation is %v", again.Get("cancellation"))
+		}
+		if len(x.inbox("")) != 0 {
+			x.t.Error("the wait is still open")
+		}
+	}},
+	{"what is told first: the revision, the end, the intent, the transition (B4)", func(x *flowTest) {
+		f := x.at("running")
+		stale := ifMatch(0)
+		x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.verb(f.ID, "resume", "", stale) }, f.ID)
+		x.do(f.ID, "request-cancel", "")
+		x.refused(fault.CodeCancelPending, func() *apitest.Response { return x.verb(f.ID, "resume", "") }, f.ID)
+		x.do(f.ID, "cancel", "")
+		x.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return x.verb(f.ID, "resume", "") }, f.ID)
+		x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.verb(f.ID, "resume", "", stale) }, f.ID)
+	}},
 }

@@ -16,137 +16,135 @@ import (
 )
 
 // flowTrailCases: GET and POST …/events; C5 NS-11, NR-04; B13 17; D5 45.
-func flowTrailCases() []flowCase {
-	return []flowCase{
-		{"newest first, with actor and revision (NS-11, B13 17)", func(x *flowTest) {
-			f := x.at("waiting")
-			events := x.trail(f.ID, "")
-			for i, want := range []string{"flow.waiting", "flow.started", "flow.created"} {
-				e := events[i]
-				if e.Type != want || *e.Revision != int64(2-i) || e.Actor != "local" || e.Topic != "flow" || *e.FlowID != f.ID || e.Namespace != x.namespace || e.Cause != nil {
-					x.t.Errorf("%d: %+v, want %s", i, e, want)
-				}
-				if i > 0 && (e.ID >= events[i-1].ID || e.At.Time().After(events[i-1].At.Time())) {
-					x.t.Errorf("%d is not older than the one before", i)
-				}
+var flowTrailCases = []flowCase{
+	{"newest first, with actor and revision (NS-11, B13 17)", func(x *flowTest) {
+		f := x.at("waiting")
+		events := x.trail(f.ID, "")
+		for i, want := range []string{"flow.waiting", "flow.started", "flow.created"} {
+			e := events[i]
+			if e.Type != want || *e.Revision != int64(2-i) || e.Actor != "local" || e.Topic != "flow" || *e.FlowID != f.ID || e.Namespace != x.namespace || e.Cause != nil {
+				x.t.Errorf("%d: %+v, want %s", i, e, want)
 			}
-		}},
-		{"page by page, each event once", func(x *flowTest) {
-			f := x.at("running")
-			for i := range 5 {
-				x.patch(f.ID, fmt.Sprintf(`{"state":{"n":%d}}`, i)).Want(http.StatusOK)
+			if i > 0 && (e.ID >= events[i-1].ID || e.At.Time().After(events[i-1].At.Time())) {
+				x.t.Errorf("%d is not older than the one before", i)
 			}
-			var got []oapi.Event
-			path := flowPath(f.ID, "events") + "?limit=3"
-			for pages := 0; path != ""; pages++ {
-				page := x.Get(path).Want(http.StatusOK)
-				list := flowAs[oapi.FlowEventList](page)
-				if len(list.Items) == 0 || len(list.Items) > 3 {
-					x.t.Fatalf("page %d has %d events", pages, len(list.Items))
-				}
-				got = append(got, list.Items...)
-				if pages == 0 { // what comes later does not move what is older
-					x.patch(f.ID, `{"state":{}}`).Want(http.StatusOK)
-				}
-				path = strings.TrimSuffix(strings.TrimPrefix(page.Header.Get("Link"), "<"), `>; rel="next"`)
+		}
+	}},
+	{"page by page, each event once", func(x *flowTest) {
+		f := x.at("running")
+		for i := range 5 {
+			x.patch(f.ID, fmt.Sprintf(`{"state":{"n":%d}}`, i)).Want(http.StatusOK)
+		}
+		var got []oapi.Event
+		path := flowPath(f.ID, "events") + "?limit=3"
+		for pages := 0; path != ""; pages++ {
+			page := x.Get(path).Want(http.StatusOK)
+			list := flowAs[oapi.FlowEventList](page)
+			if len(list.Items) == 0 || len(list.Items) > 3 {
+				x.t.Fatalf("page %d has %d events", pages, len(list.Items))
 			}
-			if diff := cmp.Diff(x.trail(f.ID, "")[1:], got); diff != "" {
-				x.t.Errorf("(-whole +pages):\n%s", diff)
+			got = append(got, list.Items...)
+			if pages == 0 { // what comes later does not move what is older
+				x.patch(f.ID, `{"state":{}}`).Want(http.StatusOK)
 			}
-		}},
-		{"a limit that is none is refused, and one above the cap, too (NR-04, Δ)", func(x *flowTest) {
-			f := x.at("running")
-			for _, limit := range []string{"-1", "0", "501", "99999999999"} {
-				x.points(x.Get(flowPath(f.ID, "events")+"?limit="+limit).Problem(fault.CodeValidationFailed), fault.InQuery, "limit")
+			path = strings.TrimSuffix(strings.TrimPrefix(page.Header.Get("Link"), "<"), `>; rel="next"`)
+		}
+		if diff := cmp.Diff(x.trail(f.ID, "")[1:], got); diff != "" {
+			x.t.Errorf("(-whole +pages):\n%s", diff)
+		}
+	}},
+	{"a limit that is none is refused, and one above the cap, too (NR-04, Δ)", func(x *flowTest) {
+		f := x.at("running")
+		for _, limit := range []string{"-1", "0", "501", "99999999999"} {
+			x.points(x.Get(flowPath(f.ID, "events")+"?limit="+limit).Problem(fault.CodeValidationFailed), fault.InQuery, "limit")
+		}
+		x.points(x.Get(flowPath(f.ID, "events")+"?limit=x").Problem(fault.CodeInvalidParameter), fault.InQuery, "limit")
+		if n := x.Get(flowPath(f.ID, "events") + "?limit=1").Want(http.StatusOK).Len("items"); n != 1 {
+			x.t.Errorf("%d events", n)
+		}
+	}},
+	{"its own by default, everything with scope=all, some by type", func(x *flowTest) {
+		w := x.workers("trail")
+		f := x.at("running")
+		member := w.create(`"flow_id":"` + f.ID.String() + `"`)
+		w.create("") // nobody's
+		x.insert(f.ID, `"run_id":"r","execution_id":"`+member.ID.String()+`"`).Want(http.StatusCreated)
+		x.told(f.ID, "flow.created", "flow.started", "flow.member_added", "step.inserted")
+		types := func(query string) []string {
+			got := []string{}
+			for _, e := range slices.Backward(x.trail(f.ID, query)) {
+				got = append(got, e.Type)
 			}
-			x.points(x.Get(flowPath(f.ID, "events")+"?limit=x").Problem(fault.CodeInvalidParameter), fault.InQuery, "limit")
-			if n := x.Get(flowPath(f.ID, "events") + "?limit=1").Want(http.StatusOK).Len("items"); n != 1 {
-				x.t.Errorf("%d events", n)
+			return got
+		}
+		for query, want := range map[string][]string{
+			"&scope=own": {"flow.created", "flow.started", "flow.member_added", "step.inserted"},
+			"&scope=all": {"flow.created", "flow.started", "execution.created", "flow.member_added", "step.inserted"},
+			"&scope=all&type=execution.created&type=step.inserted": {"execution.created", "step.inserted"},
+			"&type=flow.created,step.inserted":                     {"flow.created", "step.inserted"},
+			"&type=execution.created":                              {},
+			"&type=custom.nothing":                                 {},
+		} {
+			if diff := cmp.Diff(want, types(query)); diff != "" {
+				x.t.Errorf("%s (-want +got):\n%s", query, diff)
 			}
-		}},
-		{"its own by default, everything with scope=all, some by type", func(x *flowTest) {
-			w := x.workers("trail")
-			f := x.at("running")
-			member := w.create(`"flow_id":"` + f.ID.String() + `"`)
-			w.create("") // nobody's
-			x.insert(f.ID, `"run_id":"r","execution_id":"`+member.ID.String()+`"`).Want(http.StatusCreated)
-			x.told(f.ID, "flow.created", "flow.started", "flow.member_added", "step.inserted")
-			types := func(query string) []string {
-				got := []string{}
-				for _, e := range slices.Backward(x.trail(f.ID, query)) {
-					got = append(got, e.Type)
-				}
-				return got
+		}
+		x.points(x.Get(flowPath(f.ID, "events")+"?scope=mine").Problem(fault.CodeValidationFailed), fault.InQuery, "scope")
+	}},
+	{"an event of one's own leaves the revision, also of an ended flow", func(x *flowTest) {
+		for _, s := range []oapi.FlowStatus{"created", "waiting", "cancelled"} {
+			f := x.at(s)
+			made := flowAs[oapi.Event](x.Post(flowPath(f.ID, "events"), `{"type":"custom.artifact.signed","data":{"key":"7f3a","n":1.50}}`).Want(http.StatusCreated))
+			want := oapi.Event{ID: made.ID, At: made.At, Namespace: x.namespace, Topic: "flow", Type: "custom.artifact.signed", FlowID: &f.ID, Actor: "local", Data: oapi.Document(`{"key":"7f3a","n":1.50}`)}
+			if diff := cmp.Diff(want, made); diff != "" {
+				x.t.Errorf("(-want +got):\n%s", diff)
 			}
-			for query, want := range map[string][]string{
-				"&scope=own": {"flow.created", "flow.started", "flow.member_added", "step.inserted"},
-				"&scope=all": {"flow.created", "flow.started", "execution.created", "flow.member_added", "step.inserted"},
-				"&scope=all&type=execution.created&type=step.inserted": {"execution.created", "step.inserted"},
-				"&type=flow.created,step.inserted":                     {"flow.created", "step.inserted"},
-				"&type=execution.created":                              {},
-				"&type=custom.nothing":                                 {},
-			} {
-				if diff := cmp.Diff(want, types(query)); diff != "" {
-					x.t.Errorf("%s (-want +got):\n%s", query, diff)
-				}
+			if diff := cmp.Diff(made, x.trail(f.ID, "")[0]); diff != "" {
+				x.t.Errorf("(-made +listed):\n%s", diff)
 			}
-			x.points(x.Get(flowPath(f.ID, "events")+"?scope=mine").Problem(fault.CodeValidationFailed), fault.InQuery, "scope")
-		}},
-		{"an event of one's own leaves the revision, also of an ended flow", func(x *flowTest) {
-			for _, s := range []oapi.FlowStatus{"created", "waiting", "cancelled"} {
-				f := x.at(s)
-				made := flowAs[oapi.Event](x.Post(flowPath(f.ID, "events"), `{"type":"custom.artifact.signed","data":{"key":"7f3a","n":1.50}}`).Want(http.StatusCreated))
-				want := oapi.Event{ID: made.ID, At: made.At, Namespace: x.namespace, Topic: "flow", Type: "custom.artifact.signed", FlowID: &f.ID, Actor: "local", Data: oapi.Document(`{"key":"7f3a","n":1.50}`)}
-				if diff := cmp.Diff(want, made); diff != "" {
-					x.t.Errorf("(-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff(made, x.trail(f.ID, "")[0]); diff != "" {
-					x.t.Errorf("(-made +listed):\n%s", diff)
-				}
-				if diff := cmp.Diff(f, x.flow(f.ID), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Members" }, cmp.Ignore())); diff != "" {
-					x.t.Errorf("the flow (-before +after):\n%s", diff)
-				}
+			if diff := cmp.Diff(f, x.flow(f.ID), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Members" }, cmp.Ignore())); diff != "" {
+				x.t.Errorf("the flow (-before +after):\n%s", diff)
 			}
-		}},
-		{"its data is any document, or none", func(x *flowTest) {
-			f := x.at("running")
-			for sent, want := range map[string]string{`,"data":[1,{"a":null}]`: `[1,{"a":null}]`, `,"data":"text"`: `"text"`, `,"data":7`: `7`, `,"data":null`: `null`, ``: `{}`} {
-				got := flowAs[oapi.Event](x.Post(flowPath(f.ID, "events"), `{"type":"custom.x"`+sent+`}`).Want(http.StatusCreated))
-				if string(got.Data) != want {
-					x.t.Errorf("%s came back as %s", sent, got.Data)
-				}
+		}
+	}},
+	{"its data is any document, or none", func(x *flowTest) {
+		f := x.at("running")
+		for sent, want := range map[string]string{`,"data":[1,{"a":null}]`: `[1,{"a":null}]`, `,"data":"text"`: `"text"`, `,"data":7`: `7`, `,"data":null`: `null`, ``: `{}`} {
+			got := flowAs[oapi.Event](x.Post(flowPath(f.ID, "events"), `{"type":"custom.x"`+sent+`}`).Want(http.StatusCreated))
+			if string(got.Data) != want {
+				x.t.Errorf("%s came back as %s", sent, got.Data)
 			}
-		}},
-		{"its type begins with custom.", func(x *flowTest) {
-			f := x.at("running")
-			for _, name := range []string{"flow.finished", "custom", "custom.", "custom.A", "custom..a", "Custom.a", "xcustom.a", "custom.a b", "custom." + strings.Repeat("a", 122), ""} {
-				send := func() *apitest.Response { return x.Post(flowPath(f.ID, "events"), fmt.Sprintf(`{"type":%q}`, name)) }
-				x.points(x.refused(fault.CodeValidationFailed, send, f.ID), fault.InBody, "/type")
+		}
+	}},
+	{"its type begins with custom.", func(x *flowTest) {
+		f := x.at("running")
+		for _, name := range []string{"flow.finished", "custom", "custom.", "custom.A", "custom..a", "Custom.a", "xcustom.a", "custom.a b", "custom." + strings.Repeat("a", 122), ""} {
+			send := func() *apitest.Response { return x.Post(flowPath(f.ID, "events"), fmt.Sprintf(`{"type":%q}`, name)) }
+			x.points(x.refused(fault.CodeValidationFailed, send, f.ID), fault.InBody, "/type")
+		}
+	}},
+	{"an event under an Idempotency-Key is written once", func(x *flowTest) {
+		f, key := x.at("running"), "Idempotency-Key: e-"+x.namespace
+		send := func() *apitest.Response { return x.Post(flowPath(f.ID, "events"), `{"type":"custom.x","data":1}`, key) }
+		first := send().Want(http.StatusCreated)
+		again := x.same(send, f.ID).Want(http.StatusCreated)
+		if !cmp.Equal(first.JSON(), again.JSON()) || again.Header.Get("Idempotent-Replay") != "true" {
+			x.t.Errorf("first %s, again %v %s", first.Body, again.Header, again.Body)
+		}
+	}},
+	{"the instance tag stands on the events of its flow", func(x *flowTest) {
+		f := x.running(`"tags":{"cairn.instance_id":"i-1"}`)
+		x.insert(f.ID, `"run_id":"r"`).Want(http.StatusCreated)
+		x.Post(flowPath(f.ID, "events"), `{"type":"custom.x"}`).Want(http.StatusCreated)
+		for _, e := range x.trail(f.ID, "") {
+			if e.InstanceTag == nil || *e.InstanceTag != "i-1" {
+				x.t.Errorf("%+v", e)
 			}
-		}},
-		{"an event under an Idempotency-Key is written once", func(x *flowTest) {
-			f, key := x.at("running"), "Idempotency-Key: e-"+x.namespace
-			send := func() *apitest.Response { return x.Post(flowPath(f.ID, "events"), `{"type":"custom.x","data":1}`, key) }
-			first := send().Want(http.StatusCreated)
-			again := x.same(send, f.ID).Want(http.StatusCreated)
-			if !cmp.Equal(first.JSON(), again.JSON()) || again.Header.Get("Idempotent-Replay") != "true" {
-				x.t.Errorf("first %s, again %v %s", first.Body, again.Header, again.Body)
-			}
-		}},
-		{"the instance tag stands on the events of its flow", func(x *flowTest) {
-			f := x.running(`"tags":{"cairn.instance_id":"i-1"}`)
-			x.insert(f.ID, `"run_id":"r"`).Want(http.StatusCreated)
-			x.Post(flowPath(f.ID, "events"), `{"type":"custom.x"}`).Want(http.StatusCreated)
-			for _, e := range x.trail(f.ID, "") {
-				if e.InstanceTag == nil || *e.InstanceTag != "i-1" {
-					x.t.Errorf("%+v", e)
-				}
-			}
-			if n := x.Get("/v1/events?instance_tag=i-1").Want(http.StatusOK).Len("items"); n != 4 {
-				x.t.Errorf("the feed has %d of them", n)
-			}
-		}},
-	}
+		}
+		if n := x.Get("/v1/events?instance_tag=i-1").Want(http.StatusOK).Len("items"); n != 4 {
+			x.t.Errorf("the feed has %d of them", n)
+		}
+	}},
 }
 
 // flowTagCases: GET and PUT …/tags; http.md.
@@ -207,86 +205,84 @@ func flowTagCases() []flowCase {
 }
 
 // flowStreamCases: GET …/events/stream, and GET ?until=terminal; engine.md "SSE", http.md "Prefer".
-func flowStreamCases() []flowCase {
-	return []flowCase{
-		{"it shows what is about the flow, its steps and its executions: live, and from the beginning", func(x *flowTest) {
-			w := x.workers("stream")
-			f, other := x.at("created"), x.at("created")
-			live := x.Stream(flowPath(f.ID, "events", "stream"))
-			x.do(f.ID, "start", "")
-			x.do(other.ID, "start", "")
-			e := w.create(`"flow_id":"` + f.ID.String() + `"`)
-			w.create("")
-			x.insert(f.ID, `"run_id":"r","execution_id":"`+e.ID.String()+`"`).Want(http.StatusCreated)
-			x.insert(other.ID, `"run_id":"r"`).Want(http.StatusCreated)
-			c := w.claims(`"max":2`)
-			for _, one := range c {
-				w.report(one, "complete", "").Want(http.StatusOK)
+var flowStreamCases = []flowCase{
+	{"it shows what is about the flow, its steps and its executions: live, and from the beginning", func(x *flowTest) {
+		w := x.workers("stream")
+		f, other := x.at("created"), x.at("created")
+		live := x.Stream(flowPath(f.ID, "events", "stream"))
+		x.do(f.ID, "start", "")
+		x.do(other.ID, "start", "")
+		e := w.create(`"flow_id":"` + f.ID.String() + `"`)
+		w.create("")
+		x.insert(f.ID, `"run_id":"r","execution_id":"`+e.ID.String()+`"`).Want(http.StatusCreated)
+		x.insert(other.ID, `"run_id":"r"`).Want(http.StatusCreated)
+		c := w.claims(`"max":2`)
+		for _, one := range c {
+			w.report(one, "complete", "").Want(http.StatusOK)
+		}
+		x.Post(flowPath(f.ID, "events"), `{"type":"custom.done"}`).Want(http.StatusCreated)
+		x.do(f.ID, "finish", "")
+		types := []string{"flow.started", "execution.created", "flow.member_added", "step.inserted", "lease.acquired", "step.observed", "execution.completed", "lease.revoked", "step.observed", "custom.done", "flow.finished"}
+		x.follows(f.ID, live, types)
+		x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0"), append([]string{"flow.created"}, types...))
+		third := x.trail(f.ID, "&scope=all")[len(types)-2].ID
+		x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream"), fmt.Sprint("Last-Event-ID: ", third)), types[2:])
+		x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0&topic=step,completion"), []string{"step.inserted", "step.observed", "execution.completed", "step.observed"})
+		x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0&type=flow.finished"), []string{"flow.finished"})
+	}},
+	{"a flow that is not there is a problem, before the stream begins", func(x *flowTest) {
+		f := x.at("running")
+		for _, answer := range []*apitest.Response{
+			x.Get(flowPath(uuid.New(), "events", "stream"), "Accept: text/event-stream"),
+			x.in(x.namespace+"-other").Get(flowPath(f.ID, "events", "stream"), "Accept: text/event-stream"),
+		} {
+			x.facts(answer.Problem(fault.CodeNotFound), map[string]any{"resource": "flow"})
+		}
+		x.points(x.Get(flowPath(f.ID, "events", "stream"), "Last-Event-ID: x").Problem(fault.CodeInvalidCursor), fault.InHeader, "Last-Event-ID")
+		x.points(x.Get(flowPath(f.ID, "events", "stream")+"?after=-1").Problem(fault.CodeValidationFailed), fault.InQuery, "after")
+	}},
+	{"GET ?until=terminal answers when the flow has ended", func(x *flowTest) {
+		f := x.at("running")
+		path := flowPath(f.ID) + "?until=terminal"
+		if now := x.Get(path).Want(http.StatusOK); now.Str("status") != "running" || now.Header.Get("Preference-Applied") != "" {
+			x.t.Errorf("without Prefer: %v %s", now.Header, now.Body)
+		}
+		if now := x.Get(path, "Prefer: wait=0").Want(http.StatusOK); now.Str("status") != "running" || now.Header.Get("Preference-Applied") != "wait=0" {
+			x.t.Errorf("wait=0: %v %s", now.Header, now.Body)
+		}
+		answers := flowsAtOnce(2, func(i int) *apitest.Response {
+			if i == 0 {
+				return x.Get(path, "Prefer: respond-async, wait=30")
 			}
-			x.Post(flowPath(f.ID, "events"), `{"type":"custom.done"}`).Want(http.StatusCreated)
+			x.patch(f.ID, `{"state":{"a":1}}`).Want(http.StatusOK) // not an end
+			return x.verb(f.ID, "finish", `{"state":{"b":2}}`)
+		})
+		answers[1].Want(http.StatusOK)
+		if got := answers[0].Want(http.StatusOK); got.Str("status") != "finished" || got.ETag() != `"3"` || got.Header.Get("Preference-Applied") != "wait=30" {
+			x.t.Errorf("%v %s", got.Header, got.Body)
+		}
+		if got := x.Get(path, "Prefer: wait=99").Want(http.StatusOK); got.Header.Get("Preference-Applied") != "wait=55" {
+			x.t.Errorf("an ended flow: %v", got.Header)
+		}
+		if got := x.Get(path, "Prefer: wait=soon").Want(http.StatusOK); got.Header.Get("Preference-Applied") != "" {
+			x.t.Errorf("what is not understood is ignored: %v", got.Header)
+		}
+		x.points(x.Get(flowPath(f.ID)+"?until=tomorrow").Problem(fault.CodeValidationFailed), fault.InQuery, "until")
+	}},
+	{"a flow that is deleted while somebody waits is not found", func(x *flowTest) {
+		f := x.at("running")
+		answers := flowsAtOnce(2, func(i int) *apitest.Response {
+			if i == 0 {
+				return x.Get(flowPath(f.ID)+"?until=terminal", "Prefer: wait=30")
+			}
 			x.do(f.ID, "finish", "")
-			types := []string{"flow.started", "execution.created", "flow.member_added", "step.inserted", "lease.acquired", "step.observed", "execution.completed", "lease.revoked", "step.observed", "custom.done", "flow.finished"}
-			x.follows(f.ID, live, types)
-			x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0"), append([]string{"flow.created"}, types...))
-			third := x.trail(f.ID, "&scope=all")[len(types)-2].ID
-			x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream"), fmt.Sprint("Last-Event-ID: ", third)), types[2:])
-			x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0&topic=step,completion"), []string{"step.inserted", "step.observed", "execution.completed", "step.observed"})
-			x.follows(f.ID, x.Stream(flowPath(f.ID, "events", "stream")+"?after=0&type=flow.finished"), []string{"flow.finished"})
-		}},
-		{"a flow that is not there is a problem, before the stream begins", func(x *flowTest) {
-			f := x.at("running")
-			for _, answer := range []*apitest.Response{
-				x.Get(flowPath(uuid.New(), "events", "stream"), "Accept: text/event-stream"),
-				x.in(x.namespace+"-other").Get(flowPath(f.ID, "events", "stream"), "Accept: text/event-stream"),
-			} {
-				x.facts(answer.Problem(fault.CodeNotFound), map[string]any{"resource": "flow"})
-			}
-			x.points(x.Get(flowPath(f.ID, "events", "stream"), "Last-Event-ID: x").Problem(fault.CodeInvalidCursor), fault.InHeader, "Last-Event-ID")
-			x.points(x.Get(flowPath(f.ID, "events", "stream")+"?after=-1").Problem(fault.CodeValidationFailed), fault.InQuery, "after")
-		}},
-		{"GET ?until=terminal answers when the flow has ended", func(x *flowTest) {
-			f := x.at("running")
-			path := flowPath(f.ID) + "?until=terminal"
-			if now := x.Get(path).Want(http.StatusOK); now.Str("status") != "running" || now.Header.Get("Preference-Applied") != "" {
-				x.t.Errorf("without Prefer: %v %s", now.Header, now.Body)
-			}
-			if now := x.Get(path, "Prefer: wait=0").Want(http.StatusOK); now.Str("status") != "running" || now.Header.Get("Preference-Applied") != "wait=0" {
-				x.t.Errorf("wait=0: %v %s", now.Header, now.Body)
-			}
-			answers := flowsAtOnce(2, func(i int) *apitest.Response {
-				if i == 0 {
-					return x.Get(path, "Prefer: respond-async, wait=30")
-				}
-				x.patch(f.ID, `{"state":{"a":1}}`).Want(http.StatusOK) // not an end
-				return x.verb(f.ID, "finish", `{"state":{"b":2}}`)
-			})
-			answers[1].Want(http.StatusOK)
-			if got := answers[0].Want(http.StatusOK); got.Str("status") != "finished" || got.ETag() != `"3"` || got.Header.Get("Preference-Applied") != "wait=30" {
-				x.t.Errorf("%v %s", got.Header, got.Body)
-			}
-			if got := x.Get(path, "Prefer: wait=99").Want(http.StatusOK); got.Header.Get("Preference-Applied") != "wait=55" {
-				x.t.Errorf("an ended flow: %v", got.Header)
-			}
-			if got := x.Get(path, "Prefer: wait=soon").Want(http.StatusOK); got.Header.Get("Preference-Applied") != "" {
-				x.t.Errorf("what is not understood is ignored: %v", got.Header)
-			}
-			x.points(x.Get(flowPath(f.ID)+"?until=tomorrow").Problem(fault.CodeValidationFailed), fault.InQuery, "until")
-		}},
-		{"a flow that is deleted while somebody waits is not found", func(x *flowTest) {
-			f := x.at("running")
-			answers := flowsAtOnce(2, func(i int) *apitest.Response {
-				if i == 0 {
-					return x.Get(flowPath(f.ID)+"?until=terminal", "Prefer: wait=30")
-				}
-				x.do(f.ID, "finish", "")
-				return x.Do(http.MethodDelete, flowPath(f.ID), nil)
-			})
-			answers[1].Want(http.StatusNoContent)
-			if answers[0].Status != http.StatusOK { // it has seen the end, or came too late
-				answers[0].Problem(fault.CodeNotFound)
-			}
-		}},
-	}
+			return x.Do(http.MethodDelete, flowPath(f.ID), nil)
+		})
+		answers[1].Want(http.StatusNoContent)
+		if answers[0].Status != http.StatusOK { // it has seen the end, or came too late
+			answers[0].Problem(fault.CodeNotFound)
+		}
+	}},
 }
 
 // follows reads events off a stream and compares them with the trail.

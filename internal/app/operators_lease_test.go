@@ -146,90 +146,92 @@ func TestOperators_Revoke(t *testing.T) {
 // TestOperators_Priority: executions.md 2.11, 6.6/77 and 7.3/42.
 func TestOperators_Priority(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"it counts from the next claim on, is clamped and told (6.6/77)", func(x *executionTest) {
-			low, high := x.create(`"priority":1`), x.create(`"priority":5`)
-			for members, want := range map[string]int32{`"priority":10000`: 9000, `"priority":2147483647`: 9000, `"priority":-5`: 0, `"priority":-2147483648`: 0, `"priority":8`: 8, `"priority":9000`: 9000} {
-				e, n := x.get(low.ID), len(x.events(low.ID))
-				if e.Priority == want {
-					continue
+	runExecutionCases(t, operatorsPriorityCases)
+}
+
+var operatorsPriorityCases = []executionCase{
+	{"it counts from the next claim on, is clamped and told (6.6/77)", func(x *executionTest) {
+		low, high := x.create(`"priority":1`), x.create(`"priority":5`)
+		for members, want := range map[string]int32{`"priority":10000`: 9000, `"priority":2147483647`: 9000, `"priority":-5`: 0, `"priority":-2147483648`: 0, `"priority":8`: 8, `"priority":9000`: 9000} {
+			e, n := x.get(low.ID), len(x.events(low.ID))
+			if e.Priority == want {
+				continue
+			}
+			got := x.operated(low.ID, "priority", members)
+			if got.Priority != want || x.stands(low.ID, atWaiting).Priority != want {
+				x.t.Errorf("%s: %d", members, got.Priority)
+			}
+			told := x.toldSince(low.ID, n, "operator.priority_changed")
+			if diff := cmp.Diff(map[string]any{"old_priority": float64(e.Priority), "new_priority": float64(want)}, eventData(x.t, told[0])); diff != "" {
+				x.t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		x.operator(low.ID, "priority", `"priority":6`).Want(http.StatusOK)
+		if c := x.claim(""); c.Execution.ID != low.ID || c.Execution.Priority != 6 {
+			x.t.Errorf("got %s of priority %d", c.Execution.ID, c.Execution.Priority)
+		}
+		if c := x.claim(""); c.Execution.ID != high.ID {
+			x.t.Error("the other one is gone")
+		}
+	}},
+	{"downwards, too, and equal ones by age", func(x *executionTest) {
+		var want []uuid.UUID
+		for range 3 {
+			want = append(want, x.create(`"priority":5`).ID)
+		}
+		x.operated(want[0], "priority", `"priority":4`)
+		x.operated(want[2], "priority", `"priority":4`)
+		want[0], want[1] = want[1], want[0]
+		var got []uuid.UUID
+		for _, c := range x.claims(`"max":3`) {
+			got = append(got, c.Execution.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+	}},
+	{"the same again changes nothing", func(x *executionTest) {
+		e := x.create(`"priority":9000`)
+		for _, members := range []string{`"priority":9000`, `"priority":9001`} {
+			x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(e.ID, "priority", members) }, e.ID)
+		}
+		e = x.create("")
+		x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(e.ID, "priority", `"priority":-1`) }, e.ID)
+	}},
+	{"of whatever waits for a claim, and of nothing else (6.6/77; 7.3/42)", func(x *executionTest) {
+		waits := []string{"runnable"}
+		x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, _ oapi.Claim) {
+			before := x.get(id)
+			if !slices.Contains(waits, string(before.StateVector.LifecyclePhase)) {
+				answer := x.refused(fault.CodeExecutionNotEligible, func() *apitest.Response { return x.operator(id, "priority", `"priority":3`) }, id)
+				if answer.Str("public_state") != string(before.PublicState) {
+					x.t.Errorf("%s", answer.Body)
 				}
-				got := x.operated(low.ID, "priority", members)
-				if got.Priority != want || x.stands(low.ID, atWaiting).Priority != want {
-					x.t.Errorf("%s: %d", members, got.Priority)
-				}
-				told := x.toldSince(low.ID, n, "operator.priority_changed")
-				if diff := cmp.Diff(map[string]any{"old_priority": float64(e.Priority), "new_priority": float64(want)}, eventData(x.t, told[0])); diff != "" {
-					x.t.Errorf("(-want +got):\n%s", diff)
-				}
+				return
 			}
-			x.operator(low.ID, "priority", `"priority":6`).Want(http.StatusOK)
-			if c := x.claim(""); c.Execution.ID != low.ID || c.Execution.Priority != 6 {
-				x.t.Errorf("got %s of priority %d", c.Execution.ID, c.Execution.Priority)
-			}
-			if c := x.claim(""); c.Execution.ID != high.ID {
-				x.t.Error("the other one is gone")
-			}
-		}},
-		{"downwards, too, and equal ones by age", func(x *executionTest) {
-			var want []uuid.UUID
-			for range 3 {
-				want = append(want, x.create(`"priority":5`).ID)
-			}
-			x.operated(want[0], "priority", `"priority":4`)
-			x.operated(want[2], "priority", `"priority":4`)
-			want[0], want[1] = want[1], want[0]
-			var got []uuid.UUID
-			for _, c := range x.claims(`"max":3`) {
-				got = append(got, c.Execution.ID)
-			}
+			got := x.operated(id, "priority", `"priority":3`)
+			want := before
+			want.Priority, want.Revision = 3, before.Revision+1
 			if diff := cmp.Diff(want, got); diff != "" {
 				x.t.Errorf("(-want +got):\n%s", diff)
 			}
-		}},
-		{"the same again changes nothing", func(x *executionTest) {
-			e := x.create(`"priority":9000`)
-			for _, members := range []string{`"priority":9000`, `"priority":9001`} {
-				x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(e.ID, "priority", members) }, e.ID)
-			}
-			e = x.create("")
-			x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(e.ID, "priority", `"priority":-1`) }, e.ID)
-		}},
-		{"of whatever waits for a claim, and of nothing else (6.6/77; 7.3/42)", func(x *executionTest) {
-			waits := []string{"runnable"}
-			x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, _ oapi.Claim) {
-				before := x.get(id)
-				if !slices.Contains(waits, string(before.StateVector.LifecyclePhase)) {
-					answer := x.refused(fault.CodeExecutionNotEligible, func() *apitest.Response { return x.operator(id, "priority", `"priority":3`) }, id)
-					if answer.Str("public_state") != string(before.PublicState) {
-						x.t.Errorf("%s", answer.Body)
-					}
-					return
-				}
-				got := x.operated(id, "priority", `"priority":3`)
-				want := before
-				want.Priority, want.Revision = 3, before.Revision+1
-				if diff := cmp.Diff(want, got); diff != "" {
-					x.t.Errorf("(-want +got):\n%s", diff)
-				}
-			})
-			for _, outcome := range terminals {
-				e, _ := x.ended(outcome, "")
-				x.refused(fault.CodeExecutionNotEligible, func() *apitest.Response { return x.operator(e.ID, "priority", `"priority":3`) }, e.ID)
-			}
-		}},
-		{"what was delayed comes with its new priority", func(x *executionTest) {
-			plain, later := x.create(`"priority":5`), x.create(`"priority":1,"delay_ms":60000`)
-			x.operated(later.ID, "priority", `"priority":9`)
-			x.advance(time.Minute)
-			if c := x.claim(""); c.Execution.ID != later.ID {
-				x.t.Error("the other one came first")
-			}
-			if c := x.claim(""); c.Execution.ID != plain.ID {
-				x.t.Error("which one is this?")
-			}
-		}},
-	})
+		})
+		for _, outcome := range terminals {
+			e, _ := x.ended(outcome, "")
+			x.refused(fault.CodeExecutionNotEligible, func() *apitest.Response { return x.operator(e.ID, "priority", `"priority":3`) }, e.ID)
+		}
+	}},
+	{"what was delayed comes with its new priority", func(x *executionTest) {
+		plain, later := x.create(`"priority":5`), x.create(`"priority":1,"delay_ms":60000`)
+		x.operated(later.ID, "priority", `"priority":9`)
+		x.advance(time.Minute)
+		if c := x.claim(""); c.Execution.ID != later.ID {
+			x.t.Error("the other one came first")
+		}
+		if c := x.claim(""); c.Execution.ID != plain.ID {
+			x.t.Error("which one is this?")
+		}
+	}},
 }
 
 // TestOperators_Resume: executions.md 2.11 and 6.6/79.

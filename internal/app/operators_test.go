@@ -60,281 +60,285 @@ func (a operatorAct) ready(x *executionTest) uuid.UUID {
 // TestOperators: what all acts of operators have in common. http.md "CAS" and "Event types"; model.md "Every mutation".
 func TestOperators(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"each act is told by one operator event, the first, which causes the rest (6.6/72, 77, 78)", func(x *executionTest) {
-			by, actor := x.as("operator", "op-"+x.lane)
-			for _, act := range operatorActs {
-				id := act.ready(x)
-				n, revision := len(x.events(id)), x.get(id).Revision
-				by.operator(id, act.op, act.members).Want(http.StatusOK)
-				events := x.toldSince(id, n, act.events...)
-				for i, e := range events {
-					if e.Actor != actor || (e.Topic == "operator") != (i == 0) || *e.Revision != revision+1 {
-						x.t.Errorf("%s: %s by %s at revision %d", act.op, e.Type, e.Actor, *e.Revision)
-					}
-					if i == 0 && e.Cause != nil || i > 0 && (e.Cause == nil || *e.Cause != events[0].ID) {
-						x.t.Errorf("%s: the cause of %s is %v", act.op, e.Type, e.Cause)
-					}
+	runExecutionCases(t, operatorsCases)
+}
+
+var operatorsCases = []executionCase{
+	{"each act is told by one operator event, the first, which causes the rest (6.6/72, 77, 78)", func(x *executionTest) {
+		by, actor := x.as("operator", "op-"+x.lane)
+		for _, act := range operatorActs {
+			id := act.ready(x)
+			n, revision := len(x.events(id)), x.get(id).Revision
+			by.operator(id, act.op, act.members).Want(http.StatusOK)
+			events := x.toldSince(id, n, act.events...)
+			for i, e := range events {
+				if e.Actor != actor || (e.Topic == "operator") != (i == 0) || *e.Revision != revision+1 {
+					x.t.Errorf("%s: %s by %s at revision %d", act.op, e.Type, e.Actor, *e.Revision)
 				}
-				if e := x.get(id); e.Revision != revision+1 {
-					x.t.Errorf("%s: revision %d after %d", act.op, e.Revision, revision)
+				if i == 0 && e.Cause != nil || i > 0 && (e.Cause == nil || *e.Cause != events[0].ID) {
+					x.t.Errorf("%s: the cause of %s is %v", act.op, e.Type, e.Cause)
 				}
-				x.operator(id, "operator-cancel", `"reason":"over"`)
 			}
-		}},
-		{"an act on another revision is refused, on the right one done", func(x *executionTest) {
-			for _, act := range operatorActs {
-				if !act.conditional() {
+			if e := x.get(id); e.Revision != revision+1 {
+				x.t.Errorf("%s: revision %d after %d", act.op, e.Revision, revision)
+			}
+			x.operator(id, "operator-cancel", `"reason":"over"`)
+		}
+	}},
+	{"an act on another revision is refused, on the right one done", func(x *executionTest) {
+		for _, act := range operatorActs {
+			if !act.conditional() {
+				continue
+			}
+			id := act.ready(x)
+			revision := x.get(id).Revision
+			for _, headers := range [][]string{{ifMatch(revision + 1)}, {ifMatch(revision - 1)}, {`If-Match: W/` + etagOf(revision+7)}} {
+				if headers[0] == ifMatch(-1) {
 					continue
 				}
+				answer := x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.operator(id, act.op, act.members, headers...) }, id)
+				if answer.Int("actual") != revision || answer.Int("expected") == revision {
+					x.t.Errorf("%s: %s", act.op, answer.Body)
+				}
+			}
+			wrong := act.op + "?revision=" + strings.Trim(etagOf(revision+1), `"`)
+			call := func(op string, headers ...string) *apitest.Response {
+				if act.op == "priority" {
+					return x.Do(http.MethodPut, operatorPath(id, op), executionJSON(act.members), headers...)
+				}
+				return x.Post(operatorPath(id, op), executionJSON(act.members), headers...)
+			}
+			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return call(wrong) }, id)
+			if answer := call(act.op, ifMatch(revision)).Want(http.StatusOK); answer.ETag() != etagOf(revision+1) {
+				x.t.Errorf("%s: ETag %s after revision %d", act.op, answer.ETag(), revision)
+			}
+			x.operator(id, "operator-cancel", `"reason":"over"`)
+		}
+	}},
+	{"what would change nothing, and what is refused, is measured by its revision first", func(x *executionTest) {
+		e, _ := x.ended("cancelled", "")
+		x.refused(fault.CodeRevisionMismatch, func() *apitest.Response {
+			return x.operator(e.ID, "operator-cancel", `"reason":"again"`, ifMatch(e.Revision+1))
+		}, e.ID)
+		for _, op := range []string{"revoke-lease", "resume"} {
+			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.operator(e.ID, op, "", ifMatch(e.Revision+1)) }, e.ID)
+		}
+		x.refused(fault.CodeRevisionMismatch, func() *apitest.Response {
+			return x.operator(e.ID, "priority", `"priority":1`, ifMatch(e.Revision+1))
+		}, e.ID)
+	}},
+	{"what is not there, and what is no id (6.6/73, 79, 80; 6.8/118)", func(x *executionTest) {
+		for _, act := range operatorActs {
+			missing := x.refused(fault.CodeNotFound, func() *apitest.Response { return x.operator(uuid.New(), act.op, act.members) })
+			if missing.Str("resource") != "execution" {
+				x.t.Errorf("%s: %s", act.op, missing.Body)
+			}
+			for _, id := range []string{"7", "{fp:-1}:" + uuid.NewString(), "-1"} {
+				path := "/v1/executions/" + url.PathEscape(id) + "/" + act.op
+				method := map[bool]string{true: http.MethodPut, false: http.MethodPost}[act.op == "priority"]
+				x.refused(fault.CodeInvalidParameter, func() *apitest.Response { return x.Do(method, path, executionJSON(act.members)) })
+			}
+		}
+	}},
+	{"another namespace's execution is not there, for any of the calls", func(x *executionTest) {
+		theirs := x.in("theirs-" + x.lane)
+		for _, act := range operatorActs {
+			id := act.ready(x)
+			x.refused(fault.CodeNotFound, func() *apitest.Response { return theirs.operator(id, act.op, act.members) }, id)
+			x.operator(id, "operator-cancel", `"reason":"over"`)
+		}
+		e := x.create(`"tags":{"a.b":"c"}`)
+		c := x.claim(`"lease_ttl_ms":60000`)
+		ttl := `"worker_id":"w1","worker_instance_id":"w1","grant_ttl_ms":1000`
+		use := `"worker_id":"w1","worker_instance_id":"w1","grant_id":"` + uuid.NewString() + `"`
+		for _, call := range []func() *apitest.Response{
+			func() *apitest.Response { return theirs.report(c, "delay", `"delay_ms":1`) },
+			func() *apitest.Response { return theirs.report(c, "wait-children", "") },
+			func() *apitest.Response { return theirs.report(c, "cancel", "") },
+			func() *apitest.Response { return theirs.by(e.ID, "claim", use) },
+			func() *apitest.Response { return theirs.by(e.ID, "reclaim-grants", ttl) },
+			func() *apitest.Response { return theirs.by(e.ID, "reclaim", use) },
+			func() *apitest.Response { return theirs.Get(operatorPath(e.ID, "explain")) },
+			func() *apitest.Response { return theirs.Get(operatorPath(e.ID, "tags")) },
+			func() *apitest.Response { return theirs.Get(operatorPath(e.ID, "tags/a.b")) },
+			func() *apitest.Response {
+				return theirs.Do(http.MethodPut, operatorPath(e.ID, "tags/a.b"), `{"value":"x"}`)
+			},
+		} {
+			if answer := x.refused(fault.CodeNotFound, call, e.ID); answer.Str("resource") != "execution" {
+				x.t.Errorf("%s", answer.Body)
+			}
+		}
+		x.advance(time.Minute)
+		x.refused(fault.CodeNotFound, func() *apitest.Response { return theirs.by(e.ID, "reclaim-grants", ttl) }, e.ID)
+	}},
+	{"no body, and an empty one, where all is optional", func(x *executionTest) {
+		for _, act := range []operatorAct{{op: "revoke-lease", phase: "active"}, {op: "replay", phase: "failed"}, {op: "resume", phase: "waiting for its children"}, {op: "operator-claim", phase: "waiting"}} {
+			for _, body := range []any{nil, "", "{}"} {
 				id := act.ready(x)
-				revision := x.get(id).Revision
-				for _, headers := range [][]string{{ifMatch(revision + 1)}, {ifMatch(revision - 1)}, {`If-Match: W/` + etagOf(revision+7)}} {
-					if headers[0] == ifMatch(-1) {
-						continue
-					}
-					answer := x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.operator(id, act.op, act.members, headers...) }, id)
-					if answer.Int("actual") != revision || answer.Int("expected") == revision {
-						x.t.Errorf("%s: %s", act.op, answer.Body)
-					}
-				}
-				wrong := act.op + "?revision=" + strings.Trim(etagOf(revision+1), `"`)
-				call := func(op string, headers ...string) *apitest.Response {
-					if act.op == "priority" {
-						return x.Do(http.MethodPut, operatorPath(id, op), executionJSON(act.members), headers...)
-					}
-					return x.Post(operatorPath(id, op), executionJSON(act.members), headers...)
-				}
-				x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return call(wrong) }, id)
-				if answer := call(act.op, ifMatch(revision)).Want(http.StatusOK); answer.ETag() != etagOf(revision+1) {
-					x.t.Errorf("%s: ETag %s after revision %d", act.op, answer.ETag(), revision)
-				}
+				x.Post(operatorPath(id, act.op), body).Want(http.StatusOK)
 				x.operator(id, "operator-cancel", `"reason":"over"`)
 			}
-		}},
-		{"what would change nothing, and what is refused, is measured by its revision first", func(x *executionTest) {
-			e, _ := x.ended("cancelled", "")
-			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response {
-				return x.operator(e.ID, "operator-cancel", `"reason":"again"`, ifMatch(e.Revision+1))
-			}, e.ID)
-			for _, op := range []string{"revoke-lease", "resume"} {
-				x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.operator(e.ID, op, "", ifMatch(e.Revision+1)) }, e.ID)
-			}
-			x.refused(fault.CodeRevisionMismatch, func() *apitest.Response {
-				return x.operator(e.ID, "priority", `"priority":1`, ifMatch(e.Revision+1))
-			}, e.ID)
-		}},
-		{"what is not there, and what is no id (6.6/73, 79, 80; 6.8/118)", func(x *executionTest) {
-			for _, act := range operatorActs {
-				missing := x.refused(fault.CodeNotFound, func() *apitest.Response { return x.operator(uuid.New(), act.op, act.members) })
-				if missing.Str("resource") != "execution" {
-					x.t.Errorf("%s: %s", act.op, missing.Body)
-				}
-				for _, id := range []string{"7", "{fp:-1}:" + uuid.NewString(), "-1"} {
-					path := "/v1/executions/" + url.PathEscape(id) + "/" + act.op
-					method := map[bool]string{true: http.MethodPut, false: http.MethodPost}[act.op == "priority"]
-					x.refused(fault.CodeInvalidParameter, func() *apitest.Response { return x.Do(method, path, executionJSON(act.members)) })
-				}
-			}
-		}},
-		{"another namespace's execution is not there, for any of the calls", func(x *executionTest) {
-			theirs := x.in("theirs-" + x.lane)
-			for _, act := range operatorActs {
-				id := act.ready(x)
-				x.refused(fault.CodeNotFound, func() *apitest.Response { return theirs.operator(id, act.op, act.members) }, id)
-				x.operator(id, "operator-cancel", `"reason":"over"`)
-			}
-			e := x.create(`"tags":{"a.b":"c"}`)
-			c := x.claim(`"lease_ttl_ms":60000`)
-			ttl := `"worker_id":"w1","worker_instance_id":"w1","grant_ttl_ms":1000`
-			use := `"worker_id":"w1","worker_instance_id":"w1","grant_id":"` + uuid.NewString() + `"`
-			for _, call := range []func() *apitest.Response{
-				func() *apitest.Response { return theirs.report(c, "delay", `"delay_ms":1`) },
-				func() *apitest.Response { return theirs.report(c, "wait-children", "") },
-				func() *apitest.Response { return theirs.report(c, "cancel", "") },
-				func() *apitest.Response { return theirs.by(e.ID, "claim", use) },
-				func() *apitest.Response { return theirs.by(e.ID, "reclaim-grants", ttl) },
-				func() *apitest.Response { return theirs.by(e.ID, "reclaim", use) },
-				func() *apitest.Response { return theirs.Get(operatorPath(e.ID, "explain")) },
-				func() *apitest.Response { return theirs.Get(operatorPath(e.ID, "tags")) },
-				func() *apitest.Response { return theirs.Get(operatorPath(e.ID, "tags/a.b")) },
-				func() *apitest.Response {
-					return theirs.Do(http.MethodPut, operatorPath(e.ID, "tags/a.b"), `{"value":"x"}`)
-				},
-			} {
-				if answer := x.refused(fault.CodeNotFound, call, e.ID); answer.Str("resource") != "execution" {
-					x.t.Errorf("%s", answer.Body)
-				}
-			}
-			x.advance(time.Minute)
-			x.refused(fault.CodeNotFound, func() *apitest.Response { return theirs.by(e.ID, "reclaim-grants", ttl) }, e.ID)
-		}},
-		{"no body, and an empty one, where all is optional", func(x *executionTest) {
-			for _, act := range []operatorAct{{op: "revoke-lease", phase: "active"}, {op: "replay", phase: "failed"}, {op: "resume", phase: "waiting for its children"}, {op: "operator-claim", phase: "waiting"}} {
-				for _, body := range []any{nil, "", "{}"} {
-					id := act.ready(x)
-					x.Post(operatorPath(id, act.op), body).Want(http.StatusOK)
-					x.operator(id, "operator-cancel", `"reason":"over"`)
-				}
-			}
-		}},
-	})
+		}
+	}},
 }
 
 // TestOperators_Cancel: executions.md 2.11 and 6.6/72 to 75; model.md "Cancel of a leased execution".
 func TestOperators_Cancel(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"from every phase (6.6/72, 75; 5/17)", func(x *executionTest) {
-			x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, c oapi.Claim) {
-				before, n := x.get(id), len(x.events(id))
-				got := x.operated(id, "operator-cancel", `"reason":"superseded"`)
-				at := atCancelled
-				if !p.attempted {
-					at = atCancelledIdle
-				}
-				x.stands(id, at)
-				want := before
-				want.StateVector, want.PublicState, want.BlockingReason, want.BlockingDetail = got.StateVector, "cancelled", "none", ""
-				if s := before.Suspension; s != nil && s.ClosedAt == nil {
-					closed := *s
-					closed.ClosedAt, closed.CloseReason = got.CompletedAt, new("cancelled")
-					want.Suspension = &closed
-				}
-				want.CurrentLease, want.DelayUntil, want.Revision, want.CompletedAt = nil, nil, before.Revision+1, got.CompletedAt
-				want.Cancellation = &oapi.ExecutionCancellation{Reason: "superseded", Actor: "local", RequestedAt: *got.CompletedAt}
-				if diff := cmp.Diff(want, got); diff != "" || got.CompletedAt == nil {
-					x.t.Errorf("(-want +got):\n%s", diff)
-				}
-				events := []string{"operator.cancelled", "execution.cancelled"}
-				if p.owned {
-					events = append(events, "lease.revoked")
-					x.leaseEnds(id, n, "lease.revoked", "cancelled")
-				}
-				told := x.toldSince(id, n, events...)
-				if data := eventData(x.t, told[1]); data["outcome"] != "cancelled" || data["reason"] != "superseded" || (data["attempt_index"] != nil) != p.attempted {
-					x.t.Errorf("%s", told[1].Data)
-				}
-				attempts := x.attempts(id)
-				if p.attempted && (len(attempts) != 1 || attempts[0].State == "started" || attempts[0].State == "suspended" || attempts[0].EndedAt == nil) {
-					x.t.Errorf("%+v", attempts)
-				}
-				if p.owned && attempts[0].State != "ended_cancelled" {
-					x.t.Errorf("the attempt of a holder %s", attempts[0].State)
-				}
-				if p.attempted {
-					for _, call := range workerCalls { // the epoch has grown: what is late is refused, and told why
-						if call.op == p.gave { // what had been done before is answered again
-							again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, call.op, call.members) }, id)
-							if again.Get("replayed") != true || again.Str("execution.public_state") != "cancelled" {
-								x.t.Errorf("%s", again.Body)
-							}
-							continue
+	runExecutionCases(t, operatorsCancelCases)
+}
+
+var operatorsCancelCases = []executionCase{
+	{"from every phase (6.6/72, 75; 5/17)", func(x *executionTest) {
+		x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, c oapi.Claim) {
+			before, n := x.get(id), len(x.events(id))
+			got := x.operated(id, "operator-cancel", `"reason":"superseded"`)
+			at := atCancelled
+			if !p.attempted {
+				at = atCancelledIdle
+			}
+			x.stands(id, at)
+			want := before
+			want.StateVector, want.PublicState, want.BlockingReason, want.BlockingDetail = got.StateVector, "cancelled", "none", ""
+			if s := before.Suspension; s != nil && s.ClosedAt == nil {
+				closed := *s
+				closed.ClosedAt, closed.CloseReason = got.CompletedAt, new("cancelled")
+				want.Suspension = &closed
+			}
+			want.CurrentLease, want.DelayUntil, want.Revision, want.CompletedAt = nil, nil, before.Revision+1, got.CompletedAt
+			want.Cancellation = &oapi.ExecutionCancellation{Reason: "superseded", Actor: "local", RequestedAt: *got.CompletedAt}
+			if diff := cmp.Diff(want, got); diff != "" || got.CompletedAt == nil {
+				x.t.Errorf("(-want +got):\n%s", diff)
+			}
+			events := []string{"operator.cancelled", "execution.cancelled"}
+			if p.owned {
+				events = append(events, "lease.revoked")
+				x.leaseEnds(id, n, "lease.revoked", "cancelled")
+			}
+			told := x.toldSince(id, n, events...)
+			if data := eventData(x.t, told[1]); data["outcome"] != "cancelled" || data["reason"] != "superseded" || (data["attempt_index"] != nil) != p.attempted {
+				x.t.Errorf("%s", told[1].Data)
+			}
+			attempts := x.attempts(id)
+			if p.attempted && (len(attempts) != 1 || attempts[0].State == "started" || attempts[0].State == "suspended" || attempts[0].EndedAt == nil) {
+				x.t.Errorf("%+v", attempts)
+			}
+			if p.owned && attempts[0].State != "ended_cancelled" {
+				x.t.Errorf("the attempt of a holder %s", attempts[0].State)
+			}
+			if p.attempted {
+				for _, call := range workerCalls { // the epoch has grown: what is late is refused, and told why
+					if call.op == p.gave { // what had been done before is answered again
+						again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, call.op, call.members) }, id)
+						if again.Get("replayed") != true || again.Str("execution.public_state") != "cancelled" {
+							x.t.Errorf("%s", again.Body)
 						}
-						answer := x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, id)
-						if answer.Int("lease_epoch") <= c.Fence.LeaseEpoch || answer.Str("terminal_outcome") != "cancelled" {
-							x.t.Errorf("%s", answer.Body)
-						}
+						continue
+					}
+					answer := x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, id)
+					if answer.Int("lease_epoch") <= c.Fence.LeaseEpoch || answer.Str("terminal_outcome") != "cancelled" {
+						x.t.Errorf("%s", answer.Body)
 					}
 				}
-				x.advance(2 * time.Hour)
-				x.stands(id, at)
-				x.none("")
+			}
+			x.advance(2 * time.Hour)
+			x.stands(id, at)
+			x.none("")
+		})
+	}},
+	{"twice: the first reason stays (6.6/73)", func(x *executionTest) {
+		for _, act := range []operatorAct{{phase: "waiting"}, {phase: "active"}} {
+			id := act.ready(x)
+			x.operated(id, "operator-cancel", `"reason":"first"`)
+			for _, members := range []string{`"reason":"first"`, `"reason":"second"`, `"reason":"third","grace_ms":60000`} {
+				again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(id, "operator-cancel", members) }, id)
+				if again.Str("execution.cancellation.reason") != "first" {
+					x.t.Errorf("%s", again.Body)
+				}
+			}
+		}
+	}},
+	{"what its worker cancelled is cancelled already", func(x *executionTest) {
+		e := x.create("")
+		x.report(x.claim(""), "cancel", `"reason":"mine"`).Want(http.StatusOK)
+		again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(e.ID, "operator-cancel", `"reason":"ours"`) }, e.ID)
+		if again.Str("execution.cancellation.reason") != "mine" {
+			x.t.Errorf("%s", again.Body)
+		}
+	}},
+	{"what has ended otherwise is refused (6.6/73)", func(x *executionTest) {
+		for _, outcome := range []string{"completed", "failed", "expired"} {
+			e, _ := x.ended(outcome, "")
+			for _, members := range []string{`"reason":"late"`, `"reason":"late","grace_ms":1000`} {
+				answer := x.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return x.operator(e.ID, "operator-cancel", members) }, e.ID)
+				if answer.Str("public_state") != outcome {
+					x.t.Errorf("%s", answer.Body)
+				}
+			}
+		}
+	}},
+	{"many at once: one does it, all are answered (6.6/74)", func(x *executionTest) {
+		for _, act := range []operatorAct{{phase: "waiting"}, {phase: "active"}, {phase: "suspended"}} {
+			id := act.ready(x)
+			n := len(x.events(id))
+			reasons := []string{"a", "b", "c", "d", "e", "f"}
+			kept := x.Get("/v1/executions/" + id.String()).Want(http.StatusOK).Int("revision")
+			for _, answer := range atOnce(len(reasons), func(i int) *apitest.Response {
+				return x.operator(id, "operator-cancel", `"reason":"`+reasons[i]+`"`)
+			}) {
+				if answer.Want(http.StatusOK).Str("execution.cancellation.reason") != x.get(id).Cancellation.Reason || answer.Int("execution.revision") != kept+1 {
+					x.t.Errorf("%s", answer.Body)
+				}
+			}
+			cancels := 0
+			for _, e := range x.since(id, n) {
+				if e.Type == "execution.cancelled" || e.Type == "operator.cancelled" {
+					cancels++
+				}
+			}
+			if cancels != 2 {
+				x.t.Errorf("%d events tell of it", cancels)
+			}
+		}
+	}},
+	{"against the worker that completes it: one of them", func(x *executionTest) {
+		for range 5 {
+			e := x.create("")
+			c := x.claim(lasting)
+			answers := atOnce(2, func(i int) *apitest.Response {
+				if i == 0 {
+					return x.report(c, "complete", "")
+				}
+				return x.operator(e.ID, "operator-cancel", `"reason":"no"`)
 			})
-		}},
-		{"twice: the first reason stays (6.6/73)", func(x *executionTest) {
-			for _, act := range []operatorAct{{phase: "waiting"}, {phase: "active"}} {
-				id := act.ready(x)
-				x.operated(id, "operator-cancel", `"reason":"first"`)
-				for _, members := range []string{`"reason":"first"`, `"reason":"second"`, `"reason":"third","grace_ms":60000`} {
-					again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(id, "operator-cancel", members) }, id)
-					if again.Str("execution.cancellation.reason") != "first" {
-						x.t.Errorf("%s", again.Body)
-					}
-				}
+			if x.get(e.ID).PublicState == "completed" {
+				answers[0].Want(http.StatusOK)
+				answers[1].Problem(fault.CodeAlreadyTerminal)
+				x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
+			} else {
+				answers[0].Problem(fault.CodeExecutionNotActive)
+				answers[1].Want(http.StatusOK)
+				x.told(e.ID, "execution.created", "lease.acquired", "operator.cancelled", "execution.cancelled", "lease.revoked")
 			}
-		}},
-		{"what its worker cancelled is cancelled already", func(x *executionTest) {
-			e := x.create("")
-			x.report(x.claim(""), "cancel", `"reason":"mine"`).Want(http.StatusOK)
-			again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(e.ID, "operator-cancel", `"reason":"ours"`) }, e.ID)
-			if again.Str("execution.cancellation.reason") != "mine" {
-				x.t.Errorf("%s", again.Body)
-			}
-		}},
-		{"what has ended otherwise is refused (6.6/73)", func(x *executionTest) {
-			for _, outcome := range []string{"completed", "failed", "expired"} {
-				e, _ := x.ended(outcome, "")
-				for _, members := range []string{`"reason":"late"`, `"reason":"late","grace_ms":1000`} {
-					answer := x.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return x.operator(e.ID, "operator-cancel", members) }, e.ID)
-					if answer.Str("public_state") != outcome {
-						x.t.Errorf("%s", answer.Body)
-					}
-				}
-			}
-		}},
-		{"many at once: one does it, all are answered (6.6/74)", func(x *executionTest) {
-			for _, act := range []operatorAct{{phase: "waiting"}, {phase: "active"}, {phase: "suspended"}} {
-				id := act.ready(x)
-				n := len(x.events(id))
-				reasons := []string{"a", "b", "c", "d", "e", "f"}
-				kept := x.Get("/v1/executions/" + id.String()).Want(http.StatusOK).Int("revision")
-				for _, answer := range atOnce(len(reasons), func(i int) *apitest.Response {
-					return x.operator(id, "operator-cancel", `"reason":"`+reasons[i]+`"`)
-				}) {
-					if answer.Want(http.StatusOK).Str("execution.cancellation.reason") != x.get(id).Cancellation.Reason || answer.Int("execution.revision") != kept+1 {
-						x.t.Errorf("%s", answer.Body)
-					}
-				}
-				cancels := 0
-				for _, e := range x.since(id, n) {
-					if e.Type == "execution.cancelled" || e.Type == "operator.cancelled" {
-						cancels++
-					}
-				}
-				if cancels != 2 {
-					x.t.Errorf("%d events tell of it", cancels)
-				}
-			}
-		}},
-		{"against the worker that completes it: one of them", func(x *executionTest) {
-			for range 5 {
-				e := x.create("")
-				c := x.claim(lasting)
-				answers := atOnce(2, func(i int) *apitest.Response {
-					if i == 0 {
-						return x.report(c, "complete", "")
-					}
-					return x.operator(e.ID, "operator-cancel", `"reason":"no"`)
-				})
-				if x.get(e.ID).PublicState == "completed" {
-					answers[0].Want(http.StatusOK)
-					answers[1].Problem(fault.CodeAlreadyTerminal)
-					x.told(e.ID, "execution.created", "lease.acquired", "execution.completed", "lease.revoked")
-				} else {
-					answers[0].Problem(fault.CodeExecutionNotActive)
-					answers[1].Want(http.StatusOK)
-					x.told(e.ID, "execution.created", "lease.acquired", "operator.cancelled", "execution.cancelled", "lease.revoked")
-				}
-			}
-		}},
-		{"a reservation goes with it", func(x *executionTest) {
-			e := x.create("")
-			g := x.reserved("")
-			x.operated(e.ID, "operator-cancel", `"reason":"no"`)
-			x.refused(fault.CodeExecutionNotLeaseable, func() *apitest.Response { return x.use(g, "claim", "") }, e.ID)
-			x.operated(e.ID, "replay", "")
-			x.refused(fault.CodeInvalidClaimGrant, func() *apitest.Response { return x.use(g, "claim", "") }, e.ID)
-			x.claim("")
-			lost := x.on("lost")
-			l := lost.create("")
-			lost.claim(`"lease_ttl_ms":1000`)
-			lost.advance(time.Second)
-			g = lost.reservedLost(l.ID, "")
-			lost.operated(l.ID, "operator-cancel", `"reason":"no"`)
-			x.refused(fault.CodeNotReclaimable, func() *apitest.Response { return lost.use(g, "reclaim", "") }, l.ID)
-		}},
-	})
+		}
+	}},
+	{"a reservation goes with it", func(x *executionTest) {
+		e := x.create("")
+		g := x.reserved("")
+		x.operated(e.ID, "operator-cancel", `"reason":"no"`)
+		x.refused(fault.CodeExecutionNotLeaseable, func() *apitest.Response { return x.use(g, "claim", "") }, e.ID)
+		x.operated(e.ID, "replay", "")
+		x.refused(fault.CodeInvalidClaimGrant, func() *apitest.Response { return x.use(g, "claim", "") }, e.ID)
+		x.claim("")
+		lost := x.on("lost")
+		l := lost.create("")
+		lost.claim(`"lease_ttl_ms":1000`)
+		lost.advance(time.Second)
+		g = lost.reservedLost(l.ID, "")
+		lost.operated(l.ID, "operator-cancel", `"reason":"no"`)
+		x.refused(fault.CodeNotReclaimable, func() *apitest.Response { return lost.use(g, "reclaim", "") }, l.ID)
+	}},
 }
 
 // TestOperators_Grace: an operator asks the worker to end it. rules of model.md "Execution", "With grace_ms".

@@ -24,7 +24,7 @@ import (
 func TestRuns_Ends(t *testing.T) {
 	t.Parallel()
 	runRunGroups(t, []runGroup{
-		{"cancel", withKin(runCancelCases())},
+		{"cancel", withKin(runCancelCases)},
 		{"cancel with a deadline", withKin(slices.Concat(runCancellingCases(), runCancelDeadlineCases()))},
 		{"cascade", withKin(runCascadeCases())},
 		{"resume refused", withKin(runNotResumableCases())},
@@ -49,85 +49,83 @@ func (x *runTest) unheld(r oapi.Run) oapi.Run {
 	return x.get(r.ID)
 }
 
-func runCancelCases() []runCase {
-	return []runCase{
-		{"what nobody drives is cancelled at once, with all that is open in it (C3 cancel 1 to 5)", (*runTest).cancelAtOnce},
-		{"so is a run that is pending or given up, whoever has the lease", func(x *runTest) {
-			for _, status := range []string{"pending", "needs_resume"} {
-				r := x.at(status)
-				x.hold(r.ID, engineToken, time.Hour)
-				got := x.cancelled(r, "")
-				if got.Status != "cancelled" || orNone(got.CancelReason) != "user_requested" || got.LeaseUntil != nil || got.Cancellation.DeadlineAt != nil {
-					x.t.Errorf("%+v", got)
-				}
-			}
-		}},
-		{"a run that was never started has no beginning", func(x *runTest) {
-			r := x.create("")
-			x.advance(time.Second)
-			got := x.cancelled(r, `"reason":"a mistake"`)
-			if got.StartedAt != nil || got.TotalDurationMs != 0 || !got.EndedAt.Time().Equal(x.now()) || orNone(got.ResultSummary) != "a mistake" {
+var runCancelCases = []runCase{
+	{"what nobody drives is cancelled at once, with all that is open in it (C3 cancel 1 to 5)", (*runTest).cancelAtOnce},
+	{"so is a run that is pending or given up, whoever has the lease", func(x *runTest) {
+		for _, status := range []string{"pending", "needs_resume"} {
+			r := x.at(status)
+			x.hold(r.ID, engineToken, time.Hour)
+			got := x.cancelled(r, "")
+			if got.Status != "cancelled" || orNone(got.CancelReason) != "user_requested" || got.LeaseUntil != nil || got.Cancellation.DeadlineAt != nil {
 				x.t.Errorf("%+v", got)
 			}
-			x.replies(r.ID, 0, "run.created", "run.cancelled")
-		}},
-		{"what has ended is not cancelled (C3 cancel 6)", func(x *runTest) {
-			for _, status := range []string{"completed", "failed", "cancelled"} {
-				r := x.at(status)
-				for _, members := range []string{"", `"reason":"again"`, fence(r.Generation)} {
-					answer := x.refused(fault.CodeIllegalTransition, func() *apitest.Response { return x.people(r, "cancel", members) }, r.ID)
-					x.facts(answer, map[string]any{"from": status, "to": "cancelled"})
-				}
+		}
+	}},
+	{"a run that was never started has no beginning", func(x *runTest) {
+		r := x.create("")
+		x.advance(time.Second)
+		got := x.cancelled(r, `"reason":"a mistake"`)
+		if got.StartedAt != nil || got.TotalDurationMs != 0 || !got.EndedAt.Time().Equal(x.now()) || orNone(got.ResultSummary) != "a mistake" {
+			x.t.Errorf("%+v", got)
+		}
+		x.replies(r.ID, 0, "run.created", "run.cancelled")
+	}},
+	{"what has ended is not cancelled (C3 cancel 6)", func(x *runTest) {
+		for _, status := range []string{"completed", "failed", "cancelled"} {
+			r := x.at(status)
+			for _, members := range []string{"", `"reason":"again"`, fence(r.Generation)} {
+				answer := x.refused(fault.CodeIllegalTransition, func() *apitest.Response { return x.people(r, "cancel", members) }, r.ID)
+				x.facts(answer, map[string]any{"from": status, "to": "cancelled"})
 			}
-		}},
-		{"what is not there is not found (C3 cancel 7)", func(x *runTest) {
-			r := x.running("")
-			x.missing("run", func() *apitest.Response { return x.Post(runPath(uuid.New(), "cancel"), nil) })
-			x.missing("run", func() *apitest.Response { return x.In(x.namespace+"-other").Post(runPath(r.ID, "cancel"), nil) }, r.ID)
-		}},
-		{"an engine ends its own run", func(x *runTest) {
-			r := x.running("")
-			s := x.stepAt(r, "running", "")
-			got := x.do(r, "cancel", `"reason":"the machine goes down"`)
-			if orNone(got.CancelReason) != "engine_shutdown" || got.Status != "cancelled" || orNone(got.ResultSummary) != "the machine goes down" {
-				x.t.Errorf("%+v", got)
-			}
-			x.stepped(r, s.ID, "cancelled")
-		}},
-		{"a stale engine does not (D1 4)", func(x *runTest) {
-			r := x.running("")
-			x.unheld(r)
-			x.hold(r.ID, "engine-2", time.Hour)
-			answer := x.refused(fault.CodeLeaseLost, func() *apitest.Response { return x.verb(r, "cancel", "") }, r.ID)
-			x.facts(answer, map[string]any{"current_generation": 2.0})
-		}},
-		{"without a generation it is an operator's to do", func(x *runTest) {
-			worker, operator := x.as("w", "worker"), x.as("o", "operator")
-			r := x.running("")
-			answer := x.refused(fault.CodeForbidden, func() *apitest.Response { return worker.people(r, "cancel", "") }, r.ID)
-			x.facts(answer, map[string]any{"required_role": "operator"})
-			if got := operator.cancelled(r, ""); got.Cancellation.Actor != "token:o" {
-				x.t.Errorf("%+v", got.Cancellation)
-			}
-			worker.do(r, "cancel", "")
-		}},
-		{"at a revision that was read, and once under an Idempotency-Key", func(x *runTest) {
-			r, key := x.running(""), "Idempotency-Key: cancel-"+x.namespace
-			answer := x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.people(r, "cancel", "", ifMatch(r.Revision-1)) }, r.ID)
-			x.facts(answer, map[string]any{"expected": float64(r.Revision - 1), "actual": float64(r.Revision)})
-			first := x.people(r, "cancel", "", ifMatch(r.Revision), key).Want(http.StatusOK)
-			again := x.same(func() *apitest.Response { return x.people(r, "cancel", "", ifMatch(r.Revision), key) }, r.ID).Want(http.StatusOK)
-			if string(first.Body) != string(again.Body) || again.Header.Get("Idempotent-Replay") != "true" || first.ETag() != etagOf(r.Revision+1) {
-				x.t.Errorf("%s\n%s", first.Body, again.Body)
-			}
-		}},
-		{"what is asked is checked", func(x *runTest) {
-			r := x.running("")
-			for members, pointer := range map[string]string{`"deadline_ms":-1`: "/deadline_ms", `"deadline_ms":3600001`: "/deadline_ms", `"reason":1`: "/reason", `"generation":-1`: "/generation", `"force":true`: "/force"} {
-				x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.people(r, "cancel", members) }, r.ID), fault.InBody, pointer)
-			}
-		}},
-	}
+		}
+	}},
+	{"what is not there is not found (C3 cancel 7)", func(x *runTest) {
+		r := x.running("")
+		x.missing("run", func() *apitest.Response { return x.Post(runPath(uuid.New(), "cancel"), nil) })
+		x.missing("run", func() *apitest.Response { return x.In(x.namespace+"-other").Post(runPath(r.ID, "cancel"), nil) }, r.ID)
+	}},
+	{"an engine ends its own run", func(x *runTest) {
+		r := x.running("")
+		s := x.stepAt(r, "running", "")
+		got := x.do(r, "cancel", `"reason":"the machine goes down"`)
+		if orNone(got.CancelReason) != "engine_shutdown" || got.Status != "cancelled" || orNone(got.ResultSummary) != "the machine goes down" {
+			x.t.Errorf("%+v", got)
+		}
+		x.stepped(r, s.ID, "cancelled")
+	}},
+	{"a stale engine does not (D1 4)", func(x *runTest) {
+		r := x.running("")
+		x.unheld(r)
+		x.hold(r.ID, "engine-2", time.Hour)
+		answer := x.refused(fault.CodeLeaseLost, func() *apitest.Response { return x.verb(r, "cancel", "") }, r.ID)
+		x.facts(answer, map[string]any{"current_generation": 2.0})
+	}},
+	{"without a generation it is an operator's to do", func(x *runTest) {
+		worker, operator := x.as("w", "worker"), x.as("o", "operator")
+		r := x.running("")
+		answer := x.refused(fault.CodeForbidden, func() *apitest.Response { return worker.people(r, "cancel", "") }, r.ID)
+		x.facts(answer, map[string]any{"required_role": "operator"})
+		if got := operator.cancelled(r, ""); got.Cancellation.Actor != "token:o" {
+			x.t.Errorf("%+v", got.Cancellation)
+		}
+		worker.do(r, "cancel", "")
+	}},
+	{"at a revision that was read, and once under an Idempotency-Key", func(x *runTest) {
+		r, key := x.running(""), "Idempotency-Key: cancel-"+x.namespace
+		answer := x.refused(fault.CodeRevisionMismatch, func() *apitest.Response { return x.people(r, "cancel", "", ifMatch(r.Revision-1)) }, r.ID)
+		x.facts(answer, map[string]any{"expected": float64(r.Revision - 1), "actual": float64(r.Revision)})
+		first := x.people(r, "cancel", "", ifMatch(r.Revision), key).Want(http.StatusOK)
+		again := x.same(func() *apitest.Response { return x.people(r, "cancel", "", ifMatch(r.Revision), key) }, r.ID).Want(http.StatusOK)
+		if string(first.Body) != string(again.Body) || again.Header.Get("Idempotent-Replay") != "true" || first.ETag() != etagOf(r.Revision+1) {
+			x.t.Errorf("%s\n%s", first.Body, again.Body)
+		}
+	}},
+	{"what is asked is checked", func(x *runTest) {
+		r := x.running("")
+		for members, pointer := range map[string]string{`"deadline_ms":-1`: "/deadline_ms", `"deadline_ms":3600001`: "/deadline_ms", `"reason":1`: "/reason", `"generation":-1`: "/generation", `"force":true`: "/force"} {
+			x.points(x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.people(r, "cancel", members) }, r.ID), fault.InBody, pointer)
+		}
+	}},
 }
 
 func (x *runTest) cancelAtOnce() {

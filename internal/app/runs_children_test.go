@@ -25,7 +25,7 @@ func TestRuns_Children(t *testing.T) {
 		{"results", withKin(runResultCases())},
 		{"runs", withKin(slices.Concat(runSubrunCases(), runSubrunTimeCases()))},
 		{"items", withKin(slices.Concat(runChildItemCases(), runChildItemEndCases()))},
-		{"links", withKin(slices.Concat(runLinkCases(), runLinkMoreCases()))},
+		{"links", withKin(slices.Concat(runLinkCases(), runLinkMoreCases))},
 		{"cycles", withKin(runCycleCases())},
 		{"refusals", withKin(slices.Concat(runChildRefusalCases(), runChildRuleCases()))},
 		{"flows", withKin(slices.Concat(runFlowCases(), runFlowLinkCases()))},

@@ -217,85 +217,83 @@ func runLinkCases() []runCase {
 	}
 }
 
-func runLinkMoreCases() []runCase {
-	return []runCase{
-		{"a run that exists, too, and is told that it has become a child", func(x *runTest) {
-			for status, want := range map[string]string{
-				"pending": "pending", "running": "running", "waiting": "waiting", "cancelling": "running", "needs_resume": "running", "completed": "completed", "failed": "failed", "cancelled": "cancelled",
-			} {
-				r, child := x.running(""), x.at(status)
-				n := len(x.events(child.ID))
-				s := x.step(r, knownChild("run_id", child.ID))
-				if string(s.Status) != want || orNone(s.ChildRunID) != child.ID.String() {
-					x.t.Errorf("%s: %+v", status, s)
-				}
-				now := x.get(child.ID)
-				if *now.ParentWorkflowRunID != r.ID || *now.ParentStepID != s.ID || now.Revision != child.Revision+1 || string(now.Status) != status {
-					x.t.Errorf("%s: %+v", status, now)
-				}
-				x.saying(x.told(child.ID, n, "run.linked")[0], map[string]any{"parent_workflow_run_id": r.ID.String(), "step_id": s.ID.String()})
+var runLinkMoreCases = []runCase{
+	{"a run that exists, too, and is told that it has become a child", func(x *runTest) {
+		for status, want := range map[string]string{
+			"pending": "pending", "running": "running", "waiting": "waiting", "cancelling": "running", "needs_resume": "running", "completed": "completed", "failed": "failed", "cancelled": "cancelled",
+		} {
+			r, child := x.running(""), x.at(status)
+			n := len(x.events(child.ID))
+			s := x.step(r, knownChild("run_id", child.ID))
+			if string(s.Status) != want || orNone(s.ChildRunID) != child.ID.String() {
+				x.t.Errorf("%s: %+v", status, s)
 			}
-		}},
-		{"items take what exists, too", func(x *runTest) {
-			r := x.running("")
-			e, child := x.workers("other").create(""), x.running("")
-			s, items := x.each(r, ticket("1", knownChild("execution_id", e.ID)), ticket("2"))
-			x.patchItems(r, s.ID, itemTo(items[1], "running", knownChild("run_id", child.ID))).Want(http.StatusOK)
-			x.do(child, "complete", "")
-			x.workers("other").operated(e.ID, "operator-cancel", `"reason":"no"`)
-			x.itemised(r, s.ID, "1 cancelled", "2 completed")
-			if now := x.get(child.ID); *now.ParentItemID != items[1].ID {
-				x.t.Errorf("%+v", now)
+			now := x.get(child.ID)
+			if *now.ParentWorkflowRunID != r.ID || *now.ParentStepID != s.ID || now.Revision != child.Revision+1 || string(now.Status) != status {
+				x.t.Errorf("%s: %+v", status, now)
 			}
-		}},
-		{"a step that is at work takes a child", func(x *runTest) {
-			r := x.running("")
-			s := x.step(r, "")
-			got := x.moved(r, s.ID, `"status":"running",`+workChild(""))
-			if got.Status != "running" || got.ChildExecutionID == nil { // forward only
-				x.t.Errorf("%+v", got)
-			}
-			x.report(x.claimed(got), "complete", "")
-			x.stepped(r, s.ID, "completed")
-			begun := x.stepAt(r, "running", `"step_name":"begun"`)
-			n := len(x.events(r.ID))
-			got = x.moved(r, begun.ID, `"status":"running",`+workChild(""))
-			x.told(r.ID, n, "execution.created", "run_step.updated")
-			x.report(x.claimed(got), "complete", "")
-			x.stepped(r, begun.ID, "completed")
-			u := flowAs[oapi.PatchedRunStep](x.same(func() *apitest.Response { return x.patch(r, begun.ID, `"status":"completed",`+workChild("")) }, r.ID).Want(http.StatusOK))
-			if u.Applied { // the same end again, whatever else it says
-				x.t.Errorf("%+v", u)
-			}
-			done := x.stepAt(r, "running", `"step_name":"two"`)
-			e := x.workers("other").create("")
-			c := x.workers("other").claim(lasting)
-			x.workers("other").report(c, "complete", `"result":"well"`).Want(http.StatusOK)
-			n = len(x.events(r.ID))
-			got = x.moved(r, done.ID, `"status":"running",`+knownChild("execution_id", e.ID))
-			x.told(r.ID, n, "run_step.completed") // one move, one event: its status does not stay
-			if got.Status != "completed" || orNone(got.ResultText) != "well" {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"the same step with a child is made once (A5.5, A13 19)", func(x *runTest) {
-			r := x.running("")
-			first := x.insert(r, workChild("")).Want(http.StatusCreated)
-			again := x.same(func() *apitest.Response { return x.insert(r, workChild("")) }, r.ID).Want(http.StatusOK)
-			if diff := cmp.Diff(first.JSON(), again.JSON()); diff != "" || again.Header.Get("Idempotent-Replay") != "true" {
-				x.t.Errorf("(-first +again):\n%s", diff)
-			}
-			key := "Idempotency-Key: step-" + x.namespace
-			keyed := x.insert(r, `"step_name":"two",`+subRun(""), key).Want(http.StatusCreated)
-			again = x.same(func() *apitest.Response { return x.insert(r, `"step_name":"two",`+subRun(""), key) }, r.ID).Want(http.StatusCreated)
-			if diff := cmp.Diff(keyed.JSON(), again.JSON()); diff != "" {
-				x.t.Errorf("(-first +again):\n%s", diff)
-			}
-			s := x.stepAt(r, "running", `"step_name":"each","role":"foreach"`)
-			x.add(r, s.ID, ticket("1", workChild(""))).Want(http.StatusOK)
-			x.same(func() *apitest.Response { return x.add(r, s.ID, ticket("1", workChild(""))) }, r.ID).Want(http.StatusOK)
-		}},
-	}
+			x.saying(x.told(child.ID, n, "run.linked")[0], map[string]any{"parent_workflow_run_id": r.ID.String(), "step_id": s.ID.String()})
+		}
+	}},
+	{"items take what exists, too", func(x *runTest) {
+		r := x.running("")
+		e, child := x.workers("other").create(""), x.running("")
+		s, items := x.each(r, ticket("1", knownChild("execution_id", e.ID)), ticket("2"))
+		x.patchItems(r, s.ID, itemTo(items[1], "running", knownChild("run_id", child.ID))).Want(http.StatusOK)
+		x.do(child, "complete", "")
+		x.workers("other").operated(e.ID, "operator-cancel", `"reason":"no"`)
+		x.itemised(r, s.ID, "1 cancelled", "2 completed")
+		if now := x.get(child.ID); *now.ParentItemID != items[1].ID {
+			x.t.Errorf("%+v", now)
+		}
+	}},
+	{"a step that is at work takes a child", func(x *runTest) {
+		r := x.running("")
+		s := x.step(r, "")
+		got := x.moved(r, s.ID, `"status":"running",`+workChild(""))
+		if got.Status != "running" || got.ChildExecutionID == nil { // forward only
+			x.t.Errorf("%+v", got)
+		}
+		x.report(x.claimed(got), "complete", "")
+		x.stepped(r, s.ID, "completed")
+		begun := x.stepAt(r, "running", `"step_name":"begun"`)
+		n := len(x.events(r.ID))
+		got = x.moved(r, begun.ID, `"status":"running",`+workChild(""))
+		x.told(r.ID, n, "execution.created", "run_step.updated")
+		x.report(x.claimed(got), "complete", "")
+		x.stepped(r, begun.ID, "completed")
+		u := flowAs[oapi.PatchedRunStep](x.same(func() *apitest.Response { return x.patch(r, begun.ID, `"status":"completed",`+workChild("")) }, r.ID).Want(http.StatusOK))
+		if u.Applied { // the same end again, whatever else it says
+			x.t.Errorf("%+v", u)
+		}
+		done := x.stepAt(r, "running", `"step_name":"two"`)
+		e := x.workers("other").create("")
+		c := x.workers("other").claim(lasting)
+		x.workers("other").report(c, "complete", `"result":"well"`).Want(http.StatusOK)
+		n = len(x.events(r.ID))
+		got = x.moved(r, done.ID, `"status":"running",`+knownChild("execution_id", e.ID))
+		x.told(r.ID, n, "run_step.completed") // one move, one event: its status does not stay
+		if got.Status != "completed" || orNone(got.ResultText) != "well" {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"the same step with a child is made once (A5.5, A13 19)", func(x *runTest) {
+		r := x.running("")
+		first := x.insert(r, workChild("")).Want(http.StatusCreated)
+		again := x.same(func() *apitest.Response { return x.insert(r, workChild("")) }, r.ID).Want(http.StatusOK)
+		if diff := cmp.Diff(first.JSON(), again.JSON()); diff != "" || again.Header.Get("Idempotent-Replay") != "true" {
+			x.t.Errorf("(-first +again):\n%s", diff)
+		}
+		key := "Idempotency-Key: step-" + x.namespace
+		keyed := x.insert(r, `"step_name":"two",`+subRun(""), key).Want(http.StatusCreated)
+		again = x.same(func() *apitest.Response { return x.insert(r, `"step_name":"two",`+subRun(""), key) }, r.ID).Want(http.StatusCreated)
+		if diff := cmp.Diff(keyed.JSON(), again.JSON()); diff != "" {
+			x.t.Errorf("(-first +again):\n%s", diff)
+		}
+		s := x.stepAt(r, "running", `"step_name":"each","role":"foreach"`)
+		x.add(r, s.ID, ticket("1", workChild(""))).Want(http.StatusOK)
+		x.same(func() *apitest.Response { return x.add(r, s.ID, ticket("1", workChild(""))) }, r.ID).Want(http.StatusOK)
+	}},
 }
 
 func runCycleCases() []runCase {

@@ -46,275 +46,277 @@ const eventStream = "Accept: text/event-stream"
 // TestStreams_Follow is the stream of an attempt as server-sent events.
 func TestStreams_Follow(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"first what is there, then what comes, then the end", func(x *executionTest) {
-			c := x.held("")
-			id := c.Execution.ID
-			x.append(c, lines(0, 3)...)
-			early := x.follow(id, 0, "")
-			last := hears(x.t, early, "0", "1", "2")
-			x.append(c, lines(3, 2)...)
-			hears(x.t, early, "3", "4")
-			frames := x.stream(id, 0, "").Frames
-			if last != "0/"+frames[2].ID {
-				x.t.Errorf("the id is %s, of frame %s", last, frames[2].ID)
+	runExecutionCases(t, streamsFollowCases)
+}
+
+var streamsFollowCases = []executionCase{
+	{"first what is there, then what comes, then the end", func(x *executionTest) {
+		c := x.held("")
+		id := c.Execution.ID
+		x.append(c, lines(0, 3)...)
+		early := x.follow(id, 0, "")
+		last := hears(x.t, early, "0", "1", "2")
+		x.append(c, lines(3, 2)...)
+		hears(x.t, early, "3", "4")
+		frames := x.stream(id, 0, "").Frames
+		if last != "0/"+frames[2].ID {
+			x.t.Errorf("the id is %s, of frame %s", last, frames[2].ID)
+		}
+		resumed := x.follow(id, 0, "", "Last-Event-ID: "+last)
+		hears(x.t, resumed, "3", "4")
+		for more, want := range map[string][]string{
+			"?after=" + frames[1].ID: {"2", "3", "4"}, "?after=0/" + frames[1].ID: {"2", "3", "4"}, "?from=" + frames[1].ID: {"1", "2", "3", "4"}, "?from=start": {"0", "1", "2", "3", "4"},
+		} {
+			hears(x.t, x.follow(id, 0, more), want...)
+		}
+		fromNow := x.follow(id, 0, "?from=end")
+		x.append(c, lines(5, 1)...)
+		hears(x.t, fromNow, "5")
+		hears(x.t, early, "5")
+		x.report(c, "complete", "").Want(http.StatusOK)
+		end := ends(x.t, early, "attempt_success")
+		last5 := "0/" + x.stream(id, 0, "").Frames[5].ID
+		if want := after(x.t, last5, 1); end.ID != want || !strings.HasPrefix(end.Data, `{"attempt_index":0,"closed_at":"`) {
+			x.t.Errorf("%+v, want the id %s", end, want)
+		}
+		hungUp(x.t, early)
+		seen := x.follow(id, 0, "", "Last-Event-ID: "+last5) // all frames, and not the end
+		ends(x.t, seen, "attempt_success")
+		hungUp(x.t, seen)
+		x.Get(streamPath(id, 0, ""), eventStream, "Last-Event-ID: "+end.ID).Want(http.StatusNoContent)
+		x.Get(streamPath(id, 0, "?after="+end.ID), eventStream).Want(http.StatusNoContent)
+		late := x.follow(id, 0, "", "Last-Event-ID: "+last)
+		hears(x.t, late, "3", "4", "5")
+		ends(x.t, late, "attempt_success")
+		hungUp(x.t, late)
+		silent := x.follow(id, 0, "?from=end")
+		ends(x.t, silent, "attempt_success")
+	}},
+	{"current goes on with the next attempt, until the execution has ended", func(x *executionTest) {
+		e := x.create(retryPolicy(1))
+		all := x.follow(e.ID, "current", "")
+		first := x.claim("")
+		x.append(first, lines(0, 2)...)
+		hears(x.t, all, "0", "1")
+		x.report(first, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
+		end := ends(x.t, all, "attempt_failure")
+		x.advance(retryDelay)
+		second := x.claim("")
+		x.append(second, lines(2, 2)...)
+		last := hears(x.t, all, "2", "3")
+		if !strings.HasPrefix(last, "1/") || !strings.HasPrefix(end.ID, "0/") {
+			x.t.Errorf("%s, %s", end.ID, last)
+		}
+		resumed := x.follow(e.ID, "current", "", "Last-Event-ID: "+end.ID) // which is not told again
+		hears(x.t, resumed, "2", "3")
+		hears(x.t, x.follow(e.ID, "current", ""), "2", "3")
+		x.Get(streamPath(e.ID, 0, ""), eventStream, "Last-Event-ID: "+end.ID).Want(http.StatusNoContent)
+		x.report(second, "complete", "").Want(http.StatusOK)
+		var over apitest.Event
+		for _, s := range []*apitest.Stream{all, resumed} {
+			ends(x.t, s, "attempt_success")
+			if over = s.Next(); over.Type != "end" || over.Data != `{"public_state":"completed"}` || over.ID != after(x.t, last, 2) {
+				x.t.Errorf("%+v, want the end two after %s", over, last)
 			}
-			resumed := x.follow(id, 0, "", "Last-Event-ID: "+last)
-			hears(x.t, resumed, "3", "4")
-			for more, want := range map[string][]string{
-				"?after=" + frames[1].ID: {"2", "3", "4"}, "?after=0/" + frames[1].ID: {"2", "3", "4"}, "?from=" + frames[1].ID: {"1", "2", "3", "4"}, "?from=start": {"0", "1", "2", "3", "4"},
-			} {
-				hears(x.t, x.follow(id, 0, more), want...)
-			}
-			fromNow := x.follow(id, 0, "?from=end")
-			x.append(c, lines(5, 1)...)
-			hears(x.t, fromNow, "5")
-			hears(x.t, early, "5")
-			x.report(c, "complete", "").Want(http.StatusOK)
-			end := ends(x.t, early, "attempt_success")
-			last5 := "0/" + x.stream(id, 0, "").Frames[5].ID
-			if want := after(x.t, last5, 1); end.ID != want || !strings.HasPrefix(end.Data, `{"attempt_index":0,"closed_at":"`) {
-				x.t.Errorf("%+v, want the id %s", end, want)
-			}
-			hungUp(x.t, early)
-			seen := x.follow(id, 0, "", "Last-Event-ID: "+last5) // all frames, and not the end
-			ends(x.t, seen, "attempt_success")
-			hungUp(x.t, seen)
-			x.Get(streamPath(id, 0, ""), eventStream, "Last-Event-ID: "+end.ID).Want(http.StatusNoContent)
-			x.Get(streamPath(id, 0, "?after="+end.ID), eventStream).Want(http.StatusNoContent)
-			late := x.follow(id, 0, "", "Last-Event-ID: "+last)
-			hears(x.t, late, "3", "4", "5")
-			ends(x.t, late, "attempt_success")
-			hungUp(x.t, late)
-			silent := x.follow(id, 0, "?from=end")
-			ends(x.t, silent, "attempt_success")
-		}},
-		{"current goes on with the next attempt, until the execution has ended", func(x *executionTest) {
-			e := x.create(retryPolicy(1))
-			all := x.follow(e.ID, "current", "")
-			first := x.claim("")
-			x.append(first, lines(0, 2)...)
-			hears(x.t, all, "0", "1")
-			x.report(first, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
-			end := ends(x.t, all, "attempt_failure")
-			x.advance(retryDelay)
-			second := x.claim("")
-			x.append(second, lines(2, 2)...)
-			last := hears(x.t, all, "2", "3")
-			if !strings.HasPrefix(last, "1/") || !strings.HasPrefix(end.ID, "0/") {
-				x.t.Errorf("%s, %s", end.ID, last)
-			}
-			resumed := x.follow(e.ID, "current", "", "Last-Event-ID: "+end.ID) // which is not told again
-			hears(x.t, resumed, "2", "3")
-			hears(x.t, x.follow(e.ID, "current", ""), "2", "3")
-			x.Get(streamPath(e.ID, 0, ""), eventStream, "Last-Event-ID: "+end.ID).Want(http.StatusNoContent)
-			x.report(second, "complete", "").Want(http.StatusOK)
-			var over apitest.Event
-			for _, s := range []*apitest.Stream{all, resumed} {
-				ends(x.t, s, "attempt_success")
-				if over = s.Next(); over.Type != "end" || over.Data != `{"public_state":"completed"}` || over.ID != after(x.t, last, 2) {
-					x.t.Errorf("%+v, want the end two after %s", over, last)
+			hungUp(x.t, s)
+		}
+		for seen, want := range map[string][]string{last: {"closed", "end"}, after(x.t, last, 1): {"end"}} {
+			s := x.follow(e.ID, "current", "", "Last-Event-ID: "+seen)
+			for _, name := range want {
+				if got := s.Next(); got.Type != name {
+					x.t.Errorf("after %s: %+v, want %s", seen, got, name)
 				}
-				hungUp(x.t, s)
 			}
-			for seen, want := range map[string][]string{last: {"closed", "end"}, after(x.t, last, 1): {"end"}} {
-				s := x.follow(e.ID, "current", "", "Last-Event-ID: "+seen)
-				for _, name := range want {
-					if got := s.Next(); got.Type != name {
-						x.t.Errorf("after %s: %+v, want %s", seen, got, name)
-					}
-				}
-				hungUp(x.t, s)
-			}
-			x.Get(streamPath(e.ID, "current", ""), eventStream, "Last-Event-ID: "+over.ID).Want(http.StatusNoContent)
-		}},
-		{"current of what ends between attempts, or before the first", func(x *executionTest) {
-			c := x.held(retryPolicy(1))
-			between := x.follow(c.Execution.ID, "current", "")
-			x.report(c, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
-			ends(x.t, between, "attempt_failure")
-			never := x.create("")
-			before := x.follow(never.ID, "current", "")
-			x.tailing(2)
-			for _, id := range []uuid.UUID{c.Execution.ID, never.ID} {
-				x.Post("/v1/executions/"+id.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
-			}
-			for _, s := range []*apitest.Stream{between, before} {
-				over := s.Next()
-				if over.Type != "end" || over.ID != "0/0-2" || over.Data != `{"public_state":"cancelled"}` {
-					x.t.Errorf("%+v", over)
-				}
-				hungUp(x.t, s)
-			}
-			away := x.follow(never.ID, "current", "", "Last-Event-ID: 0/0-0") // where it was greeted, before the end
-			if over := away.Next(); over.Type != "end" {
+			hungUp(x.t, s)
+		}
+		x.Get(streamPath(e.ID, "current", ""), eventStream, "Last-Event-ID: "+over.ID).Want(http.StatusNoContent)
+	}},
+	{"current of what ends between attempts, or before the first", func(x *executionTest) {
+		c := x.held(retryPolicy(1))
+		between := x.follow(c.Execution.ID, "current", "")
+		x.report(c, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
+		ends(x.t, between, "attempt_failure")
+		never := x.create("")
+		before := x.follow(never.ID, "current", "")
+		x.tailing(2)
+		for _, id := range []uuid.UUID{c.Execution.ID, never.ID} {
+			x.Post("/v1/executions/"+id.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
+		}
+		for _, s := range []*apitest.Stream{between, before} {
+			over := s.Next()
+			if over.Type != "end" || over.ID != "0/0-2" || over.Data != `{"public_state":"cancelled"}` {
 				x.t.Errorf("%+v", over)
 			}
-			x.Get(streamPath(never.ID, "current", ""), eventStream, "Last-Event-ID: 0/0-2").Want(http.StatusNoContent)
-		}},
-		{"a stream that was never written to ends, too", func(x *executionTest) {
-			c := x.held("")
-			s := x.follow(c.Execution.ID, 0, "")
-			x.report(c, "complete", "").Want(http.StatusOK)
-			if end := ends(x.t, s, "attempt_success"); end.ID != "0/0-1" {
-				x.t.Errorf("%+v", end)
+			hungUp(x.t, s)
+		}
+		away := x.follow(never.ID, "current", "", "Last-Event-ID: 0/0-0") // where it was greeted, before the end
+		if over := away.Next(); over.Type != "end" {
+			x.t.Errorf("%+v", over)
+		}
+		x.Get(streamPath(never.ID, "current", ""), eventStream, "Last-Event-ID: 0/0-2").Want(http.StatusNoContent)
+	}},
+	{"a stream that was never written to ends, too", func(x *executionTest) {
+		c := x.held("")
+		s := x.follow(c.Execution.ID, 0, "")
+		x.report(c, "complete", "").Want(http.StatusOK)
+		if end := ends(x.t, s, "attempt_success"); end.ID != "0/0-1" {
+			x.t.Errorf("%+v", end)
+		}
+		x.Get(streamPath(c.Execution.ID, 0, ""), eventStream, "Last-Event-ID: 0/0-1").Want(http.StatusNoContent)
+	}},
+	{"durable frames that were trimmed leave a gap, which is told of", func(x *executionTest) {
+		c := x.held(`"policy":{"stream_policy":{"retention_maxlen":3}}`)
+		id := c.Execution.ID
+		there := x.follow(id, 0, "")
+		first := x.append(c, lines(0, 2)...)
+		hears(x.t, there, "0", "1")
+		if got := x.stream(id, 0, ""); got.TrimmedThrough != nil || got.FrameCount != 2 {
+			x.t.Errorf("before: %+v", got)
+		}
+		more := x.append(c, lines(2, 8)...)
+		gone := more.Frames[4].ID
+		for _, s := range []*apitest.Stream{there, x.follow(id, 0, "", "Last-Event-ID: 0/"+first.Frames[0].ID), x.follow(id, 0, "?from="+first.Frames[1].ID)} {
+			if got := s.Next(); got.Type != "reset" || got.ID != "0/"+gone || got.Data != `{"oldest":"`+after(x.t, "0/"+gone, 1)+`"}` {
+				x.t.Errorf("%+v, want a reset to what is after %s", got, gone)
 			}
-			x.Get(streamPath(c.Execution.ID, 0, ""), eventStream, "Last-Event-ID: 0/0-1").Want(http.StatusNoContent)
-		}},
-		{"durable frames that were trimmed leave a gap, which is told of", func(x *executionTest) {
-			c := x.held(`"policy":{"stream_policy":{"retention_maxlen":3}}`)
-			id := c.Execution.ID
-			there := x.follow(id, 0, "")
-			first := x.append(c, lines(0, 2)...)
-			hears(x.t, there, "0", "1")
-			if got := x.stream(id, 0, ""); got.TrimmedThrough != nil || got.FrameCount != 2 {
-				x.t.Errorf("before: %+v", got)
+			hears(x.t, s, "7", "8", "9")
+		}
+		hears(x.t, x.follow(id, 0, ""), "7", "8", "9")
+		hears(x.t, x.follow(id, 0, "?after="+gone), "7", "8", "9")
+		for _, more := range []string{"", "/tail"} {
+			if got := x.stream(id, 0, more); got.TrimmedThrough == nil || *got.TrimmedThrough != gone || got.FrameCount != 10 {
+				x.t.Errorf("%s: %+v", more, got)
 			}
-			more := x.append(c, lines(2, 8)...)
-			gone := more.Frames[4].ID
-			for _, s := range []*apitest.Stream{there, x.follow(id, 0, "", "Last-Event-ID: 0/"+first.Frames[0].ID), x.follow(id, 0, "?from="+first.Frames[1].ID)} {
-				if got := s.Next(); got.Type != "reset" || got.ID != "0/"+gone || got.Data != `{"oldest":"`+after(x.t, "0/"+gone, 1)+`"}` {
-					x.t.Errorf("%+v, want a reset to what is after %s", got, gone)
-				}
-				hears(x.t, s, "7", "8", "9")
-			}
-			hears(x.t, x.follow(id, 0, ""), "7", "8", "9")
-			hears(x.t, x.follow(id, 0, "?after="+gone), "7", "8", "9")
-			for _, more := range []string{"", "/tail"} {
-				if got := x.stream(id, 0, more); got.TrimmedThrough == nil || *got.TrimmedThrough != gone || got.FrameCount != 10 {
-					x.t.Errorf("%s: %+v", more, got)
-				}
-			}
-			x.report(c, "complete", "").Want(http.StatusOK)
-			x.advance(31 * 24 * time.Hour)
-			if got := x.stream(id, 0, ""); *got.TrimmedThrough != more.Frames[7].ID || len(got.Frames) != 0 {
-				x.t.Errorf("after 31 days: %+v", got)
-			}
-			late := x.follow(id, 0, "?after="+gone)
-			if got := late.Next(); got.Type != "reset" {
-				x.t.Errorf("%+v", got)
-			}
-			ends(x.t, late, "attempt_success")
-		}},
-		{"best-effort frames that are gone leave none", func(x *executionTest) {
-			c := x.held("")
-			id := c.Execution.ID
-			first := x.append(c, lines(0, 1)...)
-			x.append(c, `"payload":"old","mode":"best_effort","best_effort":{"ttl_ms":1000}`)
-			x.append(c, lines(1, 1)...)
-			x.advance(10 * time.Second)
-			hears(x.t, x.follow(id, 0, "?after="+first.Frames[0].ID), "1")
-			if got := x.stream(id, 0, ""); got.TrimmedThrough != nil || len(got.Frames) != 2 || got.FrameCount != 3 {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"what is deleted ends, and is not found then", func(x *executionTest) {
-			flow := flowsOn(x.t, x.server, "default").running("")
-			e := x.create(`"flow_id":"` + flow.ID.String() + `"`)
-			x.claim("")
-			both := []*apitest.Stream{x.follow(e.ID, "current", ""), x.follow(e.ID, 0, "")}
-			x.tailing(2)
-			x.Post("/v1/flows/"+flow.ID.String()+"/cancel", nil).Want(http.StatusOK)
-			x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
-			for _, s := range both {
-				for { // whether it has heard of the end before is left to chance
-					if _, ok := s.Try(livePrompt); !ok {
-						break
-					}
-				}
-			}
-			x.tailing(0)
-			x.Get(streamPath(e.ID, "current", ""), eventStream).Problem(fault.CodeNotFound)
-		}},
-		{"attempts are isolated, and so are namespaces", func(x *executionTest) {
-			a, b := x.held(""), x.held("")
-			s := x.follow(a.Execution.ID, 0, "")
-			x.append(b, `"payload":"theirs"`)
-			x.append(a, `"payload":"ours"`)
-			hears(x.t, s, "ours")
-			x.in("other").Get(streamPath(a.Execution.ID, 0, ""), eventStream).Problem(fault.CodeNotFound)
-			x.Get(streamPath(uuid.New(), "current", ""), eventStream).Problem(fault.CodeNotFound)
-			x.Get(streamPath(a.Execution.ID, 1, ""), eventStream).Problem(fault.CodeNotFound)
-		}},
-		{"what stands on the wire, and HEAD", func(x *executionTest) {
-			c := x.held("")
-			x.append(c, `"payload":"a\nb","correlation_id":"c"`)
-			frame := x.stream(c.Execution.ID, 0, "").Frames[0]
-			request, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, x.Base()+streamPath(c.Execution.ID, 0, ""), http.NoBody)
-			if err != nil {
-				x.t.Fatal(err)
-			}
-			request.Header.Set("Accept", "text/event-stream")
-			answer, err := x.HTTP().Do(request)
-			if err != nil {
-				x.t.Fatal(err)
-			}
-			defer answer.Body.Close()
-			in := bufio.NewReader(answer.Body)
-			for _, want := range []string{":\n", "retry: 2000\n", "\n", "id: 0/" + frame.ID + "\n", "event: frame\n",
-				`data: {"attempt_index":0,"at":"` + frame.At.String() + `","correlation_id":"c","encoding":"utf8","frame_type":"stdout","id":"` + frame.ID + `","kind":"stdout","mode":"durable","payload":"a\nb"}` + "\n", "\n"} {
-				if line, err := in.ReadString('\n'); line != want {
-					x.t.Fatalf("got the line %q, %v; want %q", line, err, want)
-				}
-			}
-			for accept, kind := range map[string]string{eventStream: "text/event-stream", "Accept: */*": "application/json"} {
-				if got := x.Do(http.MethodHead, streamPath(c.Execution.ID, 0, ""), nil, accept).Want(http.StatusOK).Header.Get("Content-Type"); got != kind {
-					x.t.Errorf("HEAD, %s: %s", accept, got)
-				}
-			}
-		}},
-		{"a read, its pages and its followers say the same; durable frames survive (17, 19, 20)", func(x *executionTest) {
-			seed := uint64(time.Now().UnixNano())
-			x.t.Logf("seed %d", seed)
-			random := rand.New(rand.NewPCG(seed, 0))
-			c := x.held("")
-			id := c.Execution.ID
-			live := x.follow(id, 0, "")
-			var durable []string
-			n := 0
-			for range 12 {
-				frames := lines(n, 1+random.IntN(40))
-				for i := range frames {
-					if random.IntN(3) == 0 {
-						frames[i] += `,"mode":"best_effort","best_effort":{"ttl_ms":1000}`
-					} else {
-						durable = append(durable, fmt.Sprint(n+i))
-					}
-				}
-				n += len(frames)
-				x.append(c, frames...)
-				for range frames { // it misses none, trimmed or not: it hears each as it comes
-					live.Next()
-				}
-				x.server.Clock.Advance(time.Duration(random.IntN(50)) * time.Millisecond)
-			}
-			x.report(c, "complete", "").Want(http.StatusOK)
-			whole := x.stream(id, 0, "?limit=1000")
-			var paged, heard []oapi.Frame
-			for cursor := ""; ; {
-				page := x.stream(id, 0, fmt.Sprintf("?limit=%d%s", 1+random.IntN(60), cursor))
-				if paged = append(paged, page.Frames...); page.NextCursor == nil {
+		}
+		x.report(c, "complete", "").Want(http.StatusOK)
+		x.advance(31 * 24 * time.Hour)
+		if got := x.stream(id, 0, ""); *got.TrimmedThrough != more.Frames[7].ID || len(got.Frames) != 0 {
+			x.t.Errorf("after 31 days: %+v", got)
+		}
+		late := x.follow(id, 0, "?after="+gone)
+		if got := late.Next(); got.Type != "reset" {
+			x.t.Errorf("%+v", got)
+		}
+		ends(x.t, late, "attempt_success")
+	}},
+	{"best-effort frames that are gone leave none", func(x *executionTest) {
+		c := x.held("")
+		id := c.Execution.ID
+		first := x.append(c, lines(0, 1)...)
+		x.append(c, `"payload":"old","mode":"best_effort","best_effort":{"ttl_ms":1000}`)
+		x.append(c, lines(1, 1)...)
+		x.advance(10 * time.Second)
+		hears(x.t, x.follow(id, 0, "?after="+first.Frames[0].ID), "1")
+		if got := x.stream(id, 0, ""); got.TrimmedThrough != nil || len(got.Frames) != 2 || got.FrameCount != 3 {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"what is deleted ends, and is not found then", func(x *executionTest) {
+		flow := flowsOn(x.t, x.server, "default").running("")
+		e := x.create(`"flow_id":"` + flow.ID.String() + `"`)
+		x.claim("")
+		both := []*apitest.Stream{x.follow(e.ID, "current", ""), x.follow(e.ID, 0, "")}
+		x.tailing(2)
+		x.Post("/v1/flows/"+flow.ID.String()+"/cancel", nil).Want(http.StatusOK)
+		x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
+		for _, s := range both {
+			for { // whether it has heard of the end before is left to chance
+				if _, ok := s.Try(livePrompt); !ok {
 					break
 				}
-				cursor = "&cursor=" + *page.NextCursor
 			}
-			after := x.follow(id, 0, "")
-			for range whole.Frames {
-				heard = append(heard, liveFrame(x.t, after.Next()))
+		}
+		x.tailing(0)
+		x.Get(streamPath(e.ID, "current", ""), eventStream).Problem(fault.CodeNotFound)
+	}},
+	{"attempts are isolated, and so are namespaces", func(x *executionTest) {
+		a, b := x.held(""), x.held("")
+		s := x.follow(a.Execution.ID, 0, "")
+		x.append(b, `"payload":"theirs"`)
+		x.append(a, `"payload":"ours"`)
+		hears(x.t, s, "ours")
+		x.in("other").Get(streamPath(a.Execution.ID, 0, ""), eventStream).Problem(fault.CodeNotFound)
+		x.Get(streamPath(uuid.New(), "current", ""), eventStream).Problem(fault.CodeNotFound)
+		x.Get(streamPath(a.Execution.ID, 1, ""), eventStream).Problem(fault.CodeNotFound)
+	}},
+	{"what stands on the wire, and HEAD", func(x *executionTest) {
+		c := x.held("")
+		x.append(c, `"payload":"a\nb","correlation_id":"c"`)
+		frame := x.stream(c.Execution.ID, 0, "").Frames[0]
+		request, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, x.Base()+streamPath(c.Execution.ID, 0, ""), http.NoBody)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		request.Header.Set("Accept", "text/event-stream")
+		answer, err := x.HTTP().Do(request)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		in := bufio.NewReader(answer.Body)
+		for _, want := range []string{":\n", "retry: 2000\n", "\n", "id: 0/" + frame.ID + "\n", "event: frame\n",
+			`data: {"attempt_index":0,"at":"` + frame.At.String() + `","correlation_id":"c","encoding":"utf8","frame_type":"stdout","id":"` + frame.ID + `","kind":"stdout","mode":"durable","payload":"a\nb"}` + "\n", "\n"} {
+			if line, err := in.ReadString('\n'); line != want {
+				x.t.Fatalf("got the line %q, %v; want %q", line, err, want)
 			}
-			ends(x.t, after, "attempt_success")
-			if diff := cmp.Diff(frameIDs(whole.Frames), frameIDs(paged)); diff != "" || payloads(whole.Frames) != payloads(paged) {
-				x.t.Errorf("read and pages: %s", diff)
+		}
+		for accept, kind := range map[string]string{eventStream: "text/event-stream", "Accept: */*": "application/json"} {
+			if got := x.Do(http.MethodHead, streamPath(c.Execution.ID, 0, ""), nil, accept).Want(http.StatusOK).Header.Get("Content-Type"); got != kind {
+				x.t.Errorf("HEAD, %s: %s", accept, got)
 			}
-			if diff := cmp.Diff(frameIDs(whole.Frames), frameIDs(heard)); diff != "" || payloads(whole.Frames) != payloads(heard) {
-				x.t.Errorf("read and heard: %s", diff)
+		}
+	}},
+	{"a read, its pages and its followers say the same; durable frames survive (17, 19, 20)", func(x *executionTest) {
+		seed := uint64(time.Now().UnixNano())
+		x.t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		c := x.held("")
+		id := c.Execution.ID
+		live := x.follow(id, 0, "")
+		var durable []string
+		n := 0
+		for range 12 {
+			frames := lines(n, 1+random.IntN(40))
+			for i := range frames {
+				if random.IntN(3) == 0 {
+					frames[i] += `,"mode":"best_effort","best_effort":{"ttl_ms":1000}`
+				} else {
+					durable = append(durable, fmt.Sprint(n+i))
+				}
 			}
-			if got := x.stream(id, 0, "/tail?limit=1000&visibility=exclude_best_effort"); payloads(got.Frames) != strings.Join(durable, " ") {
-				x.t.Errorf("durable: %s, want %s", payloads(got.Frames), durable)
+			n += len(frames)
+			x.append(c, frames...)
+			for range frames { // it misses none, trimmed or not: it hears each as it comes
+				live.Next()
 			}
-			x.untouched(fault.CodeStreamClosed, func() *apitest.Response { return x.put(c, `"payload":"x"`) }, id)
-		}},
-	})
+			x.server.Clock.Advance(time.Duration(random.IntN(50)) * time.Millisecond)
+		}
+		x.report(c, "complete", "").Want(http.StatusOK)
+		whole := x.stream(id, 0, "?limit=1000")
+		var paged, heard []oapi.Frame
+		for cursor := ""; ; {
+			page := x.stream(id, 0, fmt.Sprintf("?limit=%d%s", 1+random.IntN(60), cursor))
+			if paged = append(paged, page.Frames...); page.NextCursor == nil {
+				break
+			}
+			cursor = "&cursor=" + *page.NextCursor
+		}
+		after := x.follow(id, 0, "")
+		for range whole.Frames {
+			heard = append(heard, liveFrame(x.t, after.Next()))
+		}
+		ends(x.t, after, "attempt_success")
+		if diff := cmp.Diff(frameIDs(whole.Frames), frameIDs(paged)); diff != "" || payloads(whole.Frames) != payloads(paged) {
+			x.t.Errorf("read and pages: %s", diff)
+		}
+		if diff := cmp.Diff(frameIDs(whole.Frames), frameIDs(heard)); diff != "" || payloads(whole.Frames) != payloads(heard) {
+			x.t.Errorf("read and heard: %s", diff)
+		}
+		if got := x.stream(id, 0, "/tail?limit=1000&visibility=exclude_best_effort"); payloads(got.Frames) != strings.Join(durable, " ") {
+			x.t.Errorf("durable: %s, want %s", payloads(got.Frames), durable)
+		}
+		x.untouched(fault.CodeStreamClosed, func() *apitest.Response { return x.put(c, `"payload":"x"`) }, id)
+	}},
 }
 
 // liveFrame decodes a frame that a follower was told of.

@@ -194,176 +194,178 @@ func TestStreams_Close(t *testing.T) {
 // TestStreams_Keeping is flows-streams-budgets.md 4.2, 4.5, 10.5 and 9 (19).
 func TestStreams_Keeping(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"retention_maxlen is exact, and does not lower the count (10.5)", func(x *executionTest) {
-			c := x.held(`"policy":{"stream_policy":{"retention_maxlen":50}}`)
-			count := int64(0)
-			for i := range 20 {
-				count = x.append(c, lines(10*i, 10)...).FrameCount
-			}
-			got := x.stream(c.Execution.ID, 0, "?limit=1000")
-			if count != 200 || len(got.Frames) != 50 || got.Frames[0].Payload != "150" || got.Frames[49].Payload != "199" {
-				x.t.Errorf("%d frames ever, %s", count, payloads(got.Frames))
-			}
-			none := x.held(`"policy":{"stream_policy":{"retention_maxlen":0}}`)
-			x.append(none, lines(0, 3)...)
-			if got := x.stream(none.Execution.ID, 0, ""); len(got.Frames) != 0 {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"best effort: durable frames survive, 64 to 100 of 100 are kept, old ones go (10.5)", func(x *executionTest) {
-			c := x.held("")
-			id := c.Execution.ID
-			best := `"payload":"%d","mode":"best_effort","best_effort":{"ttl_ms":5000,"maxlen_ceiling":%d}`
-			x.append(c, `"payload":"kept"`, `"payload":"{\"a\":1}","mode":"summary"`)
-			for i := range 100 {
-				x.append(c, fmt.Sprintf(best, i, 16384))
-				x.server.Clock.Advance(100 * time.Millisecond)
-			}
-			kept := func() (durable, live int, first string) {
-				for _, f := range x.stream(id, 0, "?limit=1000").Frames {
-					if f.Mode != "best_effort" {
-						durable++
-						continue
-					}
-					if live++; live == 1 {
-						first = f.Payload
-					}
+	runExecutionCases(t, streamsKeepingCases)
+}
+
+var streamsKeepingCases = []executionCase{
+	{"retention_maxlen is exact, and does not lower the count (10.5)", func(x *executionTest) {
+		c := x.held(`"policy":{"stream_policy":{"retention_maxlen":50}}`)
+		count := int64(0)
+		for i := range 20 {
+			count = x.append(c, lines(10*i, 10)...).FrameCount
+		}
+		got := x.stream(c.Execution.ID, 0, "?limit=1000")
+		if count != 200 || len(got.Frames) != 50 || got.Frames[0].Payload != "150" || got.Frames[49].Payload != "199" {
+			x.t.Errorf("%d frames ever, %s", count, payloads(got.Frames))
+		}
+		none := x.held(`"policy":{"stream_policy":{"retention_maxlen":0}}`)
+		x.append(none, lines(0, 3)...)
+		if got := x.stream(none.Execution.ID, 0, ""); len(got.Frames) != 0 {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"best effort: durable frames survive, 64 to 100 of 100 are kept, old ones go (10.5)", func(x *executionTest) {
+		c := x.held("")
+		id := c.Execution.ID
+		best := `"payload":"%d","mode":"best_effort","best_effort":{"ttl_ms":5000,"maxlen_ceiling":%d}`
+		x.append(c, `"payload":"kept"`, `"payload":"{\"a\":1}","mode":"summary"`)
+		for i := range 100 {
+			x.append(c, fmt.Sprintf(best, i, 16384))
+			x.server.Clock.Advance(100 * time.Millisecond)
+		}
+		kept := func() (durable, live int, first string) {
+			for _, f := range x.stream(id, 0, "?limit=1000").Frames {
+				if f.Mode != "best_effort" {
+					durable++
+					continue
 				}
-				return durable, live, first
-			}
-			if durable, live, first := kept(); durable != 2 || live < 64 || live > 100 || first != fmt.Sprint(100-live) {
-				x.t.Errorf("%d durable frames, %d others from %s on", durable, live, first)
-			}
-			x.append(c, fmt.Sprintf(best, 100, 64))
-			if durable, live, first := kept(); durable != 2 || live != 64 || first != "37" {
-				x.t.Errorf("with a ceiling of 64: %d durable frames, %d others from %s on", durable, live, first)
-			}
-			x.advance(5 * time.Second) // the first 64 are from 3.7 s … 10 s ago, of a lifetime of 10 s
-			if durable, live, first := kept(); durable != 2 || first == "37" || live == 0 || live >= 64 {
-				x.t.Errorf("later: %d durable frames, %d others from %s on", durable, live, first)
-			}
-			x.advance(10 * time.Second)
-			if durable, live, _ := kept(); durable != 2 || live != 0 {
-				x.t.Errorf("in the end: %d durable frames, %d others", durable, live)
-			}
-			if rows := x.streamRows(); !strings.Contains(rows.Stands, "103 ") {
-				x.t.Errorf("%s", rows.Stands)
-			}
-			if got := x.append(c, fmt.Sprintf(best, 7, 64)); got.FrameCount != 104 {
-				x.t.Errorf("%+v", got)
-			}
-			if _, live, _ := kept(); live != 1 {
-				x.t.Errorf("%d", live)
-			}
-		}},
-		{"30 days after the end the frames go; counts and summary stay, and a replay is another attempt", func(x *executionTest) {
-			c := x.held("")
-			id := c.Execution.ID
-			x.append(c, `"payload":"{\"a\":1}","mode":"summary"`, `"payload":"x"`, `"payload":"y","mode":"best_effort","best_effort":{"ttl_ms":86400000}`)
-			x.report(c, "complete", "").Want(http.StatusOK)
-			x.advance(30*24*time.Hour - time.Millisecond)
-			if got := x.stream(id, 0, ""); len(got.Frames) != 2 {
-				x.t.Errorf("before their time: %+v", got)
-			}
-			x.Post("/v1/executions/"+id.String()+"/replay", nil).Want(http.StatusOK)
-			again := x.claim(`"lease_ttl_ms":86400000`)
-			x.append(again, `"payload":"z"`)
-			x.advance(time.Millisecond)
-			if got := x.stream(id, 0, ""); len(got.Frames) != 0 || *got.ClosedReason != "attempt_success" {
-				x.t.Errorf("after their time: %+v", got)
-			}
-			if got := x.stream(id, 1, ""); payloads(got.Frames) != "z" {
-				x.t.Errorf("the replay: %+v", got)
-			}
-			x.Get("/v1/executions/" + id.String() + "/attempts/0/summary").Want(http.StatusOK)
-			if rows := x.streamRows(); !strings.Contains(rows.Stands, "3 ") {
-				x.t.Errorf("%s", rows.Stands)
-			}
-		}},
-		{"retention_ttl_ms, and what is still open", func(x *executionTest) {
-			c := x.held(`"policy":{"stream_policy":{"retention_ttl_ms":60000}}`)
-			open := x.held(`"policy":{"stream_policy":{"retention_ttl_ms":60000}}`)
-			for i := range 3 {
-				x.append(c, lines(100*i, 100)...)
-			}
-			x.append(open, `"payload":"x"`)
-			x.report(c, "fail", `"reason":"x"`).Want(http.StatusOK)
-			x.report(open, "release", "").Want(http.StatusOK)
-			x.advance(59 * time.Second)
-			if got := x.stream(c.Execution.ID, 0, "?limit=1000"); len(got.Frames) != 300 {
-				x.t.Errorf("%d frames before their time", len(got.Frames))
-			}
-			x.advance(time.Second)
-			if got := x.stream(c.Execution.ID, 0, "?limit=1000"); len(got.Frames) != 0 {
-				x.t.Errorf("%d frames after it", len(got.Frames))
-			}
-			x.advance(time.Hour)
-			if got := x.stream(open.Execution.ID, 0, ""); len(got.Frames) != 1 {
-				x.t.Errorf("%d frames of an open stream", len(got.Frames))
-			}
-		}},
-		{"a summary: versions, null, and what is refused (10.5)", func(x *executionTest) {
-			c := x.held("")
-			path := "/v1/executions/" + c.Execution.ID.String() + "/attempts/current/summary"
-			if got := x.Get(path).Problem(fault.CodeNotFound).Str("resource"); got != "summary" {
-				x.t.Error(got)
-			}
-			delta := func(patch string) string {
-				doc, err := json.Marshal(patch)
-				if err != nil {
-					x.t.Fatal(err)
+				if live++; live == 1 {
+					first = f.Payload
 				}
-				return `"mode":"summary","kind":"event","payload":` + string(doc)
 			}
-			if got := x.append(c, delta(`{"tokens":1,"model":"a"}`)); *got.SummaryVersion != 1 {
-				x.t.Errorf("%+v", got)
+			return durable, live, first
+		}
+		if durable, live, first := kept(); durable != 2 || live < 64 || live > 100 || first != fmt.Sprint(100-live) {
+			x.t.Errorf("%d durable frames, %d others from %s on", durable, live, first)
+		}
+		x.append(c, fmt.Sprintf(best, 100, 64))
+		if durable, live, first := kept(); durable != 2 || live != 64 || first != "37" {
+			x.t.Errorf("with a ceiling of 64: %d durable frames, %d others from %s on", durable, live, first)
+		}
+		x.advance(5 * time.Second) // the first 64 are from 3.7 s … 10 s ago, of a lifetime of 10 s
+		if durable, live, first := kept(); durable != 2 || first == "37" || live == 0 || live >= 64 {
+			x.t.Errorf("later: %d durable frames, %d others from %s on", durable, live, first)
+		}
+		x.advance(10 * time.Second)
+		if durable, live, _ := kept(); durable != 2 || live != 0 {
+			x.t.Errorf("in the end: %d durable frames, %d others", durable, live)
+		}
+		if rows := x.streamRows(); !strings.Contains(rows.Stands, "103 ") {
+			x.t.Errorf("%s", rows.Stands)
+		}
+		if got := x.append(c, fmt.Sprintf(best, 7, 64)); got.FrameCount != 104 {
+			x.t.Errorf("%+v", got)
+		}
+		if _, live, _ := kept(); live != 1 {
+			x.t.Errorf("%d", live)
+		}
+	}},
+	{"30 days after the end the frames go; counts and summary stay, and a replay is another attempt", func(x *executionTest) {
+		c := x.held("")
+		id := c.Execution.ID
+		x.append(c, `"payload":"{\"a\":1}","mode":"summary"`, `"payload":"x"`, `"payload":"y","mode":"best_effort","best_effort":{"ttl_ms":86400000}`)
+		x.report(c, "complete", "").Want(http.StatusOK)
+		x.advance(30*24*time.Hour - time.Millisecond)
+		if got := x.stream(id, 0, ""); len(got.Frames) != 2 {
+			x.t.Errorf("before their time: %+v", got)
+		}
+		x.Post("/v1/executions/"+id.String()+"/replay", nil).Want(http.StatusOK)
+		again := x.claim(`"lease_ttl_ms":86400000`)
+		x.append(again, `"payload":"z"`)
+		x.advance(time.Millisecond)
+		if got := x.stream(id, 0, ""); len(got.Frames) != 0 || *got.ClosedReason != "attempt_success" {
+			x.t.Errorf("after their time: %+v", got)
+		}
+		if got := x.stream(id, 1, ""); payloads(got.Frames) != "z" {
+			x.t.Errorf("the replay: %+v", got)
+		}
+		x.Get("/v1/executions/" + id.String() + "/attempts/0/summary").Want(http.StatusOK)
+		if rows := x.streamRows(); !strings.Contains(rows.Stands, "3 ") {
+			x.t.Errorf("%s", rows.Stands)
+		}
+	}},
+	{"retention_ttl_ms, and what is still open", func(x *executionTest) {
+		c := x.held(`"policy":{"stream_policy":{"retention_ttl_ms":60000}}`)
+		open := x.held(`"policy":{"stream_policy":{"retention_ttl_ms":60000}}`)
+		for i := range 3 {
+			x.append(c, lines(100*i, 100)...)
+		}
+		x.append(open, `"payload":"x"`)
+		x.report(c, "fail", `"reason":"x"`).Want(http.StatusOK)
+		x.report(open, "release", "").Want(http.StatusOK)
+		x.advance(59 * time.Second)
+		if got := x.stream(c.Execution.ID, 0, "?limit=1000"); len(got.Frames) != 300 {
+			x.t.Errorf("%d frames before their time", len(got.Frames))
+		}
+		x.advance(time.Second)
+		if got := x.stream(c.Execution.ID, 0, "?limit=1000"); len(got.Frames) != 0 {
+			x.t.Errorf("%d frames after it", len(got.Frames))
+		}
+		x.advance(time.Hour)
+		if got := x.stream(open.Execution.ID, 0, ""); len(got.Frames) != 1 {
+			x.t.Errorf("%d frames of an open stream", len(got.Frames))
+		}
+	}},
+	{"a summary: versions, null, and what is refused (10.5)", func(x *executionTest) {
+		c := x.held("")
+		path := "/v1/executions/" + c.Execution.ID.String() + "/attempts/current/summary"
+		if got := x.Get(path).Problem(fault.CodeNotFound).Str("resource"); got != "summary" {
+			x.t.Error(got)
+		}
+		delta := func(patch string) string {
+			doc, err := json.Marshal(patch)
+			if err != nil {
+				x.t.Fatal(err)
 			}
-			began := answerAs[oapi.Summary](x.Get(path).Want(http.StatusOK))
-			x.server.Clock.Advance(time.Second)
-			if got := x.append(c, `"payload":"durable"`, delta(`{"tokens":2,"model":null,"cost":{"eur":"__ff_null__"}}`), delta(`{"list":[1,"__ff_null__"]}`)); *got.SummaryVersion != 3 {
-				x.t.Errorf("%+v", got)
-			}
-			got := answerAs[oapi.Summary](x.Get(path).Want(http.StatusOK))
-			if string(got.Document) != `{"tokens":2,"cost":{"eur":null},"list":[1,null]}` || got.Version != 3 || got.PatchKind != "json-merge-patch" ||
-				!got.FirstAppliedAt.Equal(began.LastUpdatedAt) || got.LastUpdatedAt.Time().Sub(got.FirstAppliedAt.Time()) != time.Second {
-				x.t.Errorf("%s %+v", got.Document, got)
-			}
-			if frames := x.stream(c.Execution.ID, 0, "").Frames; len(frames) != 4 || frames[1].Payload != "durable" || frames[2].Mode != "summary" {
-				x.t.Errorf("%+v", frames)
-			}
-			before := string(x.Get(path).Want(http.StatusOK).Body)
-			large := make([]string, 5)
-			for i := range large {
-				large[i] = delta(fmt.Sprintf(`{"m%d":"%s"}`, i, strings.Repeat("x", 60_000)))
-			}
-			x.append(c, large[:4]...)
-			x.append(c, delta(`{"m0":null,"m1":null,"m2":null,"m3":null}`))
-			refused := x.untouched(fault.CodePayloadTooLarge, func() *apitest.Response { return x.put(c, large...) }, c.Execution.ID)
-			if f := refused.Fields(); f[0].Pointer != "/frames/4/payload" || refused.Int("limit_bytes") != 262144 {
-				x.t.Errorf("%s", refused.Body)
-			}
-			if after := answerAs[oapi.Summary](x.Get(path)); string(after.Document) != string(got.Document) || after.Version != 8 {
-				x.t.Errorf("%+v, before %s", after, before)
-			}
-			other := x.in("other")
-			other.Get(path).Problem(fault.CodeNotFound)
-		}},
-		{"what goes with a flow", func(x *executionTest) {
-			flow := flowsOn(x.t, x.server, "default").running("")
-			c := x.held(`"flow_id":"` + flow.ID.String() + `"`)
-			x.append(c, `"payload":"{}","mode":"summary"`)
-			x.report(c, "complete", "").Want(http.StatusOK)
-			before := x.streamRows()
-			x.Post("/v1/flows/"+flow.ID.String()+"/finish", nil).Want(http.StatusOK)
-			x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
-			x.advance(0)
-			after := x.streamRows()
-			if after.Frames != before.Frames-1 || after.Summaries != before.Summaries-1 {
-				x.t.Errorf("%d frames and %d summaries, before %d and %d", after.Frames, after.Summaries, before.Frames, before.Summaries)
-			}
-		}},
-	})
+			return `"mode":"summary","kind":"event","payload":` + string(doc)
+		}
+		if got := x.append(c, delta(`{"tokens":1,"model":"a"}`)); *got.SummaryVersion != 1 {
+			x.t.Errorf("%+v", got)
+		}
+		began := answerAs[oapi.Summary](x.Get(path).Want(http.StatusOK))
+		x.server.Clock.Advance(time.Second)
+		if got := x.append(c, `"payload":"durable"`, delta(`{"tokens":2,"model":null,"cost":{"eur":"__ff_null__"}}`), delta(`{"list":[1,"__ff_null__"]}`)); *got.SummaryVersion != 3 {
+			x.t.Errorf("%+v", got)
+		}
+		got := answerAs[oapi.Summary](x.Get(path).Want(http.StatusOK))
+		if string(got.Document) != `{"tokens":2,"cost":{"eur":null},"list":[1,null]}` || got.Version != 3 || got.PatchKind != "json-merge-patch" ||
+			!got.FirstAppliedAt.Equal(began.LastUpdatedAt) || got.LastUpdatedAt.Time().Sub(got.FirstAppliedAt.Time()) != time.Second {
+			x.t.Errorf("%s %+v", got.Document, got)
+		}
+		if frames := x.stream(c.Execution.ID, 0, "").Frames; len(frames) != 4 || frames[1].Payload != "durable" || frames[2].Mode != "summary" {
+			x.t.Errorf("%+v", frames)
+		}
+		before := string(x.Get(path).Want(http.StatusOK).Body)
+		large := make([]string, 5)
+		for i := range large {
+			large[i] = delta(fmt.Sprintf(`{"m%d":"%s"}`, i, strings.Repeat("x", 60_000)))
+		}
+		x.append(c, large[:4]...)
+		x.append(c, delta(`{"m0":null,"m1":null,"m2":null,"m3":null}`))
+		refused := x.untouched(fault.CodePayloadTooLarge, func() *apitest.Response { return x.put(c, large...) }, c.Execution.ID)
+		if f := refused.Fields(); f[0].Pointer != "/frames/4/payload" || refused.Int("limit_bytes") != 262144 {
+			x.t.Errorf("%s", refused.Body)
+		}
+		if after := answerAs[oapi.Summary](x.Get(path)); string(after.Document) != string(got.Document) || after.Version != 8 {
+			x.t.Errorf("%+v, before %s", after, before)
+		}
+		other := x.in("other")
+		other.Get(path).Problem(fault.CodeNotFound)
+	}},
+	{"what goes with a flow", func(x *executionTest) {
+		flow := flowsOn(x.t, x.server, "default").running("")
+		c := x.held(`"flow_id":"` + flow.ID.String() + `"`)
+		x.append(c, `"payload":"{}","mode":"summary"`)
+		x.report(c, "complete", "").Want(http.StatusOK)
+		before := x.streamRows()
+		x.Post("/v1/flows/"+flow.ID.String()+"/finish", nil).Want(http.StatusOK)
+		x.Do(http.MethodDelete, "/v1/flows/"+flow.ID.String(), nil).Want(http.StatusNoContent)
+		x.advance(0)
+		after := x.streamRows()
+		if after.Frames != before.Frames-1 || after.Summaries != before.Summaries-1 {
+			x.t.Errorf("%d frames and %d summaries, before %d and %d", after.Frames, after.Summaries, before.Frames, before.Summaries)
+		}
+	}},
 }
 
 // The frames of what is deleted are not part of its transaction: they go later, some at a time, and nobody sees them meanwhile.

@@ -24,342 +24,344 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]+:[0-9a-f]{64}$`)
 // TestSuspend: what becomes of an execution that its worker suspends. executions.md 2.15.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"the answer, the vector, the attempt and the events (6.7/85)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			n := len(x.events(e.ID))
-			answer := x.report(c, "suspend", waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")+`,"timeout_ms":60000,"timeout_behavior":"expire","continuation_metadata_pointer":"s3://x"`).
-				Want(http.StatusOK)
-			s := answerAs[oapi.SuspendedExecution](answer)
-			if s.Outcome != "suspended" || len(s.Waitpoints) != 2 || len(s.Directives) != 0 || s.Waitpoints[0].WaitpointKey != "a" || s.Waitpoints[1].WaitpointKey != "b" ||
-				answer.Header.Get("Cache-Control") != "no-store" {
-				x.t.Errorf("%v %s", answer.Header, answer.Body)
+	runExecutionCases(t, suspendCases)
+}
+
+var suspendCases = []executionCase{
+	{"the answer, the vector, the attempt and the events (6.7/85)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		n := len(x.events(e.ID))
+		answer := x.report(c, "suspend", waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")+`,"timeout_ms":60000,"timeout_behavior":"expire","continuation_metadata_pointer":"s3://x"`).
+			Want(http.StatusOK)
+		s := answerAs[oapi.SuspendedExecution](answer)
+		if s.Outcome != "suspended" || len(s.Waitpoints) != 2 || len(s.Directives) != 0 || s.Waitpoints[0].WaitpointKey != "a" || s.Waitpoints[1].WaitpointKey != "b" ||
+			answer.Header.Get("Cache-Control") != "no-store" {
+			x.t.Errorf("%v %s", answer.Header, answer.Body)
+		}
+		for _, w := range s.Waitpoints {
+			kid, digest, _ := strings.Cut(w.Token, ":")
+			if !tokenForm.MatchString(w.Token) || !strings.HasSuffix(w.ApproveURL, "/approve/"+w.WaitpointID.String()+"."+kid+"."+digest) {
+				x.t.Errorf("%+v", w)
 			}
+		}
+		now := x.server.Clock.Now()
+		got := x.stands(e.ID, atSuspended)
+		want := &oapi.Suspension{SuspensionID: s.SuspensionID, ReasonCode: "waiting_for_signal", RequestedBy: "worker", Since: got.Suspension.Since, TimeoutAt: got.Suspension.TimeoutAt,
+			TimeoutBehavior: "expire", ContinuationMetadataPointer: new("s3://x"),
+			Waitpoints: []oapi.BoundWaitpoint{{WaitpointID: s.Waitpoints[0].WaitpointID, WaitpointKey: "a"}, {WaitpointID: s.Waitpoints[1].WaitpointID, WaitpointKey: "b"}}}
+		if diff := cmp.Diff(want, got.Suspension); diff != "" || got.CurrentLease != nil || got.TotalAttemptCount != 1 || got.Suspension.TimeoutAt == nil ||
+			got.Suspension.TimeoutAt.Time().Sub(got.Suspension.Since.Time()) != time.Minute || now.Sub(got.Suspension.Since.Time()).Abs() > time.Second {
+			x.t.Errorf("%+v (-want +got):\n%s", got, diff)
+		}
+		if !strings.Contains(got.BlockingDetail, s.Waitpoints[0].WaitpointID.String()) || !strings.Contains(got.BlockingDetail, "waiting_for_signal") {
+			x.t.Errorf("%q", got.BlockingDetail)
+		}
+		if a := x.attempts(e.ID); len(a) != 1 || a[0].State != "suspended" || a[0].EndedAt != nil {
+			x.t.Errorf("%+v", a)
+		}
+		events := x.toldSince(e.ID, n, "lease.revoked", "execution.suspended")
+		x.leaseEnds(e.ID, n, "lease.revoked", "suspended")
+		told := eventData(x.t, events[1])
+		if told["suspension_id"] != s.SuspensionID.String() || told["reason_code"] != "waiting_for_signal" || told["timeout_behavior"] != "expire" || told["escalated"] != nil {
+			x.t.Errorf("%s", events[1].Data)
+		}
+		for _, event := range x.events(e.ID) {
 			for _, w := range s.Waitpoints {
-				kid, digest, _ := strings.Cut(w.Token, ":")
-				if !tokenForm.MatchString(w.Token) || !strings.HasSuffix(w.ApproveURL, "/approve/"+w.WaitpointID.String()+"."+kid+"."+digest) {
-					x.t.Errorf("%+v", w)
+				if _, digest, _ := strings.Cut(w.Token, ":"); bytes.Contains(event.Data, []byte(digest)) {
+					x.t.Errorf("%s tells the token", event.Type)
 				}
 			}
-			now := x.server.Clock.Now()
-			got := x.stands(e.ID, atSuspended)
-			want := &oapi.Suspension{SuspensionID: s.SuspensionID, ReasonCode: "waiting_for_signal", RequestedBy: "worker", Since: got.Suspension.Since, TimeoutAt: got.Suspension.TimeoutAt,
-				TimeoutBehavior: "expire", ContinuationMetadataPointer: new("s3://x"),
-				Waitpoints: []oapi.BoundWaitpoint{{WaitpointID: s.Waitpoints[0].WaitpointID, WaitpointKey: "a"}, {WaitpointID: s.Waitpoints[1].WaitpointID, WaitpointKey: "b"}}}
-			if diff := cmp.Diff(want, got.Suspension); diff != "" || got.CurrentLease != nil || got.TotalAttemptCount != 1 || got.Suspension.TimeoutAt == nil ||
-				got.Suspension.TimeoutAt.Time().Sub(got.Suspension.Since.Time()) != time.Minute || now.Sub(got.Suspension.Since.Time()).Abs() > time.Second {
-				x.t.Errorf("%+v (-want +got):\n%s", got, diff)
-			}
-			if !strings.Contains(got.BlockingDetail, s.Waitpoints[0].WaitpointID.String()) || !strings.Contains(got.BlockingDetail, "waiting_for_signal") {
-				x.t.Errorf("%q", got.BlockingDetail)
-			}
-			if a := x.attempts(e.ID); len(a) != 1 || a[0].State != "suspended" || a[0].EndedAt != nil {
-				x.t.Errorf("%+v", a)
-			}
-			events := x.toldSince(e.ID, n, "lease.revoked", "execution.suspended")
-			x.leaseEnds(e.ID, n, "lease.revoked", "suspended")
-			told := eventData(x.t, events[1])
-			if told["suspension_id"] != s.SuspensionID.String() || told["reason_code"] != "waiting_for_signal" || told["timeout_behavior"] != "expire" || told["escalated"] != nil {
-				x.t.Errorf("%s", events[1].Data)
-			}
-			for _, event := range x.events(e.ID) {
-				for _, w := range s.Waitpoints {
-					if _, digest, _ := strings.Cut(w.Token, ":"); bytes.Contains(event.Data, []byte(digest)) {
-						x.t.Errorf("%s tells the token", event.Type)
-					}
-				}
-			}
-			x.none(lasting)
-			for _, call := range workerCalls {
-				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, e.ID)
-			}
-		}},
-		{"why, and what it is blocked by (2.15)", func(x *executionTest) {
-			for reason, blocking := range map[string]string{
-				"waiting_for_signal": "waiting_for_signal", "waiting_for_approval": "waiting_for_approval", "waiting_for_callback": "waiting_for_callback",
-				"waiting_for_tool_result": "waiting_for_tool_result", "waiting_for_operator_review": "paused_by_operator", "paused_by_policy": "paused_by_policy",
-				"paused_by_budget": "waiting_for_budget", "step_boundary": "waiting_for_signal", "manual_pause": "paused_by_operator",
-			} {
-				e := x.create("")
-				x.suspend(x.claim(lasting), strings.Replace(waitForGo, `"waiting_for_signal"`, quoted(reason), 1))
-				if got := x.stands(e.ID, "suspended unowned not_applicable "+blocking+" none attempt_interrupted suspended"); string(got.Suspension.ReasonCode) != reason {
-					x.t.Errorf("%+v", got.Suspension)
-				}
-			}
-		}},
-		{"a claim of the resumed goes on in the same attempt, with another epoch; what was never suspended is none (6.5/71, 6.7/107)", func(x *executionTest) {
-			e, c, points := x.waitsFor(onSignal("a", wildcard), "a")
-			x.signalled(e.ID, points[0], "")
-			other := x.create("")
-			claims := x.claims(`"worker_id":"w2","max":2,` + lasting)
-			if len(claims) != 2 || claims[0].Execution.ID != e.ID || claims[1].Execution.ID != other.ID {
-				x.t.Fatalf("%+v", claims)
-			}
-			first, second := claims[0], claims[1]
-			if first.Kind != "resumed" || first.Fence.AttemptID != c.Fence.AttemptID || first.Fence.AttemptIndex != 0 || first.Fence.LeaseEpoch != 2 || first.Fence.LeaseID == c.Fence.LeaseID || second.Kind != "fresh" {
-				x.t.Errorf("%+v and %+v", first, second)
-			}
-			if a := x.attempts(e.ID); len(a) != 1 || a[0].State != "started" || a[0].LeaseEpoch != 2 {
-				x.t.Errorf("%+v", a)
-			}
-			x.report(first, "complete", "").Want(http.StatusOK)
-			x.stands(e.ID, atCompleted)
-		}},
-		{"in two steps: a grant takes over the resumed, too (6.7/107)", func(x *executionTest) {
-			e, c, points := x.waitsFor(onSignal("a", wildcard), "a")
-			x.signalled(e.ID, points[0], "")
-			got := x.used(x.reserved(""), "claim", "")
-			if got.Execution.ID != e.ID || got.Kind != "resumed" || got.Fence.AttemptID != c.Fence.AttemptID {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"ids of one's own; what is taken is refused", func(x *executionTest) {
-			ids := [3]uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
-			bind := func(id uuid.UUID, key string) string {
-				return `{"waitpoint_id":"` + id.String() + `","waitpoint_key":"` + key + `"}`
-			}
+		}
+		x.none(lasting)
+		for _, call := range workerCalls {
+			x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, e.ID)
+		}
+	}},
+	{"why, and what it is blocked by (2.15)", func(x *executionTest) {
+		for reason, blocking := range map[string]string{
+			"waiting_for_signal": "waiting_for_signal", "waiting_for_approval": "waiting_for_approval", "waiting_for_callback": "waiting_for_callback",
+			"waiting_for_tool_result": "waiting_for_tool_result", "waiting_for_operator_review": "paused_by_operator", "paused_by_policy": "paused_by_policy",
+			"paused_by_budget": "waiting_for_budget", "step_boundary": "waiting_for_signal", "manual_pause": "paused_by_operator",
+		} {
 			e := x.create("")
-			s := x.suspend(x.claim(lasting), `"suspension_id":"`+ids[0].String()+`",`+waitAt(onSignal("a", wildcard), bind(ids[1], "a")))
-			if s.SuspensionID != ids[0] || s.Waitpoints[0].WaitpointID != ids[1] {
-				x.t.Errorf("%+v", s)
+			x.suspend(x.claim(lasting), strings.Replace(waitForGo, `"waiting_for_signal"`, quoted(reason), 1))
+			if got := x.stands(e.ID, "suspended unowned not_applicable "+blocking+" none attempt_interrupted suspended"); string(got.Suspension.ReasonCode) != reason {
+				x.t.Errorf("%+v", got.Suspension)
 			}
-			other := x.create("")
-			c := x.claim(lasting)
-			x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
-				return x.report(c, "suspend", waitAt(onSignal("a", wildcard), bind(ids[1], "a")))
-			}, e.ID, other.ID)
-			x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
-				return x.report(c, "suspend", waitAt(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), bind(ids[2], "a"), bind(ids[2], "b")))
-			}, e.ID, other.ID)
-			x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
-				return x.report(c, "suspend", `"suspension_id":"`+ids[0].String()+`",`+waitForGo)
-			}, e.ID, other.ID)
-			x.signalled(e.ID, s.Waitpoints[0], "")
-			again := x.claim(lasting)
-			x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
-				return x.report(again, "suspend", `"suspension_id":"`+ids[0].String()+`",`+waitForGo)
-			}, e.ID, other.ID)
-		}},
-		{"the id of a suspension that had signals is taken for everybody: they are not shown to another one", func(x *executionTest) {
-			id := `"suspension_id":"` + uuid.NewString() + `",`
-			e := x.create("")
-			s := x.suspend(x.claim(lasting), id+waitForGo)
-			x.signalled(e.ID, s.Waitpoints[0], `"payload":"secret"`)
-			y := x.in("other-" + x.lane)
-			other := y.create("")
-			c := y.claim(lasting)
-			y.refused(fault.CodeAlreadyExists, func() *apitest.Response { return y.report(c, "suspend", id+waitForGo) }, other.ID)
-		}},
-		{"by its fence; with another one it is refused (6.7/87)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			path := operatorPath(e.ID, "suspend")
-			for name, change := range map[string]func(map[string]any){
-				"lease_id": func(f map[string]any) { f["lease_id"] = uuid.New() }, "lease_epoch": func(f map[string]any) { f["lease_epoch"] = c.Fence.LeaseEpoch + 1 },
-				"attempt_id": func(f map[string]any) { f["attempt_id"] = uuid.New() }, "attempt_index": func(f map[string]any) { f["attempt_index"] = 1 },
-			} {
-				if x.refused(fault.CodeStaleLease, func() *apitest.Response { return x.Post(path, executionJSON(fenced(c, change)+","+waitForGo)) }, e.ID); x.t.Failed() {
-					x.t.Fatal(name)
-				}
+		}
+	}},
+	{"a claim of the resumed goes on in the same attempt, with another epoch; what was never suspended is none (6.5/71, 6.7/107)", func(x *executionTest) {
+		e, c, points := x.waitsFor(onSignal("a", wildcard), "a")
+		x.signalled(e.ID, points[0], "")
+		other := x.create("")
+		claims := x.claims(`"worker_id":"w2","max":2,` + lasting)
+		if len(claims) != 2 || claims[0].Execution.ID != e.ID || claims[1].Execution.ID != other.ID {
+			x.t.Fatalf("%+v", claims)
+		}
+		first, second := claims[0], claims[1]
+		if first.Kind != "resumed" || first.Fence.AttemptID != c.Fence.AttemptID || first.Fence.AttemptIndex != 0 || first.Fence.LeaseEpoch != 2 || first.Fence.LeaseID == c.Fence.LeaseID || second.Kind != "fresh" {
+			x.t.Errorf("%+v and %+v", first, second)
+		}
+		if a := x.attempts(e.ID); len(a) != 1 || a[0].State != "started" || a[0].LeaseEpoch != 2 {
+			x.t.Errorf("%+v", a)
+		}
+		x.report(first, "complete", "").Want(http.StatusOK)
+		x.stands(e.ID, atCompleted)
+	}},
+	{"in two steps: a grant takes over the resumed, too (6.7/107)", func(x *executionTest) {
+		e, c, points := x.waitsFor(onSignal("a", wildcard), "a")
+		x.signalled(e.ID, points[0], "")
+		got := x.used(x.reserved(""), "claim", "")
+		if got.Execution.ID != e.ID || got.Kind != "resumed" || got.Fence.AttemptID != c.Fence.AttemptID {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"ids of one's own; what is taken is refused", func(x *executionTest) {
+		ids := [3]uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
+		bind := func(id uuid.UUID, key string) string {
+			return `{"waitpoint_id":"` + id.String() + `","waitpoint_key":"` + key + `"}`
+		}
+		e := x.create("")
+		s := x.suspend(x.claim(lasting), `"suspension_id":"`+ids[0].String()+`",`+waitAt(onSignal("a", wildcard), bind(ids[1], "a")))
+		if s.SuspensionID != ids[0] || s.Waitpoints[0].WaitpointID != ids[1] {
+			x.t.Errorf("%+v", s)
+		}
+		other := x.create("")
+		c := x.claim(lasting)
+		x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
+			return x.report(c, "suspend", waitAt(onSignal("a", wildcard), bind(ids[1], "a")))
+		}, e.ID, other.ID)
+		x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
+			return x.report(c, "suspend", waitAt(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), bind(ids[2], "a"), bind(ids[2], "b")))
+		}, e.ID, other.ID)
+		x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
+			return x.report(c, "suspend", `"suspension_id":"`+ids[0].String()+`",`+waitForGo)
+		}, e.ID, other.ID)
+		x.signalled(e.ID, s.Waitpoints[0], "")
+		again := x.claim(lasting)
+		x.refused(fault.CodeAlreadyExists, func() *apitest.Response {
+			return x.report(again, "suspend", `"suspension_id":"`+ids[0].String()+`",`+waitForGo)
+		}, e.ID, other.ID)
+	}},
+	{"the id of a suspension that had signals is taken for everybody: they are not shown to another one", func(x *executionTest) {
+		id := `"suspension_id":"` + uuid.NewString() + `",`
+		e := x.create("")
+		s := x.suspend(x.claim(lasting), id+waitForGo)
+		x.signalled(e.ID, s.Waitpoints[0], `"payload":"secret"`)
+		y := x.in("other-" + x.lane)
+		other := y.create("")
+		c := y.claim(lasting)
+		y.refused(fault.CodeAlreadyExists, func() *apitest.Response { return y.report(c, "suspend", id+waitForGo) }, other.ID)
+	}},
+	{"by its fence; with another one it is refused (6.7/87)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		path := operatorPath(e.ID, "suspend")
+		for name, change := range map[string]func(map[string]any){
+			"lease_id": func(f map[string]any) { f["lease_id"] = uuid.New() }, "lease_epoch": func(f map[string]any) { f["lease_epoch"] = c.Fence.LeaseEpoch + 1 },
+			"attempt_id": func(f map[string]any) { f["attempt_id"] = uuid.New() }, "attempt_index": func(f map[string]any) { f["attempt_index"] = 1 },
+		} {
+			if x.refused(fault.CodeStaleLease, func() *apitest.Response { return x.Post(path, executionJSON(fenced(c, change)+","+waitForGo)) }, e.ID); x.t.Failed() {
+				x.t.Fatal(name)
 			}
-			x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Post(path, executionJSON(waitForGo)) }, e.ID)
-			x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.report(c, "suspend", fenced(c)+","+waitForGo) }, e.ID)
-			x.refused(fault.CodeNotFound, func() *apitest.Response {
-				return x.Post(operatorPath(uuid.New(), "suspend"), executionJSON(fenced(c)+","+waitForGo))
-			}, e.ID)
-			x.Post(path, executionJSON(fenced(c, func(f map[string]any) { delete(f, "attempt_index") })+","+waitForGo)).Want(http.StatusOK)
-			x.stands(e.ID, atSuspended)
-		}},
-		{"what is not held any more is not suspended (1.8, 6.7/87, 88)", func(x *executionTest) {
-			suspend := func(c oapi.Claim) func() *apitest.Response {
-				return func() *apitest.Response { return x.report(c, "suspend", waitForGo) }
-			}
-			e, c := x.lost("")
-			x.refused(fault.CodeLeaseExpired, suspend(c), e.ID)
-			taken := x.claim(`"capabilities":["go","gpu"],` + lasting)
-			x.refused(fault.CodeStaleLease, suspend(c), e.ID)
-			x.operator(e.ID, "revoke-lease", "").Want(http.StatusOK)
-			x.refused(fault.CodeLeaseRevoked, suspend(taken), e.ID)
-			x.operated(e.ID, "operator-cancel", `"reason":"over"`)
-			x.refused(fault.CodeExecutionNotActive, suspend(taken), e.ID)
+		}
+		x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.Post(path, executionJSON(waitForGo)) }, e.ID)
+		x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.report(c, "suspend", fenced(c)+","+waitForGo) }, e.ID)
+		x.refused(fault.CodeNotFound, func() *apitest.Response {
+			return x.Post(operatorPath(uuid.New(), "suspend"), executionJSON(fenced(c)+","+waitForGo))
+		}, e.ID)
+		x.Post(path, executionJSON(fenced(c, func(f map[string]any) { delete(f, "attempt_index") })+","+waitForGo)).Want(http.StatusOK)
+		x.stands(e.ID, atSuspended)
+	}},
+	{"what is not held any more is not suspended (1.8, 6.7/87, 88)", func(x *executionTest) {
+		suspend := func(c oapi.Claim) func() *apitest.Response {
+			return func() *apitest.Response { return x.report(c, "suspend", waitForGo) }
+		}
+		e, c := x.lost("")
+		x.refused(fault.CodeLeaseExpired, suspend(c), e.ID)
+		taken := x.claim(`"capabilities":["go","gpu"],` + lasting)
+		x.refused(fault.CodeStaleLease, suspend(c), e.ID)
+		x.operator(e.ID, "revoke-lease", "").Want(http.StatusOK)
+		x.refused(fault.CodeLeaseRevoked, suspend(taken), e.ID)
+		x.operated(e.ID, "operator-cancel", `"reason":"over"`)
+		x.refused(fault.CodeExecutionNotActive, suspend(taken), e.ID)
 
+		e = x.create("")
+		c = x.claim(`"lease_ttl_ms":1000`)
+		x.unswept(e.ID)
+		x.server.Clock.Advance(time.Second)
+		x.refused(fault.CodeLeaseExpired, suspend(c), e.ID) // before anybody has swept
+		x.advance(time.Second)
+		x.operated(e.ID, "operator-cancel", `"reason":"over"`)
+
+		for _, op := range []string{"release", "complete"} {
 			e = x.create("")
-			c = x.claim(`"lease_ttl_ms":1000`)
-			x.unswept(e.ID)
+			c = x.claim(lasting)
+			x.report(c, op, "").Want(http.StatusOK)
+			x.refused(fault.CodeExecutionNotActive, suspend(c), e.ID)
+			x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+		}
+
+		e, c, _ = x.waitsFor(onSignal("a", wildcard), "a")
+		x.refused(fault.CodeAlreadySuspended, suspend(c), e.ID) // 6.7/86, 88
+		x.refused(fault.CodeExecutionNotActive, func() *apitest.Response {
+			return x.Post(operatorPath(e.ID, "suspend"), executionJSON(fenced(c, func(f map[string]any) { f["attempt_id"] = uuid.New() })+","+waitForGo))
+		}, e.ID)
+	}},
+	{"an idempotency key: the same ids and tokens, whatever the fence (6.7/86, 5/28)", func(x *executionTest) {
+		const key = `,"idempotency_key":"k"`
+		e := x.create("")
+		c := x.claim(lasting)
+		first := x.report(c, "suspend", waitForGo+key).Want(http.StatusOK)
+		s := answerAs[oapi.SuspendedExecution](first)
+		same := func(call func() *apitest.Response) {
+			x.t.Helper()
+			if again := x.unchanged(http.StatusOK, call, e.ID); !bytes.Equal(again.Body, first.Body) {
+				x.t.Errorf("first %s, then %s", first.Body, again.Body)
+			}
+		}
+		repeat := func() *apitest.Response { return x.report(c, "suspend", waitForGo+key) }
+		same(repeat)
+		same(func() *apitest.Response { return x.report(c, "suspend", waitOn(operatorOnly, "other")+key) })
+		same(func() *apitest.Response {
+			return x.Post(operatorPath(e.ID, "suspend"), executionJSON(fenced(c, func(f map[string]any) { f["lease_epoch"] = 77 })+","+waitForGo+key))
+		})
+		x.refused(fault.CodeAlreadySuspended, func() *apitest.Response { return x.report(c, "suspend", waitForGo) }, e.ID)
+		x.refused(fault.CodeAlreadySuspended, func() *apitest.Response { return x.report(c, "suspend", waitForGo+`,"idempotency_key":"l"`) }, e.ID)
+		x.signalled(e.ID, s.Waitpoints[0], "")
+		same(repeat) // it has gone on since
+		again := x.claim(lasting)
+		same(func() *apitest.Response { return x.report(again, "suspend", waitForGo+key) })
+		x.report(again, "complete", "").Want(http.StatusOK)
+		same(repeat)
+	}},
+	{"an idempotency key is of one execution (7.1/13, 5/28)", func(x *executionTest) {
+		const key = `,"idempotency_key":"k"`
+		_, _, one := x.suspends("", waitForGo+key)
+		_, _, two := x.suspends("", waitForGo+key)
+		y := x.in("other-" + x.lane)
+		_, _, three := y.suspends("", waitForGo+key)
+		if one[0].Token == two[0].Token || one[0].WaitpointID == two[0].WaitpointID || three[0].Token == one[0].Token || three[0].WaitpointID == one[0].WaitpointID {
+			x.t.Errorf("%v %v %v", one, two, three)
+		}
+	}},
+	{"an idempotency key is kept a minute longer than the timeout, a week at most (2.15)", func(x *executionTest) {
+		for _, row := range []struct {
+			timeout string
+			kept    time.Duration
+		}{{`,"timeout_ms":600000,"timeout_behavior":"escalate"`, 11 * time.Minute}, {`,"timeout_ms":31536000000`, 7 * 24 * time.Hour}, {"", 7 * 24 * time.Hour}} {
+			e, c, points := x.suspends("", waitForGo+row.timeout+`,"idempotency_key":"k"`)
+			again := func() *apitest.Response { return x.report(c, "suspend", waitForGo+`,"idempotency_key":"k"`) }
+			x.advance(row.kept - time.Second)
+			if got := again().Want(http.StatusOK); got.Str("waitpoints.0.token") != points[0].Token {
+				x.t.Errorf("%s", got.Body)
+			}
 			x.server.Clock.Advance(time.Second)
-			x.refused(fault.CodeLeaseExpired, suspend(c), e.ID) // before anybody has swept
-			x.advance(time.Second)
-			x.operated(e.ID, "operator-cancel", `"reason":"over"`)
-
-			for _, op := range []string{"release", "complete"} {
-				e = x.create("")
-				c = x.claim(lasting)
-				x.report(c, op, "").Want(http.StatusOK)
-				x.refused(fault.CodeExecutionNotActive, suspend(c), e.ID)
-				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+			x.refused(fault.CodeAlreadySuspended, again, e.ID)
+			x.advance(0)
+			if n := x.stored("suspend_keys WHERE execution_id = ?", rowID(e.ID)); n != 0 {
+				x.t.Errorf("%d keys are kept", n)
 			}
-
-			e, c, _ = x.waitsFor(onSignal("a", wildcard), "a")
-			x.refused(fault.CodeAlreadySuspended, suspend(c), e.ID) // 6.7/86, 88
-			x.refused(fault.CodeExecutionNotActive, func() *apitest.Response {
-				return x.Post(operatorPath(e.ID, "suspend"), executionJSON(fenced(c, func(f map[string]any) { f["attempt_id"] = uuid.New() })+","+waitForGo))
-			}, e.ID)
-		}},
-		{"an idempotency key: the same ids and tokens, whatever the fence (6.7/86, 5/28)", func(x *executionTest) {
-			const key = `,"idempotency_key":"k"`
+		}
+	}},
+	{"an idempotency key of a suspension whose timeout has just passed (2.15)", func(x *executionTest) {
+		suspension := waitForGo + `,"idempotency_key":"k","timeout_at":` + spelled(x.server.Clock.Now().Add(-5*time.Minute))
+		_, c, points := x.suspends("", suspension)
+		if again := x.suspend(c, suspension); again.Waitpoints[0].Token != points[0].Token {
+			x.t.Errorf("%+v", again)
+		}
+	}},
+	{"a refusal is not kept under an idempotency key", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		x.refused(fault.CodeInvalidCondition, func() *apitest.Response {
+			return x.report(c, "suspend", waitOn(timeoutOnly, "go")+`,"idempotency_key":"k"`)
+		}, e.ID)
+		x.suspend(c, waitForGo+`,"idempotency_key":"k"`)
+		x.stands(e.ID, atSuspended)
+	}},
+	{"an Idempotency-Key: the same tokens, and none of them is kept (http.md)", func(x *executionTest) {
+		key := "Idempotency-Key: suspend-" + x.lane
+		e := x.create("")
+		c := x.claim(lasting)
+		prepare := func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"early"`, key+"-w") }
+		made := prepare().Want(http.StatusCreated)
+		suspend := func() *apitest.Response { return x.report(c, "suspend", waitForGo, key) }
+		first := suspend().Want(http.StatusOK)
+		for answer, call := range map[*apitest.Response]func() *apitest.Response{made: prepare, first: suspend} {
+			again := x.unchanged(answer.Status, call, e.ID)
+			if !bytes.Equal(again.Body, answer.Body) || again.Header.Get("Idempotent-Replay") != "true" || answer.Header.Get("Idempotent-Replay") != "" || again.Header.Get("Cache-Control") != "no-store" {
+				x.t.Errorf("first %s, then %s %v", answer.Body, again.Body, again.Header)
+			}
+		}
+		x.refused(fault.CodeIdempotencyMismatch, func() *apitest.Response { return x.report(c, "suspend", waitOn(operatorOnly, "go"), key) }, e.ID)
+		x.keptNowhere(made.Str("token"), first.Str("waitpoints.0.token"))
+	}},
+	{"a worker that was asked to cancel has ended it (2.15; model.md, grace)", func(x *executionTest) {
+		for _, prepared := range []bool{false, true} {
 			e := x.create("")
 			c := x.claim(lasting)
-			first := x.report(c, "suspend", waitForGo+key).Want(http.StatusOK)
-			s := answerAs[oapi.SuspendedExecution](first)
-			same := func(call func() *apitest.Response) {
-				x.t.Helper()
-				if again := x.unchanged(http.StatusOK, call, e.ID); !bytes.Equal(again.Body, first.Body) {
-					x.t.Errorf("first %s, then %s", first.Body, again.Body)
-				}
+			suspension := waitForGo + `,"idempotency_key":"k"`
+			if prepared {
+				suspension = waitAt(onSignal("go", wildcard), usePending(x.prepared(c, "")))
 			}
-			repeat := func() *apitest.Response { return x.report(c, "suspend", waitForGo+key) }
-			same(repeat)
-			same(func() *apitest.Response { return x.report(c, "suspend", waitOn(operatorOnly, "other")+key) })
-			same(func() *apitest.Response {
-				return x.Post(operatorPath(e.ID, "suspend"), executionJSON(fenced(c, func(f map[string]any) { f["lease_epoch"] = 77 })+","+waitForGo+key))
-			})
-			x.refused(fault.CodeAlreadySuspended, func() *apitest.Response { return x.report(c, "suspend", waitForGo) }, e.ID)
-			x.refused(fault.CodeAlreadySuspended, func() *apitest.Response { return x.report(c, "suspend", waitForGo+`,"idempotency_key":"l"`) }, e.ID)
-			x.signalled(e.ID, s.Waitpoints[0], "")
-			same(repeat) // it has gone on since
-			again := x.claim(lasting)
-			same(func() *apitest.Response { return x.report(again, "suspend", waitForGo+key) })
-			x.report(again, "complete", "").Want(http.StatusOK)
-			same(repeat)
-		}},
-		{"an idempotency key is of one execution (7.1/13, 5/28)", func(x *executionTest) {
-			const key = `,"idempotency_key":"k"`
-			_, _, one := x.suspends("", waitForGo+key)
-			_, _, two := x.suspends("", waitForGo+key)
-			y := x.in("other-" + x.lane)
-			_, _, three := y.suspends("", waitForGo+key)
-			if one[0].Token == two[0].Token || one[0].WaitpointID == two[0].WaitpointID || three[0].Token == one[0].Token || three[0].WaitpointID == one[0].WaitpointID {
-				x.t.Errorf("%v %v %v", one, two, three)
-			}
-		}},
-		{"an idempotency key is kept a minute longer than the timeout, a week at most (2.15)", func(x *executionTest) {
-			for _, row := range []struct {
-				timeout string
-				kept    time.Duration
-			}{{`,"timeout_ms":600000,"timeout_behavior":"escalate"`, 11 * time.Minute}, {`,"timeout_ms":31536000000`, 7 * 24 * time.Hour}, {"", 7 * 24 * time.Hour}} {
-				e, c, points := x.suspends("", waitForGo+row.timeout+`,"idempotency_key":"k"`)
-				again := func() *apitest.Response { return x.report(c, "suspend", waitForGo+`,"idempotency_key":"k"`) }
-				x.advance(row.kept - time.Second)
-				if got := again().Want(http.StatusOK); got.Str("waitpoints.0.token") != points[0].Token {
-					x.t.Errorf("%s", got.Body)
-				}
-				x.server.Clock.Advance(time.Second)
-				x.refused(fault.CodeAlreadySuspended, again, e.ID)
-				x.advance(0)
-				if n := x.stored("suspend_keys WHERE execution_id = ?", rowID(e.ID)); n != 0 {
-					x.t.Errorf("%d keys are kept", n)
-				}
-			}
-		}},
-		{"an idempotency key of a suspension whose timeout has just passed (2.15)", func(x *executionTest) {
-			suspension := waitForGo + `,"idempotency_key":"k","timeout_at":` + spelled(x.server.Clock.Now().Add(-5*time.Minute))
-			_, c, points := x.suspends("", suspension)
-			if again := x.suspend(c, suspension); again.Waitpoints[0].Token != points[0].Token {
-				x.t.Errorf("%+v", again)
-			}
-		}},
-		{"a refusal is not kept under an idempotency key", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			x.refused(fault.CodeInvalidCondition, func() *apitest.Response {
-				return x.report(c, "suspend", waitOn(timeoutOnly, "go")+`,"idempotency_key":"k"`)
-			}, e.ID)
-			x.suspend(c, waitForGo+`,"idempotency_key":"k"`)
-			x.stands(e.ID, atSuspended)
-		}},
-		{"an Idempotency-Key: the same tokens, and none of them is kept (http.md)", func(x *executionTest) {
-			key := "Idempotency-Key: suspend-" + x.lane
-			e := x.create("")
-			c := x.claim(lasting)
-			prepare := func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"early"`, key+"-w") }
-			made := prepare().Want(http.StatusCreated)
-			suspend := func() *apitest.Response { return x.report(c, "suspend", waitForGo, key) }
-			first := suspend().Want(http.StatusOK)
-			for answer, call := range map[*apitest.Response]func() *apitest.Response{made: prepare, first: suspend} {
-				again := x.unchanged(answer.Status, call, e.ID)
-				if !bytes.Equal(again.Body, answer.Body) || again.Header.Get("Idempotent-Replay") != "true" || answer.Header.Get("Idempotent-Replay") != "" || again.Header.Get("Cache-Control") != "no-store" {
-					x.t.Errorf("first %s, then %s %v", answer.Body, again.Body, again.Header)
-				}
-			}
-			x.refused(fault.CodeIdempotencyMismatch, func() *apitest.Response { return x.report(c, "suspend", waitOn(operatorOnly, "go"), key) }, e.ID)
-			x.keptNowhere(made.Str("token"), first.Str("waitpoints.0.token"))
-		}},
-		{"a worker that was asked to cancel has ended it (2.15; model.md, grace)", func(x *executionTest) {
-			for _, prepared := range []bool{false, true} {
-				e := x.create("")
-				c := x.claim(lasting)
-				suspension := waitForGo + `,"idempotency_key":"k"`
-				if prepared {
-					suspension = waitAt(onSignal("go", wildcard), usePending(x.prepared(c, "")))
-				}
-				x.operated(e.ID, "operator-cancel", `"reason":"no","grace_ms":60000`)
-				n := len(x.events(e.ID))
-				answer := x.report(c, "suspend", suspension).Want(http.StatusOK)
-				if s := answerAs[oapi.SuspendedExecution](answer); s.Outcome != "cancelled" || len(s.Waitpoints) != 0 {
-					x.t.Errorf("%s", answer.Body)
-				}
-				x.stands(e.ID, atCancelled)
-				x.toldSince(e.ID, n, "execution.cancelled", "lease.revoked")
-				x.nothingWaits(e.ID)
-				if prepared {
-					continue
-				}
-				if again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, "suspend", suspension) }, e.ID); !bytes.Equal(again.Body, answer.Body) {
-					x.t.Errorf("first %s, then %s", answer.Body, again.Body)
-				}
-			}
-		}},
-		{"a member of a flow: its flow is cancelled, and so is it", func(x *executionTest) {
-			f := x.Post("/v1/flows", `{"goal":"x","start":true}`).Want(http.StatusCreated).Str("id")
-			e, _, points := x.suspends(`"flow_id":"`+f+`"`, waitForGo)
-			if *e.FlowID != uuid.MustParse(f) {
-				x.t.Errorf("%+v", e)
-			}
-			x.Post("/v1/flows/"+f+"/cancel", `{"reason":"no"}`).Want(http.StatusOK)
-			x.stands(e.ID, atCancelled)
-			x.suspensionClosed(e.ID, "cancelled")
-			x.closedAs(e.ID, points[0], "cancelled")
-			x.nothingWaits(e.ID)
-		}},
-		{"it may be suspended again and again, in the same attempt", func(x *executionTest) {
-			e := x.create("")
-			for i := range 3 {
-				c := x.claim(lasting)
-				s := x.suspend(c, waitForGo)
-				if got := x.receipt(e.ID, s.Waitpoints[0], fmt.Sprintf(`"signal_name":"n%d"`, i)); got.Effect != "resume_condition_satisfied" {
-					x.t.Errorf("%+v", got)
-				}
-				x.observes(e.ID, []string{fmt.Sprint("n", i)}, []string{fmt.Sprint("n", i)})
-			}
-			if got := x.claim(lasting); got.Kind != "resumed" || got.Fence.LeaseEpoch != 4 || got.Fence.AttemptIndex != 0 {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"an execution has a thousand waitpoints at most", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			w := x.prepared(c, "")
-			x.copyWaitpoint(w, 998)
-			x.prepared(c, "")
-			answer := x.refused(fault.CodeWaitpointLimit, func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"k"`) }, e.ID)
-			if answer.Int("limit") != 1000 {
+			x.operated(e.ID, "operator-cancel", `"reason":"no","grace_ms":60000`)
+			n := len(x.events(e.ID))
+			answer := x.report(c, "suspend", suspension).Want(http.StatusOK)
+			if s := answerAs[oapi.SuspendedExecution](answer); s.Outcome != "cancelled" || len(s.Waitpoints) != 0 {
 				x.t.Errorf("%s", answer.Body)
 			}
-			x.refused(fault.CodeWaitpointLimit, func() *apitest.Response { return x.report(c, "suspend", waitForGo) }, e.ID)
-			x.suspend(c, waitAt(onSignal("go", wildcard), usePending(w)))
-		}},
-	})
+			x.stands(e.ID, atCancelled)
+			x.toldSince(e.ID, n, "execution.cancelled", "lease.revoked")
+			x.nothingWaits(e.ID)
+			if prepared {
+				continue
+			}
+			if again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, "suspend", suspension) }, e.ID); !bytes.Equal(again.Body, answer.Body) {
+				x.t.Errorf("first %s, then %s", answer.Body, again.Body)
+			}
+		}
+	}},
+	{"a member of a flow: its flow is cancelled, and so is it", func(x *executionTest) {
+		f := x.Post("/v1/flows", `{"goal":"x","start":true}`).Want(http.StatusCreated).Str("id")
+		e, _, points := x.suspends(`"flow_id":"`+f+`"`, waitForGo)
+		if *e.FlowID != uuid.MustParse(f) {
+			x.t.Errorf("%+v", e)
+		}
+		x.Post("/v1/flows/"+f+"/cancel", `{"reason":"no"}`).Want(http.StatusOK)
+		x.stands(e.ID, atCancelled)
+		x.suspensionClosed(e.ID, "cancelled")
+		x.closedAs(e.ID, points[0], "cancelled")
+		x.nothingWaits(e.ID)
+	}},
+	{"it may be suspended again and again, in the same attempt", func(x *executionTest) {
+		e := x.create("")
+		for i := range 3 {
+			c := x.claim(lasting)
+			s := x.suspend(c, waitForGo)
+			if got := x.receipt(e.ID, s.Waitpoints[0], fmt.Sprintf(`"signal_name":"n%d"`, i)); got.Effect != "resume_condition_satisfied" {
+				x.t.Errorf("%+v", got)
+			}
+			x.observes(e.ID, []string{fmt.Sprint("n", i)}, []string{fmt.Sprint("n", i)})
+		}
+		if got := x.claim(lasting); got.Kind != "resumed" || got.Fence.LeaseEpoch != 4 || got.Fence.AttemptIndex != 0 {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"an execution has a thousand waitpoints at most", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		w := x.prepared(c, "")
+		x.copyWaitpoint(w, 998)
+		x.prepared(c, "")
+		answer := x.refused(fault.CodeWaitpointLimit, func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"k"`) }, e.ID)
+		if answer.Int("limit") != 1000 {
+			x.t.Errorf("%s", answer.Body)
+		}
+		x.refused(fault.CodeWaitpointLimit, func() *apitest.Response { return x.report(c, "suspend", waitForGo) }, e.ID)
+		x.suspend(c, waitAt(onSignal("go", wildcard), usePending(w)))
+	}},
 }
 
 // copyWaitpoint stores n more of the like, closed ones.

@@ -19,236 +19,238 @@ import (
 // TestWaitpoints: lists of waitpoints, their tokens, and closing them. executions.md 2.14, 2.17; 6.7/104.
 func TestWaitpoints(t *testing.T) {
 	t.Parallel()
-	runExecutionCases(t, []executionCase{
-		{"none of what never had one, 404 of what is not there (6.7/104)", func(x *executionTest) {
-			if list := x.waitpoints(x.create("").ID); len(list) != 0 {
-				x.t.Errorf("%+v", list)
+	runExecutionCases(t, waitpointsCases)
+}
+
+var waitpointsCases = []executionCase{
+	{"none of what never had one, 404 of what is not there (6.7/104)", func(x *executionTest) {
+		if list := x.waitpoints(x.create("").ID); len(list) != 0 {
+			x.t.Errorf("%+v", list)
+		}
+		answer := x.Get(operatorPath(uuid.New(), "waitpoints")).Problem(fault.CodeNotFound)
+		if answer.Str("resource") != "execution" {
+			x.t.Errorf("%s", answer.Body)
+		}
+	}},
+	{"every field, and never a token (6.7/104)", func(x *executionTest) {
+		e, _, points := x.suspends("", waitAt(everyOf(onSignal("a", byName("x")), onSignal("b", wildcard), onSignal("c", byName("y")), onSignal("c", byName("z")), onSignal("c", byName("y"))),
+			`{"waitpoint_key":"a"}`, `{"waitpoint_key":"b"}`, `{"waitpoint_key":"c","approval":{"title":"Deploy","prompt":"Really?","payload":{"n":1},"allow_requester":false,"requested_by":"ci"}}`)+`,"timeout_ms":60000`)
+		x.signalled(e.ID, points[0], `"signal_name":"x"`)
+		answer := x.Get(operatorPath(e.ID, "waitpoints")).Want(http.StatusOK)
+		suspension := x.get(e.ID).Suspension
+		var want []oapi.Waitpoint
+		for i, names := range [][]string{{"x"}, nil, {"y", "z"}} {
+			kid, digest, _ := strings.Cut(points[i].Token, ":")
+			w := oapi.Waitpoint{WaitpointID: points[i].WaitpointID, WaitpointKey: string("abc"[i]), ExecutionID: e.ID, SuspensionID: &suspension.SuspensionID, State: "active", RequiredSignalNames: names,
+				TokenKid: &kid, TokenFingerprint: new(digest[:16]), SignalCount: 0, CreatedAt: suspension.Since, ActivatedAt: &suspension.Since, ExpiresAt: suspension.TimeoutAt}
+			if i == 0 {
+				w.SignalCount = 1
 			}
-			answer := x.Get(operatorPath(uuid.New(), "waitpoints")).Problem(fault.CodeNotFound)
-			if answer.Str("resource") != "execution" {
+			if i == 2 {
+				w.Approval = &oapi.Approval{Title: "Deploy", Prompt: new("Really?"), Payload: oapi.Document(`{"n":1}`), MinApprovals: new(int32(1)), AllowRequester: new(false), RequestedBy: new("ci")}
+			}
+			want = append(want, w)
+		}
+		if diff := cmp.Diff(want, answerAs[oapi.WaitpointList](answer).Items, equateEmpty); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+		for _, w := range points {
+			if bytes.Contains(answer.Body, []byte(w.Token)) || bytes.Contains(answer.Body, []byte(w.Token[strings.Index(w.Token, ":")+1:])) {
+				x.t.Errorf("the list has a token: %s", answer.Body)
+			}
+		}
+		for _, w := range points[1:] {
+			x.Post(tokenPath(e.ID, w, "close"), nil).Want(http.StatusOK)
+		}
+		if list := x.waitpoints(e.ID); len(list) != 1 || list[0].WaitpointKey != "a" { // 6.7/104, closed filtered
+			x.t.Errorf("%+v", list)
+		}
+	}},
+	{"the names that are waited for (2.16; 6.7/104)", func(x *executionTest) {
+		for condition, want := range map[string][]string{
+			onSignal("a", wildcard): nil, onSignal("a", byName("x")): {"x"}, operatorOnly: {"__operator_only__"}, timeoutOnly: {"__timeout_only__"},
+			everyOf(onSignal("a", byName("x")), operatorOnly, onSignal("a", byName("x"))): {"x", "__operator_only__"}, countOf(2, "Signals", byName("y"), "a"): {"y"}, countOf(2, "Signals", "", "a"): nil,
+		} {
+			e, _, _ := x.suspends("", waitOn(condition, "a")+`,"timeout_ms":60000`)
+			list := x.waitpoints(e.ID)
+			if diff := cmp.Diff(want, list[0].RequiredSignalNames, equateEmpty); diff != "" {
+				x.t.Errorf("%s (-want +got):\n%s", condition, diff)
+			}
+		}
+	}},
+	{"by pages, pending ones beside active ones (6.7/104)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		var want []string
+		for i := range 3 {
+			want = append(want, x.prepared(c, fmt.Sprintf(`"waitpoint_key":"p%d"`, i)).WaitpointID.String())
+		}
+		for _, w := range x.suspend(c, waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")).Waitpoints {
+			want = append(want, w.WaitpointID.String())
+		}
+		var got []string
+		sizes := x.paged(operatorPath(e.ID, "waitpoints?limit=2"), func(answer *apitest.Response) int {
+			items := answerAs[oapi.WaitpointList](answer).Items
+			for _, w := range items {
+				got = append(got, w.WaitpointID.String())
+			}
+			return len(items)
+		})
+		if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(sizes) != "[2 2 1]" {
+			x.t.Errorf("%v (-want +got):\n%s", sizes, diff)
+		}
+		x.refused(fault.CodeInvalidCursor, func() *apitest.Response { return x.Get(operatorPath(e.ID, "waitpoints?cursor=AAAA")) })
+		x.operated(e.ID, "operator-cancel", `"reason":"no"`)
+		if list := x.waitpoints(e.ID); len(list) != 0 { // what has ended has none
+			x.t.Errorf("%+v", list)
+		}
+	}},
+	{"the token of one that is open, and of no other (6.7/104)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		pending := x.prepared(c, "")
+		active := x.suspend(c, waitForGo).Waitpoints[0]
+		for _, w := range []oapi.MintedWaitpoint{pending, active} {
+			answer := x.Get(tokenPath(e.ID, w, "token")).Want(http.StatusOK)
+			want := oapi.WaitpointToken{WaitpointID: w.WaitpointID, Token: w.Token, ApproveURL: w.ApproveURL}
+			if diff := cmp.Diff(want, answerAs[oapi.WaitpointToken](answer)); diff != "" || answer.Header.Get("Cache-Control") != "no-store" {
+				x.t.Errorf("%v (-want +got):\n%s", answer.Header, diff)
+			}
+		}
+		missing := func(id uuid.UUID, w oapi.MintedWaitpoint, resource string, y *executionTest) {
+			x.t.Helper()
+			answer := y.refused(fault.CodeNotFound, func() *apitest.Response { return y.Get(tokenPath(id, w, "token")) })
+			if answer.Str("resource") != resource || answer.Header.Get("Cache-Control") != "no-store" || bytes.Contains(answer.Body, []byte(w.Token)) {
+				x.t.Errorf("%v %s", answer.Header, answer.Body)
+			}
+		}
+		other := x.create("")
+		missing(other.ID, active, "waitpoint", x)
+		missing(uuid.New(), active, "execution", x)
+		missing(e.ID, oapi.MintedWaitpoint{WaitpointID: uuid.New(), Token: "k1:none"}, "waitpoint", x)
+		missing(e.ID, active, "execution", x.in("other-"+x.lane))
+		x.Post(tokenPath(e.ID, pending, "close"), nil).Want(http.StatusOK)
+		missing(e.ID, pending, "waitpoint", x)
+		x.signalled(e.ID, active, "")
+		missing(e.ID, active, "waitpoint", x)
+	}},
+	{"closed: by who holds the execution, or by an operator; by nobody else (2.14)", func(x *executionTest) {
+		worker, _ := x.as("worker", "w-"+x.lane)
+		viewer, _ := x.as("viewer", "v-"+x.lane)
+		operator, _ := x.as("operator", "o-"+x.lane)
+		e := x.create("")
+		c := worker.claim(lasting)
+		one, two := worker.prepared(c, ""), worker.prepared(c, "")
+		closeAs := func(y *executionTest, w oapi.MintedWaitpoint, members string) func() *apitest.Response {
+			return func() *apitest.Response { return y.Post(tokenPath(e.ID, w, "close"), executionJSON(members)) }
+		}
+		for _, y := range []*executionTest{worker, viewer} {
+			if answer := x.refused(fault.CodeForbidden, closeAs(y, one, ""), e.ID); y == worker && answer.Str("required_role") != "operator" {
 				x.t.Errorf("%s", answer.Body)
 			}
-		}},
-		{"every field, and never a token (6.7/104)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitAt(everyOf(onSignal("a", byName("x")), onSignal("b", wildcard), onSignal("c", byName("y")), onSignal("c", byName("z")), onSignal("c", byName("y"))),
-				`{"waitpoint_key":"a"}`, `{"waitpoint_key":"b"}`, `{"waitpoint_key":"c","approval":{"title":"Deploy","prompt":"Really?","payload":{"n":1},"allow_requester":false,"requested_by":"ci"}}`)+`,"timeout_ms":60000`)
-			x.signalled(e.ID, points[0], `"signal_name":"x"`)
-			answer := x.Get(operatorPath(e.ID, "waitpoints")).Want(http.StatusOK)
-			suspension := x.get(e.ID).Suspension
-			var want []oapi.Waitpoint
-			for i, names := range [][]string{{"x"}, nil, {"y", "z"}} {
-				kid, digest, _ := strings.Cut(points[i].Token, ":")
-				w := oapi.Waitpoint{WaitpointID: points[i].WaitpointID, WaitpointKey: string("abc"[i]), ExecutionID: e.ID, SuspensionID: &suspension.SuspensionID, State: "active", RequiredSignalNames: names,
-					TokenKid: &kid, TokenFingerprint: new(digest[:16]), SignalCount: 0, CreatedAt: suspension.Since, ActivatedAt: &suspension.Since, ExpiresAt: suspension.TimeoutAt}
-				if i == 0 {
-					w.SignalCount = 1
-				}
-				if i == 2 {
-					w.Approval = &oapi.Approval{Title: "Deploy", Prompt: new("Really?"), Payload: oapi.Document(`{"n":1}`), MinApprovals: new(int32(1)), AllowRequester: new(false), RequestedBy: new("ci")}
-				}
-				want = append(want, w)
+		}
+		x.refused(fault.CodeStaleLease, closeAs(worker, one, fenced(c, func(f map[string]any) { f["lease_epoch"] = 9 })), e.ID)
+		x.refused(fault.CodeStaleLease, closeAs(operator, one, fenced(c, func(f map[string]any) { f["lease_epoch"] = 9 })), e.ID) // who sends a proof is held to it
+		x.refused(fault.CodeNotFound, closeAs(operator, oapi.MintedWaitpoint{WaitpointID: uuid.New()}, ""), e.ID)
+		n := len(x.events(e.ID))
+		closeAs(worker, one, fenced(c))().Want(http.StatusOK)
+		closeAs(operator, two, `"reason":"wrong address"`)().Want(http.StatusOK)
+		events := x.toldSince(e.ID, n, "waitpoint.closed", "waitpoint.closed")
+		for i, reason := range []string{"closed", "wrong address"} {
+			if data := eventData(x.t, events[i]); data["reason"] != reason {
+				x.t.Errorf("%s", events[i].Data)
 			}
-			if diff := cmp.Diff(want, answerAs[oapi.WaitpointList](answer).Items, equateEmpty); diff != "" {
-				x.t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.closedAs(e.ID, one, "closed")
+		x.closedAs(e.ID, two, "wrong address")
+		x.unchanged(http.StatusOK, closeAs(worker, one, fenced(c)), e.ID)
+		s := worker.suspend(c, waitForGo)
+		x.refused(fault.CodeExecutionNotActive, closeAs(worker, s.Waitpoints[0], fenced(c)), e.ID)
+	}},
+	{"a suspension whose only waitpoint is closed waits for its timeout, or for an operator (2.14)", func(x *executionTest) {
+		for _, end := range []string{"timeout", "operator"} {
+			e, _, points := x.suspends("", waitForGo+`,"timeout_ms":60000,"timeout_behavior":"auto_resume"`)
+			x.Post(tokenPath(e.ID, points[0], "close"), nil).Want(http.StatusOK)
+			x.stands(e.ID, atSuspended)
+			x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(e.ID, points[0], "") }, e.ID)
+			if end == "operator" {
+				x.operated(e.ID, "resume", "")
 			}
-			for _, w := range points {
-				if bytes.Contains(answer.Body, []byte(w.Token)) || bytes.Contains(answer.Body, []byte(w.Token[strings.Index(w.Token, ":")+1:])) {
-					x.t.Errorf("the list has a token: %s", answer.Body)
-				}
+			x.advance(time.Minute)
+			x.stands(e.ID, atReleased)
+			x.closedAs(e.ID, points[0], "closed") // as it was
+		}
+	}},
+	{"an Idempotency-Key of closing (http.md)", func(x *executionTest) {
+		e, _, points := x.suspends("", waitForGo)
+		call := func() *apitest.Response {
+			return x.Post(tokenPath(e.ID, points[0], "close"), nil, "Idempotency-Key: close-"+x.lane)
+		}
+		first := call().Want(http.StatusOK)
+		if again := x.unchanged(http.StatusOK, call, e.ID); !bytes.Equal(first.Body, again.Body) {
+			x.t.Errorf("first %s, then %s", first.Body, again.Body)
+		}
+	}},
+	{"a token opens one waitpoint, and what is wrong with another is not told (2.13; 5/26; 6.7/93, 100, 101, 104)", func(x *executionTest) {
+		e, _, points := x.suspends("", waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b"))
+		other, _, others := x.suspends("", waitForGo)
+		terminal, _, terminalPoints := x.suspends("", waitForGo)
+		x.operated(terminal.ID, "operator-cancel", `"reason":"no"`)
+		closed, _, closedPoints := x.suspends("", waitForGo+`,"resume_policy":{"close_waitpoint_on_resume":true}`)
+		x.signalled(closed.ID, closedPoints[0], "")
+		good := points[0]
+		digest := good.Token[strings.Index(good.Token, ":")+1:]
+		kid := strings.TrimSuffix(good.Token, ":"+digest)
+		send := func(id, waitpoint uuid.UUID, token string) *apitest.Response {
+			return x.refused(fault.CodeInvalidToken, func() *apitest.Response {
+				return x.Post(operatorPath(id, "signals"), fmt.Sprintf(`{"waitpoint_id":"%s","token":%s,"signal_name":"go"}`, waitpoint, quoted(token)))
+			}, e.ID, other.ID, closed.ID, terminal.ID)
+		}
+		want := ""
+		for name, answer := range map[string]*apitest.Response{
+			"another digit": send(e.ID, good.WaitpointID, flipped(good.Token, len(good.Token)-1)), "another first digit": send(e.ID, good.WaitpointID, flipped(good.Token, len(kid)+1)),
+			"of another waitpoint": send(e.ID, good.WaitpointID, points[1].Token), "of another execution": send(e.ID, good.WaitpointID, others[0].Token),
+			"another execution's waitpoint, with its token": send(e.ID, others[0].WaitpointID, others[0].Token), "a waitpoint that is not there": send(e.ID, uuid.New(), good.Token),
+			"an unknown kid": send(e.ID, good.WaitpointID, "k2"+":"+digest), "no kid": send(e.ID, good.WaitpointID, ":"+digest), "no colon": send(e.ID, good.WaitpointID, digest), "two colons": send(e.ID, good.WaitpointID, good.Token+":"),
+			"cut": send(e.ID, good.WaitpointID, good.Token[:len(good.Token)-1]), "longer": send(e.ID, good.WaitpointID, good.Token+"0"), "in capitals": send(e.ID, good.WaitpointID, kid+":"+strings.ToUpper(digest + "a")[:64]),
+			"empty": send(e.ID, good.WaitpointID, ""), "of something else": send(e.ID, good.WaitpointID, "fa_whatever"), "a space": send(e.ID, good.WaitpointID, " "+good.Token),
+			"of a closed one, wrong": send(closed.ID, closedPoints[0].WaitpointID, flipped(closedPoints[0].Token, 70%len(closedPoints[0].Token))), "of one that has ended, wrong": send(terminal.ID, terminalPoints[0].WaitpointID, good.Token),
+			"of one that has ended, empty": send(terminal.ID, terminalPoints[0].WaitpointID, ""), "the link in place of the token": send(e.ID, good.WaitpointID, good.ApproveURL[strings.LastIndex(good.ApproveURL, "/")+1:]),
+		} {
+			problem := answer.JSON()
+			delete(problem, "request_id")
+			problem["instance"] = "-"
+			got := fmt.Sprint(answer.Status, problem)
+			if want == "" {
+				want = got
 			}
-			for _, w := range points[1:] {
-				x.Post(tokenPath(e.ID, w, "close"), nil).Want(http.StatusOK)
+			if got != want || strings.Contains(string(answer.Body), digest) {
+				x.t.Errorf("%s: %s, want %s", name, got, want)
 			}
-			if list := x.waitpoints(e.ID); len(list) != 1 || list[0].WaitpointKey != "a" { // 6.7/104, closed filtered
-				x.t.Errorf("%+v", list)
-			}
-		}},
-		{"the names that are waited for (2.16; 6.7/104)", func(x *executionTest) {
-			for condition, want := range map[string][]string{
-				onSignal("a", wildcard): nil, onSignal("a", byName("x")): {"x"}, operatorOnly: {"__operator_only__"}, timeoutOnly: {"__timeout_only__"},
-				everyOf(onSignal("a", byName("x")), operatorOnly, onSignal("a", byName("x"))): {"x", "__operator_only__"}, countOf(2, "Signals", byName("y"), "a"): {"y"}, countOf(2, "Signals", "", "a"): nil,
-			} {
-				e, _, _ := x.suspends("", waitOn(condition, "a")+`,"timeout_ms":60000`)
-				list := x.waitpoints(e.ID)
-				if diff := cmp.Diff(want, list[0].RequiredSignalNames, equateEmpty); diff != "" {
-					x.t.Errorf("%s (-want +got):\n%s", condition, diff)
-				}
-			}
-		}},
-		{"by pages, pending ones beside active ones (6.7/104)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			var want []string
-			for i := range 3 {
-				want = append(want, x.prepared(c, fmt.Sprintf(`"waitpoint_key":"p%d"`, i)).WaitpointID.String())
-			}
-			for _, w := range x.suspend(c, waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")).Waitpoints {
-				want = append(want, w.WaitpointID.String())
-			}
-			var got []string
-			sizes := x.paged(operatorPath(e.ID, "waitpoints?limit=2"), func(answer *apitest.Response) int {
-				items := answerAs[oapi.WaitpointList](answer).Items
-				for _, w := range items {
-					got = append(got, w.WaitpointID.String())
-				}
-				return len(items)
-			})
-			if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(sizes) != "[2 2 1]" {
-				x.t.Errorf("%v (-want +got):\n%s", sizes, diff)
-			}
-			x.refused(fault.CodeInvalidCursor, func() *apitest.Response { return x.Get(operatorPath(e.ID, "waitpoints?cursor=AAAA")) })
-			x.operated(e.ID, "operator-cancel", `"reason":"no"`)
-			if list := x.waitpoints(e.ID); len(list) != 0 { // what has ended has none
-				x.t.Errorf("%+v", list)
-			}
-		}},
-		{"the token of one that is open, and of no other (6.7/104)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			pending := x.prepared(c, "")
-			active := x.suspend(c, waitForGo).Waitpoints[0]
-			for _, w := range []oapi.MintedWaitpoint{pending, active} {
-				answer := x.Get(tokenPath(e.ID, w, "token")).Want(http.StatusOK)
-				want := oapi.WaitpointToken{WaitpointID: w.WaitpointID, Token: w.Token, ApproveURL: w.ApproveURL}
-				if diff := cmp.Diff(want, answerAs[oapi.WaitpointToken](answer)); diff != "" || answer.Header.Get("Cache-Control") != "no-store" {
-					x.t.Errorf("%v (-want +got):\n%s", answer.Header, diff)
-				}
-			}
-			missing := func(id uuid.UUID, w oapi.MintedWaitpoint, resource string, y *executionTest) {
-				x.t.Helper()
-				answer := y.refused(fault.CodeNotFound, func() *apitest.Response { return y.Get(tokenPath(id, w, "token")) })
-				if answer.Str("resource") != resource || answer.Header.Get("Cache-Control") != "no-store" || bytes.Contains(answer.Body, []byte(w.Token)) {
-					x.t.Errorf("%v %s", answer.Header, answer.Body)
-				}
-			}
-			other := x.create("")
-			missing(other.ID, active, "waitpoint", x)
-			missing(uuid.New(), active, "execution", x)
-			missing(e.ID, oapi.MintedWaitpoint{WaitpointID: uuid.New(), Token: "k1:none"}, "waitpoint", x)
-			missing(e.ID, active, "execution", x.in("other-"+x.lane))
-			x.Post(tokenPath(e.ID, pending, "close"), nil).Want(http.StatusOK)
-			missing(e.ID, pending, "waitpoint", x)
-			x.signalled(e.ID, active, "")
-			missing(e.ID, active, "waitpoint", x)
-		}},
-		{"closed: by who holds the execution, or by an operator; by nobody else (2.14)", func(x *executionTest) {
-			worker, _ := x.as("worker", "w-"+x.lane)
-			viewer, _ := x.as("viewer", "v-"+x.lane)
-			operator, _ := x.as("operator", "o-"+x.lane)
-			e := x.create("")
-			c := worker.claim(lasting)
-			one, two := worker.prepared(c, ""), worker.prepared(c, "")
-			closeAs := func(y *executionTest, w oapi.MintedWaitpoint, members string) func() *apitest.Response {
-				return func() *apitest.Response { return y.Post(tokenPath(e.ID, w, "close"), executionJSON(members)) }
-			}
-			for _, y := range []*executionTest{worker, viewer} {
-				if answer := x.refused(fault.CodeForbidden, closeAs(y, one, ""), e.ID); y == worker && answer.Str("required_role") != "operator" {
-					x.t.Errorf("%s", answer.Body)
-				}
-			}
-			x.refused(fault.CodeStaleLease, closeAs(worker, one, fenced(c, func(f map[string]any) { f["lease_epoch"] = 9 })), e.ID)
-			x.refused(fault.CodeStaleLease, closeAs(operator, one, fenced(c, func(f map[string]any) { f["lease_epoch"] = 9 })), e.ID) // who sends a proof is held to it
-			x.refused(fault.CodeNotFound, closeAs(operator, oapi.MintedWaitpoint{WaitpointID: uuid.New()}, ""), e.ID)
-			n := len(x.events(e.ID))
-			closeAs(worker, one, fenced(c))().Want(http.StatusOK)
-			closeAs(operator, two, `"reason":"wrong address"`)().Want(http.StatusOK)
-			events := x.toldSince(e.ID, n, "waitpoint.closed", "waitpoint.closed")
-			for i, reason := range []string{"closed", "wrong address"} {
-				if data := eventData(x.t, events[i]); data["reason"] != reason {
-					x.t.Errorf("%s", events[i].Data)
-				}
-			}
-			x.closedAs(e.ID, one, "closed")
-			x.closedAs(e.ID, two, "wrong address")
-			x.unchanged(http.StatusOK, closeAs(worker, one, fenced(c)), e.ID)
-			s := worker.suspend(c, waitForGo)
-			x.refused(fault.CodeExecutionNotActive, closeAs(worker, s.Waitpoints[0], fenced(c)), e.ID)
-		}},
-		{"a suspension whose only waitpoint is closed waits for its timeout, or for an operator (2.14)", func(x *executionTest) {
-			for _, end := range []string{"timeout", "operator"} {
-				e, _, points := x.suspends("", waitForGo+`,"timeout_ms":60000,"timeout_behavior":"auto_resume"`)
-				x.Post(tokenPath(e.ID, points[0], "close"), nil).Want(http.StatusOK)
-				x.stands(e.ID, atSuspended)
-				x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(e.ID, points[0], "") }, e.ID)
-				if end == "operator" {
-					x.operated(e.ID, "resume", "")
-				}
-				x.advance(time.Minute)
-				x.stands(e.ID, atReleased)
-				x.closedAs(e.ID, points[0], "closed") // as it was
-			}
-		}},
-		{"an Idempotency-Key of closing (http.md)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitForGo)
-			call := func() *apitest.Response {
-				return x.Post(tokenPath(e.ID, points[0], "close"), nil, "Idempotency-Key: close-"+x.lane)
-			}
-			first := call().Want(http.StatusOK)
-			if again := x.unchanged(http.StatusOK, call, e.ID); !bytes.Equal(first.Body, again.Body) {
-				x.t.Errorf("first %s, then %s", first.Body, again.Body)
-			}
-		}},
-		{"a token opens one waitpoint, and what is wrong with another is not told (2.13; 5/26; 6.7/93, 100, 101, 104)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b"))
-			other, _, others := x.suspends("", waitForGo)
-			terminal, _, terminalPoints := x.suspends("", waitForGo)
-			x.operated(terminal.ID, "operator-cancel", `"reason":"no"`)
-			closed, _, closedPoints := x.suspends("", waitForGo+`,"resume_policy":{"close_waitpoint_on_resume":true}`)
-			x.signalled(closed.ID, closedPoints[0], "")
-			good := points[0]
-			digest := good.Token[strings.Index(good.Token, ":")+1:]
-			kid := strings.TrimSuffix(good.Token, ":"+digest)
-			send := func(id, waitpoint uuid.UUID, token string) *apitest.Response {
-				return x.refused(fault.CodeInvalidToken, func() *apitest.Response {
-					return x.Post(operatorPath(id, "signals"), fmt.Sprintf(`{"waitpoint_id":"%s","token":%s,"signal_name":"go"}`, waitpoint, quoted(token)))
-				}, e.ID, other.ID, closed.ID, terminal.ID)
-			}
-			want := ""
-			for name, answer := range map[string]*apitest.Response{
-				"another digit": send(e.ID, good.WaitpointID, flipped(good.Token, len(good.Token)-1)), "another first digit": send(e.ID, good.WaitpointID, flipped(good.Token, len(kid)+1)),
-				"of another waitpoint": send(e.ID, good.WaitpointID, points[1].Token), "of another execution": send(e.ID, good.WaitpointID, others[0].Token),
-				"another execution's waitpoint, with its token": send(e.ID, others[0].WaitpointID, others[0].Token), "a waitpoint that is not there": send(e.ID, uuid.New(), good.Token),
-				"an unknown kid": send(e.ID, good.WaitpointID, "k2"+":"+digest), "no kid": send(e.ID, good.WaitpointID, ":"+digest), "no colon": send(e.ID, good.WaitpointID, digest), "two colons": send(e.ID, good.WaitpointID, good.Token+":"),
-				"cut": send(e.ID, good.WaitpointID, good.Token[:len(good.Token)-1]), "longer": send(e.ID, good.WaitpointID, good.Token+"0"), "in capitals": send(e.ID, good.WaitpointID, kid+":"+strings.ToUpper(digest + "a")[:64]),
-				"empty": send(e.ID, good.WaitpointID, ""), "of something else": send(e.ID, good.WaitpointID, "fa_whatever"), "a space": send(e.ID, good.WaitpointID, " "+good.Token),
-				"of a closed one, wrong": send(closed.ID, closedPoints[0].WaitpointID, flipped(closedPoints[0].Token, 70%len(closedPoints[0].Token))), "of one that has ended, wrong": send(terminal.ID, terminalPoints[0].WaitpointID, good.Token),
-				"of one that has ended, empty": send(terminal.ID, terminalPoints[0].WaitpointID, ""), "the link in place of the token": send(e.ID, good.WaitpointID, good.ApproveURL[strings.LastIndex(good.ApproveURL, "/")+1:]),
-			} {
-				problem := answer.JSON()
-				delete(problem, "request_id")
-				problem["instance"] = "-"
-				got := fmt.Sprint(answer.Status, problem)
-				if want == "" {
-					want = got
-				}
-				if got != want || strings.Contains(string(answer.Body), digest) {
-					x.t.Errorf("%s: %s, want %s", name, got, want)
-				}
-			}
-			x.refused(fault.CodeValidationFailed, func() *apitest.Response { // 6.7/93
-				return x.Post(operatorPath(e.ID, "signals"), fmt.Sprintf(`{"waitpoint_id":"%s","signal_name":"go"}`, good.WaitpointID))
-			}, e.ID)
-			x.refused(fault.CodeNotFound, func() *apitest.Response { return x.signal(uuid.New(), good, "") }, e.ID)
-			x.refused(fault.CodeNotFound, func() *apitest.Response { return x.in("other-"+x.lane).signal(e.ID, good, "") }, e.ID)
-			x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(closed.ID, closedPoints[0], "") }, closed.ID)
-			x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(terminal.ID, terminalPoints[0], "") }, terminal.ID)
-			x.effects(e.ID, points, [2]string{"a ", appended}, [2]string{"b ", resumes})
-		}},
-		{"each single character of a token matters (5/26)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitForGo)
-			token := points[0].Token
-			before := x.snapshot(e.ID)
-			for i := range token {
-				wrong := points[0]
-				wrong.Token = flipped(token, i)
-				x.signal(e.ID, wrong, "").Problem(fault.CodeInvalidToken)
-			}
-			if diff := cmp.Diff(before, x.snapshot(e.ID)); diff != "" {
-				x.t.Errorf("something was changed (-before +after):\n%s", diff)
-			}
-			x.signalled(e.ID, points[0], "")
-		}},
-	})
+		}
+		x.refused(fault.CodeValidationFailed, func() *apitest.Response { // 6.7/93
+			return x.Post(operatorPath(e.ID, "signals"), fmt.Sprintf(`{"waitpoint_id":"%s","signal_name":"go"}`, good.WaitpointID))
+		}, e.ID)
+		x.refused(fault.CodeNotFound, func() *apitest.Response { return x.signal(uuid.New(), good, "") }, e.ID)
+		x.refused(fault.CodeNotFound, func() *apitest.Response { return x.in("other-"+x.lane).signal(e.ID, good, "") }, e.ID)
+		x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(closed.ID, closedPoints[0], "") }, closed.ID)
+		x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(terminal.ID, terminalPoints[0], "") }, terminal.ID)
+		x.effects(e.ID, points, [2]string{"a ", appended}, [2]string{"b ", resumes})
+	}},
+	{"each single character of a token matters (5/26)", func(x *executionTest) {
+		e, _, points := x.suspends("", waitForGo)
+		token := points[0].Token
+		before := x.snapshot(e.ID)
+		for i := range token {
+			wrong := points[0]
+			wrong.Token = flipped(token, i)
+			x.signal(e.ID, wrong, "").Problem(fault.CodeInvalidToken)
+		}
+		if diff := cmp.Diff(before, x.snapshot(e.ID)); diff != "" {
+			x.t.Errorf("something was changed (-before +after):\n%s", diff)
+		}
+		x.signalled(e.ID, points[0], "")
+	}},
 }
 
 // flipped returns a token with another character at i.

@@ -501,82 +501,84 @@ func (w *workersTest) together(n int, request func(i int) (method, path, body st
 // TestWorkers_List: whom a list has, and in which order.
 func TestWorkers_List(t *testing.T) {
 	t.Parallel()
-	workersCases(t, []workersCase{
-		{"by instance, byte by byte, in pages", func(w *workersTest) {
-			sorted := []string{"%", "-", "A", "B-1", "Z", "_", "a", "a-1", "a/1", "a1", "b", "ba", "z", "é", "日"}
-			for i := range sorted {
-				w.register(sorted[(i*7)%len(sorted)], "")
-			}
-			w.lists("", sorted...)
-			for _, limit := range []int{1, 2, 7, 14, 15, 500} {
-				got, pages := []string{}, 0
-				for target := fmt.Sprintf("/v1/workers?limit=%d&worker_id=builder", limit); target != ""; pages++ {
-					answer := w.Get(target).Want(http.StatusOK)
-					list := answerAs[oapi.WorkerList](answer)
-					got = append(got, workersNames(list)...)
-					target = liveLink(answer.Header.Get("Link"))
-					if (list.NextCursor == nil) != (target == "") || len(list.Items) > limit {
-						w.t.Fatalf("%d items, next %v, link %q", len(list.Items), list.NextCursor, target)
-					}
+	workersCases(t, workersListCases)
+}
+
+var workersListCases = []workersCase{
+	{"by instance, byte by byte, in pages", func(w *workersTest) {
+		sorted := []string{"%", "-", "A", "B-1", "Z", "_", "a", "a-1", "a/1", "a1", "b", "ba", "z", "é", "日"}
+		for i := range sorted {
+			w.register(sorted[(i*7)%len(sorted)], "")
+		}
+		w.lists("", sorted...)
+		for _, limit := range []int{1, 2, 7, 14, 15, 500} {
+			got, pages := []string{}, 0
+			for target := fmt.Sprintf("/v1/workers?limit=%d&worker_id=builder", limit); target != ""; pages++ {
+				answer := w.Get(target).Want(http.StatusOK)
+				list := answerAs[oapi.WorkerList](answer)
+				got = append(got, workersNames(list)...)
+				target = liveLink(answer.Header.Get("Link"))
+				if (list.NextCursor == nil) != (target == "") || len(list.Items) > limit {
+					w.t.Fatalf("%d items, next %v, link %q", len(list.Items), list.NextCursor, target)
 				}
-				if diff := cmp.Diff(sorted, got); diff != "" || pages != (len(sorted)+limit-1)/limit {
-					w.t.Errorf("limit %d, %d pages (-want +got):\n%s", limit, pages, diff)
-				}
 			}
-			next := *w.list("?limit=3").NextCursor
-			w.remove("A", "").Want(http.StatusNoContent) // the list goes on behind a row that has gone
-			w.lists("?limit=2&cursor="+next, "B-1", "Z")
-			w.in(w.namespace + "-b").lists("?cursor=" + next)
-		}},
-		{"the longest names fit into a cursor", func(w *workersTest) {
-			names := []string{strings.Repeat("\U0001F41D", 255) + "a", strings.Repeat("\U0001F41D", 255) + "b"}
-			for _, name := range names {
-				w.register(name, "")
+			if diff := cmp.Diff(sorted, got); diff != "" || pages != (len(sorted)+limit-1)/limit {
+				w.t.Errorf("limit %d, %d pages (-want +got):\n%s", limit, pages, diff)
 			}
-			first := w.list("?limit=1")
-			if diff := cmp.Diff(names[:1], workersNames(first)); diff != "" {
-				w.t.Errorf("(-want +got):\n%s", diff)
-			}
-			w.lists("?limit=1&cursor="+*first.NextCursor, names[1])
-		}},
-		{"of a worker, of a lane", func(w *workersTest) {
-			w.register("all", "")
-			w.register("ci", `"lanes":["ci"]`)
-			w.register("both", `"lanes":["ci","cd"],"worker_id":"other"`)
-			w.lists("?worker_id=builder", "all", "ci")
-			w.lists("?worker_id=other", "both")
-			w.lists("?worker_id=Builder")
-			w.lists("?lane=ci", "all", "both", "ci") // who names no lane serves every one
-			w.lists("?lane=cd", "all", "both")
-			w.lists("?lane=c", "all")
-			w.lists("?lane=CI", "all")
-			w.lists("?lane=ci&worker_id=other", "both")
-			w.lists("?lane=cd&worker_id=builder", "all")
-			w.refresh("all", `"lanes":["cd"]`)
-			w.lists("?lane=ci", "both", "ci")
-		}},
-		{"of a lane whose name looks like JSON", func(w *workersTest) {
-			names := []string{`,`, `"`, `\`, `","`, `a,`, `[]`, `%`, `'`, `\u0061`, `<&>`, ` `}
-			for i, lane := range names {
-				w.register(fmt.Sprintf("%02d", i), fmt.Sprintf(`"lanes":[%q,"b"]`, lane))
-			}
-			w.register("ab", `"lanes":["a","b"]`)
-			for i, lane := range names {
-				w.lists("?lane="+workersQuery(lane), fmt.Sprintf("%02d", i))
-			}
-			w.lists("?lane=a", "ab")
-		}},
-		{"of those who live", func(w *workersTest) {
-			w.register("a", "")
-			w.register("b", `"liveness_ttl_ms":3600000`)
-			w.register("c", "")
-			w.server.Advance(30 * time.Second)
-			w.heartbeat("c")
-			w.lists("", "a", "b", "c")
-			w.server.Clock.Advance(30 * time.Second) // nobody has swept yet
-			w.lists("", "b", "c")
-			w.server.Advance(30 * time.Second)
-			w.lists("", "b")
-		}},
-	})
+		}
+		next := *w.list("?limit=3").NextCursor
+		w.remove("A", "").Want(http.StatusNoContent) // the list goes on behind a row that has gone
+		w.lists("?limit=2&cursor="+next, "B-1", "Z")
+		w.in(w.namespace + "-b").lists("?cursor=" + next)
+	}},
+	{"the longest names fit into a cursor", func(w *workersTest) {
+		names := []string{strings.Repeat("\U0001F41D", 255) + "a", strings.Repeat("\U0001F41D", 255) + "b"}
+		for _, name := range names {
+			w.register(name, "")
+		}
+		first := w.list("?limit=1")
+		if diff := cmp.Diff(names[:1], workersNames(first)); diff != "" {
+			w.t.Errorf("(-want +got):\n%s", diff)
+		}
+		w.lists("?limit=1&cursor="+*first.NextCursor, names[1])
+	}},
+	{"of a worker, of a lane", func(w *workersTest) {
+		w.register("all", "")
+		w.register("ci", `"lanes":["ci"]`)
+		w.register("both", `"lanes":["ci","cd"],"worker_id":"other"`)
+		w.lists("?worker_id=builder", "all", "ci")
+		w.lists("?worker_id=other", "both")
+		w.lists("?worker_id=Builder")
+		w.lists("?lane=ci", "all", "both", "ci") // who names no lane serves every one
+		w.lists("?lane=cd", "all", "both")
+		w.lists("?lane=c", "all")
+		w.lists("?lane=CI", "all")
+		w.lists("?lane=ci&worker_id=other", "both")
+		w.lists("?lane=cd&worker_id=builder", "all")
+		w.refresh("all", `"lanes":["cd"]`)
+		w.lists("?lane=ci", "both", "ci")
+	}},
+	{"of a lane whose name looks like JSON", func(w *workersTest) {
+		names := []string{`,`, `"`, `\`, `","`, `a,`, `[]`, `%`, `'`, `\u0061`, `<&>`, ` `}
+		for i, lane := range names {
+			w.register(fmt.Sprintf("%02d", i), fmt.Sprintf(`"lanes":[%q,"b"]`, lane))
+		}
+		w.register("ab", `"lanes":["a","b"]`)
+		for i, lane := range names {
+			w.lists("?lane="+workersQuery(lane), fmt.Sprintf("%02d", i))
+		}
+		w.lists("?lane=a", "ab")
+	}},
+	{"of those who live", func(w *workersTest) {
+		w.register("a", "")
+		w.register("b", `"liveness_ttl_ms":3600000`)
+		w.register("c", "")
+		w.server.Advance(30 * time.Second)
+		w.heartbeat("c")
+		w.lists("", "a", "b", "c")
+		w.server.Clock.Advance(30 * time.Second) // nobody has swept yet
+		w.lists("", "b", "c")
+		w.server.Advance(30 * time.Second)
+		w.lists("", "b")
+	}},
 }

@@ -104,155 +104,157 @@ func skip(e execution.Execution) (execution.Change, bool) { return e.Skip(after(
 // TestDependencies is what becomes of members because of others, and of their flow: flows-streams-budgets.md 2.4, 2.6.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	runTransitions(t, []transition{
-		{
-			name: "block", from: plain(created), do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
-			change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+	runTransitions(t, dependenciesCases)
+}
+
+var dependenciesCases = []transition{
+	{
+		name: "block", from: plain(created), do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
+		change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+	},
+	{
+		name: "block what somebody has reserved", from: reserved, do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
+		change: func(e *execution.Execution) { e.BlockingDetail, e.Grant = blockedDetail, nil }, events: []string{toldBlocked},
+	},
+	{
+		name: "block what is delayed: the delay is kept", from: delayed, do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
+		change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+	},
+	{
+		name: "block what is paused", from: paused, do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
+		change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+	},
+	{
+		name: "block what runs again", from: dependent["replayed"], do: may(block), public: execution.PublicWaitingChildren,
+		vector: "runnable unowned blocked_by_dependencies waiting_for_children none pending_replay_attempt",
+		change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+	},
+	{
+		name: "unblock", from: blocked, do: may(unblock(false, 20)), vector: waitingRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail = "" }, events: []string{toldEligible},
+	},
+	{
+		name: "unblock what is delayed", from: blockedDelayed, do: may(unblock(false, 20)), vector: delayedRow, public: execution.PublicDelayed,
+		change: func(e *execution.Execution) { e.BlockingDetail = delayDetail }, events: []string{toldDelayed},
+	},
+	{
+		name: "unblock what was delayed until now", from: blockedDelayed, do: may(unblock(false, 100)), vector: waitingRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail, e.DelayUntil = "", time.Time{} }, events: []string{toldEligible},
+	},
+	{
+		name: "unblock in a flow that has not started", from: blocked, do: may(unblock(true, 20)), vector: pausedRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail = pausedDetail }, events: []string{toldPaused},
+	},
+	{
+		name: "unblock what runs again", from: dependent["replayed, blocked"], do: may(unblock(false, 20)), public: execution.PublicWaiting,
+		vector: "runnable unowned eligible_now waiting_for_worker none pending_replay_attempt",
+		change: func(e *execution.Execution) { e.BlockingDetail = "" },
+		events: []string{`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"pending_replay_attempt"}`},
+	},
+	{
+		name: "pause", from: reserved, do: may(pause), vector: pausedRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail, e.Grant = pausedDetail, nil }, events: []string{toldPaused},
+	},
+	{
+		name: "pause what is delayed", from: delayed, do: may(pause), vector: pausedRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail = pausedDetail }, events: []string{toldPaused},
+	},
+	{
+		name: "unpause", from: paused, do: may(unpause(20)), vector: waitingRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail = "" }, events: []string{toldEligible},
+	},
+	{
+		name: "unpause what was delayed until now", from: pausedDelayed, do: may(unpause(100)), vector: waitingRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) { e.BlockingDetail, e.DelayUntil = "", time.Time{} }, events: []string{toldEligible},
+	},
+	{
+		name: "skip what was never claimed", from: blocked, do: may(skip), public: execution.PublicSkipped,
+		vector: "terminal unowned not_applicable none skipped none",
+		change: func(e *execution.Execution) { e.BlockingDetail, e.CompletedAt = "", after(70) },
+		events: []string{`execution.skipped ` + ended("skipped", `"reason":"dependency_impossible",`)},
+	},
+	{
+		name: "skip what somebody works on", from: plain(active), do: may(skip), vector: skippedRow, public: execution.PublicSkipped,
+		change: func(e *execution.Execution) {
+			e.CompletedAt, e.Lease.Epoch, e.Lease.ExpiresAt, e.AttemptTimeoutAt = after(70), 2, time.Time{}, time.Time{}
 		},
-		{
-			name: "block what somebody has reserved", from: reserved, do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
-			change: func(e *execution.Execution) { e.BlockingDetail, e.Grant = blockedDetail, nil }, events: []string{toldBlocked},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedDependencyImpossible, EndedAt: after(70)}},
+		events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`),
+			`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
+	},
+	{
+		name: "skip what is being cancelled", from: askedToEnd, do: may(skip), vector: skippedRow, public: execution.PublicSkipped,
+		change: func(e *execution.Execution) {
+			e.CompletedAt, e.Lease.Epoch, e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Cancellation = after(70), 2, time.Time{}, time.Time{}, nil
 		},
-		{
-			name: "block what is delayed: the delay is kept", from: delayed, do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
-			change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedDependencyImpossible, EndedAt: after(70)}},
+		events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`),
+			`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
+	},
+	{
+		name: "skip what is to be replayed", from: dependent["replayed, blocked"], do: may(skip), vector: skippedRow, public: execution.PublicSkipped,
+		change: func(e *execution.Execution) { e.CompletedAt, e.BlockingDetail, e.Lease.Epoch = after(70), "", 2 },
+		events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`)},
+	},
+	{
+		name: "join a flow", from: plain(created), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9), nil), nil },
+		vector: waitingRow, public: execution.PublicWaiting, change: func(e *execution.Execution) { e.FlowID = id(9) },
+	},
+	{
+		name: "join a flow at work", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9), nil), nil },
+		vector: activeRow, public: execution.PublicActive, change: func(e *execution.Execution) { e.FlowID = id(9) },
+	},
+	{
+		name: "cancel with a grace", from: plain(active), do: cancelWithin(20, 10), vector: activeRow, public: execution.PublicActive,
+		change: func(e *execution.Execution) {
+			by := byOperator
+			by.DeadlineAt = after(30)
+			e.Cancellation = &by
 		},
-		{
-			name: "block what is paused", from: paused, do: may(block), vector: blockedRow, public: execution.PublicWaitingChildren,
-			change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+		events: []string{`execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:30.000Z"}`},
+	},
+	{
+		name: "cancel with less of a grace: who asked first is kept", from: askedToEnd, vector: activeRow, public: execution.PublicActive,
+		do: func(e execution.Execution) (execution.Change, error) {
+			return e.CancelWithin(execution.Cancellation{Reason: "other", Actor: "token:else", RequestedAt: after(12)}, 5*time.Second, after(12))
 		},
-		{
-			name: "block what runs again", from: dependent["replayed"], do: may(block), public: execution.PublicWaitingChildren,
-			vector: "runnable unowned blocked_by_dependencies waiting_for_children none pending_replay_attempt",
-			change: func(e *execution.Execution) { e.BlockingDetail = blockedDetail }, events: []string{toldBlocked},
+		change: func(e *execution.Execution) {
+			by := byOperator
+			by.DeadlineAt = after(17)
+			e.Cancellation = &by
 		},
-		{
-			name: "unblock", from: blocked, do: may(unblock(false, 20)), vector: waitingRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail = "" }, events: []string{toldEligible},
+		events: []string{`execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:17.000Z"}`},
+	},
+	{
+		name: "the grace is for who holds it", from: blocked, do: cancelWithin(20, 10), public: execution.PublicCancelled,
+		vector: "terminal unowned not_applicable none cancelled pending_first_attempt",
+		change: func(e *execution.Execution) {
+			e.BlockingDetail, e.CompletedAt, e.Cancellation = "", after(10), &byOperator
 		},
-		{
-			name: "unblock what is delayed", from: blockedDelayed, do: may(unblock(false, 20)), vector: delayedRow, public: execution.PublicDelayed,
-			change: func(e *execution.Execution) { e.BlockingDetail = delayDetail }, events: []string{toldDelayed},
+		events: []string{`execution.cancelled ` + ended("cancelled", `"reason":"not needed",`)},
+	},
+	{
+		name: "replay, and wait for what it depends on", from: completed, public: execution.PublicWaitingChildren,
+		do: func(e execution.Execution) (execution.Change, error) {
+			return e.Replay(execution.Standing{Blocked: true, Paused: true}, after(20))
 		},
-		{
-			name: "unblock what was delayed until now", from: blockedDelayed, do: may(unblock(false, 100)), vector: waitingRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail, e.DelayUntil = "", time.Time{} }, events: []string{toldEligible},
+		vector: "runnable unowned blocked_by_dependencies waiting_for_children none pending_replay_attempt",
+		change: func(e *execution.Execution) {
+			e.BlockingDetail, e.Replays, e.CompletedAt = blockedDetail, 1, time.Time{}
 		},
-		{
-			name: "unblock in a flow that has not started", from: blocked, do: may(unblock(true, 20)), vector: pausedRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail = pausedDetail }, events: []string{toldPaused},
+		events: []string{`operator.replayed {"replay_count":1,"branch":"normal","outcome":"success"}`, toldBlocked},
+	},
+	{
+		name: "replay, and wait for the start of the flow", from: dependent["skipped"], public: execution.PublicWaiting,
+		do: func(e execution.Execution) (execution.Change, error) {
+			return e.Replay(execution.Standing{Paused: true}, after(20))
 		},
-		{
-			name: "unblock what runs again", from: dependent["replayed, blocked"], do: may(unblock(false, 20)), public: execution.PublicWaiting,
-			vector: "runnable unowned eligible_now waiting_for_worker none pending_replay_attempt",
-			change: func(e *execution.Execution) { e.BlockingDetail = "" },
-			events: []string{`execution.eligible {"blocking_reason":"waiting_for_worker","attempt_state":"pending_replay_attempt"}`},
+		vector: "runnable unowned blocked_by_lane_state paused_by_policy none pending_replay_attempt",
+		change: func(e *execution.Execution) {
+			e.BlockingDetail, e.Replays, e.CompletedAt = pausedDetail, 1, time.Time{}
 		},
-		{
-			name: "pause", from: reserved, do: may(pause), vector: pausedRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail, e.Grant = pausedDetail, nil }, events: []string{toldPaused},
-		},
-		{
-			name: "pause what is delayed", from: delayed, do: may(pause), vector: pausedRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail = pausedDetail }, events: []string{toldPaused},
-		},
-		{
-			name: "unpause", from: paused, do: may(unpause(20)), vector: waitingRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail = "" }, events: []string{toldEligible},
-		},
-		{
-			name: "unpause what was delayed until now", from: pausedDelayed, do: may(unpause(100)), vector: waitingRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) { e.BlockingDetail, e.DelayUntil = "", time.Time{} }, events: []string{toldEligible},
-		},
-		{
-			name: "skip what was never claimed", from: blocked, do: may(skip), public: execution.PublicSkipped,
-			vector: "terminal unowned not_applicable none skipped none",
-			change: func(e *execution.Execution) { e.BlockingDetail, e.CompletedAt = "", after(70) },
-			events: []string{`execution.skipped ` + ended("skipped", `"reason":"dependency_impossible",`)},
-		},
-		{
-			name: "skip what somebody works on", from: plain(active), do: may(skip), vector: skippedRow, public: execution.PublicSkipped,
-			change: func(e *execution.Execution) {
-				e.CompletedAt, e.Lease.Epoch, e.Lease.ExpiresAt, e.AttemptTimeoutAt = after(70), 2, time.Time{}, time.Time{}
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedDependencyImpossible, EndedAt: after(70)}},
-			events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`),
-				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
-		},
-		{
-			name: "skip what is being cancelled", from: askedToEnd, do: may(skip), vector: skippedRow, public: execution.PublicSkipped,
-			change: func(e *execution.Execution) {
-				e.CompletedAt, e.Lease.Epoch, e.Lease.ExpiresAt, e.AttemptTimeoutAt, e.Cancellation = after(70), 2, time.Time{}, time.Time{}, nil
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, Close: execution.ClosedDependencyImpossible, EndedAt: after(70)}},
-			events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`),
-				`lease.revoked ` + lease(1, 1, 0, `"reason":"cancelled"`)},
-		},
-		{
-			name: "skip what is to be replayed", from: dependent["replayed, blocked"], do: may(skip), vector: skippedRow, public: execution.PublicSkipped,
-			change: func(e *execution.Execution) { e.CompletedAt, e.BlockingDetail, e.Lease.Epoch = after(70), "", 2 },
-			events: []string{`execution.skipped ` + ended("skipped", `"attempt_index":0,"reason":"dependency_impossible",`)},
-		},
-		{
-			name: "join a flow", from: plain(created), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9), nil), nil },
-			vector: waitingRow, public: execution.PublicWaiting, change: func(e *execution.Execution) { e.FlowID = id(9) },
-		},
-		{
-			name: "join a flow at work", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return e.JoinFlow(id(9), nil), nil },
-			vector: activeRow, public: execution.PublicActive, change: func(e *execution.Execution) { e.FlowID = id(9) },
-		},
-		{
-			name: "cancel with a grace", from: plain(active), do: cancelWithin(20, 10), vector: activeRow, public: execution.PublicActive,
-			change: func(e *execution.Execution) {
-				by := byOperator
-				by.DeadlineAt = after(30)
-				e.Cancellation = &by
-			},
-			events: []string{`execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:30.000Z"}`},
-		},
-		{
-			name: "cancel with less of a grace: who asked first is kept", from: askedToEnd, vector: activeRow, public: execution.PublicActive,
-			do: func(e execution.Execution) (execution.Change, error) {
-				return e.CancelWithin(execution.Cancellation{Reason: "other", Actor: "token:else", RequestedAt: after(12)}, 5*time.Second, after(12))
-			},
-			change: func(e *execution.Execution) {
-				by := byOperator
-				by.DeadlineAt = after(17)
-				e.Cancellation = &by
-			},
-			events: []string{`execution.cancelling {"reason":"not needed","deadline_at":"2026-11-21T09:30:17.000Z"}`},
-		},
-		{
-			name: "the grace is for who holds it", from: blocked, do: cancelWithin(20, 10), public: execution.PublicCancelled,
-			vector: "terminal unowned not_applicable none cancelled pending_first_attempt",
-			change: func(e *execution.Execution) {
-				e.BlockingDetail, e.CompletedAt, e.Cancellation = "", after(10), &byOperator
-			},
-			events: []string{`execution.cancelled ` + ended("cancelled", `"reason":"not needed",`)},
-		},
-		{
-			name: "replay, and wait for what it depends on", from: completed, public: execution.PublicWaitingChildren,
-			do: func(e execution.Execution) (execution.Change, error) {
-				return e.Replay(execution.Standing{Blocked: true, Paused: true}, after(20))
-			},
-			vector: "runnable unowned blocked_by_dependencies waiting_for_children none pending_replay_attempt",
-			change: func(e *execution.Execution) {
-				e.BlockingDetail, e.Replays, e.CompletedAt = blockedDetail, 1, time.Time{}
-			},
-			events: []string{`operator.replayed {"replay_count":1,"branch":"normal","outcome":"success"}`, toldBlocked},
-		},
-		{
-			name: "replay, and wait for the start of the flow", from: dependent["skipped"], public: execution.PublicWaiting,
-			do: func(e execution.Execution) (execution.Change, error) {
-				return e.Replay(execution.Standing{Paused: true}, after(20))
-			},
-			vector: "runnable unowned blocked_by_lane_state paused_by_policy none pending_replay_attempt",
-			change: func(e *execution.Execution) {
-				e.BlockingDetail, e.Replays, e.CompletedAt = pausedDetail, 1, time.Time{}
-			},
-			events: []string{`operator.replayed {"replay_count":1,"branch":"skipped_flow_member","outcome":"skipped"}`, toldPaused},
-		},
-	})
+		events: []string{`operator.replayed {"replay_count":1,"branch":"skipped_flow_member","outcome":"skipped"}`, toldPaused},
+	},
 }
 
 func cancelWithin(grace, at int) func(e execution.Execution) (execution.Change, error) {
