@@ -32,18 +32,8 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/workers"
 	"github.com/flowapi/flowapi/internal/hub"
 	"github.com/flowapi/flowapi/internal/reconcile"
-	budgetrepo "github.com/flowapi/flowapi/internal/repo/budget"
-	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
-	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
-	graphrepo "github.com/flowapi/flowapi/internal/repo/graph"
 	"github.com/flowapi/flowapi/internal/repo/keyring"
-	quotarepo "github.com/flowapi/flowapi/internal/repo/quota"
-	runrepo "github.com/flowapi/flowapi/internal/repo/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
-	streamrepo "github.com/flowapi/flowapi/internal/repo/stream"
-	"github.com/flowapi/flowapi/internal/repo/token"
-	waitrepo "github.com/flowapi/flowapi/internal/repo/wait"
-	workerrepo "github.com/flowapi/flowapi/internal/repo/worker"
 	"github.com/flowapi/flowapi/internal/sse"
 )
 
@@ -91,17 +81,14 @@ type App struct {
 	// Anonymous says whether callers on the loopback interface need no token.
 	Anonymous func() bool
 
-	cfg        Config
-	store      *store.Store
-	tokens     *token.Repo
-	hub        *hub.Hub
-	loops      *reconcile.Supervisor
-	tails      []*sse.Tail
-	streams    *streams.Handlers
-	graphs     *graphrepo.Repo
-	budgets    *budgetrepo.Repo
-	executions *executionrepo.Repo
-	draining   atomic.Bool
+	repos
+	cfg      Config
+	store    *store.Store
+	hub      *hub.Hub
+	loops    *reconcile.Supervisor
+	tails    []*sse.Tail
+	frames   *streams.Handlers
+	draining atomic.Bool
 	// generation of the event log, which changes only while no server runs.
 	generation string
 }
@@ -162,74 +149,49 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	a.generation = log.Generation
-	tokens, err := token.New(ctx, a.store, cfg.Token)
-	if err != nil {
+	if a.repos, err = openRepos(ctx, a.store, cfg); err != nil {
 		return nil, err
 	}
-	a.tokens, a.Anonymous = tokens, tokens.Anonymous
-	keys, err := keyring.Open(ctx, a.store, cfg.master(a.store.File()))
-	if err != nil {
-		return nil, err
-	}
-	workerRepo := workerrepo.New(a.store)
-	streamRepo := streamrepo.New(a.store)
-	waitRepo := waitrepo.New(a.store, waitrepo.Config{})
-	executionRepo := executionrepo.New(a.store, waitRepo, keys)
-	flowRepo := flowrepo.New(a.store, waitRepo, executionRepo, flowrepo.Config{Batch: cfg.Batch})
-	graphRepo := graphrepo.New(a.store, executionRepo, flowRepo, graphrepo.Config{Batch: cfg.Batch})
-	a.graphs, a.executions = graphRepo, executionRepo
-	budgetRepo, quotaRepo := budgetrepo.New(a.store, executionRepo), quotarepo.New(a.store, executionRepo)
-	a.budgets = budgetRepo
-	executionRepo.Attach(flowRepo, graphRepo, budgetRepo, quotaRepo)
-	runRepo := runrepo.New(a.store, waitRepo, executionRepo, flowRepo, keys, runrepo.Config{Batch: cfg.Batch})
-	flowRepo.Attach(runRepo)
-	waitRepo.Attach(waitrepo.Owners{Flows: flowRepo, Executions: executionRepo, Runs: runRepo}, waitrepo.Kinds{Executions: executionRepo, Runs: runRepo})
-	a.store.React(flowRepo.Mirror())
-	a.store.React(flowRepo.Reopen())
-	a.store.React(graphRepo.Resolve())
-	a.store.React(runRepo.Mirror())
-	a.store.React(runRepo.EndWithFlow())
-	a.store.React(runRepo.GoneWithFlow())
-	if err := graphRepo.Recover(ctx); err != nil {
-		return nil, err
-	}
-
+	a.Anonymous = a.tokens.Anonymous
 	a.loops = reconcile.New(cfg.Clock.Now, func(loop string, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
-	}, a.loopsOf(executionRepo, streamRepo, workerRepo, waitRepo, flowRepo, graphRepo, runRepo, budgetRepo, quotaRepo, keys)...)
-
-	a.streams = streams.New(streamRepo, a.mostStreams(), sse.Options{
+	}, a.work()...)
+	a.frames = streams.New(a.streams, a.mostStreams(), sse.Options{
 		WriteTimeout: cfg.StreamWrite,
 		OnError:      func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") },
 	})
-	feeds := &events.Handlers{
-		Log: a.store, Flows: flowRepo, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
-		Leases: a.tail(events.Leases(a.store)), Signals: a.tail(events.Signals(a.store)), Operator: a.tail(events.Operator(a.store)), InstanceTags: a.tail(events.InstanceTags(a.store)),
+	if err := m.watch(a); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	spec, err := oapi.Spec()
 	if err != nil {
 		return nil, fmt.Errorf("read the contract: %w", err)
 	}
-	if err := m.watch(a); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
 	a.Handler, err = handlers.New(handlers.Config{
-		Spec: spec, Document: api.Document, Auth: tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
-		Approval: &approve.Page{Executions: executionRepo, Gates: runRepo},
-		API: operations{
-			&flows.Handlers{Flows: flowRepo, Graph: graphRepo, Waits: waitRepo, Watch: a.watch, Done: a.hub.Done()},
-			&executions.Handlers{Executions: executionRepo},
-			&workers.Handlers{Workers: workerRepo},
-			&suspensions.Handlers{Executions: executionRepo, Waits: waitRepo, Gates: runRepo, PublicURL: a.publicURL},
-			&runs.Handlers{Runs: runRepo, PublicURL: a.publicURL, Now: cfg.Clock.Now},
-			&budgets.Handlers{Budgets: budgetRepo, Now: cfg.Clock.Now},
-			&quotas.Handlers{Quotas: quotaRepo, Now: cfg.Clock.Now},
-			a.streams,
-			feeds,
-			&admin.Handlers{Tokens: tokens, Secrets: keys, Log: a.store, Version: cfg.Version, Database: a.store.Database(), Limits: a.limits(), Features: features},
-		},
+		Spec: spec, Document: api.Document, Auth: a.tokens, Log: cfg.Log, Registry: m.registry, Docs: docspage.Handler(), Ready: a.ready, Now: time.Now,
+		Approval: &approve.Page{Executions: a.executions, Gates: a.runs}, API: a.operations(),
 	})
 	return a, err
+}
+
+// operations answers every operation of the contract.
+func (a *App) operations() operations {
+	return operations{
+		&flows.Handlers{Flows: a.flows, Graph: a.graphs, Waits: a.waits, Watch: a.watch, Done: a.hub.Done()},
+		&executions.Handlers{Executions: a.executions},
+		&workers.Handlers{Workers: a.workers},
+		&suspensions.Handlers{Executions: a.executions, Waits: a.waits, Gates: a.runs, PublicURL: a.publicURL},
+		&runs.Handlers{Runs: a.runs, PublicURL: a.publicURL, Now: a.cfg.Clock.Now},
+		&budgets.Handlers{Budgets: a.budgets, Now: a.cfg.Clock.Now},
+		&quotas.Handlers{Quotas: a.quotas, Now: a.cfg.Clock.Now},
+		a.frames,
+		&events.Handlers{
+			Log: a.store, Flows: a.flows, Watch: a.watch, Done: a.hub.Done(), Feed: a.tail(events.Feed(a.store)), Completions: a.tail(events.Completions(a.store)),
+			Leases: a.tail(events.Leases(a.store)), Signals: a.tail(events.Signals(a.store)), Operator: a.tail(events.Operator(a.store)),
+			InstanceTags: a.tail(events.InstanceTags(a.store)),
+		},
+		&admin.Handlers{Tokens: a.tokens, Secrets: a.keys, Log: a.store, Version: a.cfg.Version, Database: a.store.Database(), Limits: a.limits(), Features: features},
+	}
 }
 
 // publicURL is where people reach this server: as the operator says, else where this caller has reached it.
@@ -273,7 +235,7 @@ func (a *App) Settle(ctx context.Context) error {
 func (a *App) Store() *store.Store { return a.store }
 
 // Waiting returns how many requests wait for frames, for tests that change what they wait for.
-func (a *App) Waiting() int { return a.streams.Waiting() }
+func (a *App) Waiting() int { return a.frames.Waiting() }
 
 // Drain begins the end: not ready any more, streams say bye, long polls and waiting claims return. Requests under way go on.
 func (a *App) Drain() {
@@ -281,14 +243,14 @@ func (a *App) Drain() {
 	for _, t := range a.tails {
 		t.Close()
 	}
-	a.streams.Close()
+	a.frames.Close()
 	a.hub.Close()
 }
 
 // Close commits what is queued and closes the database. It is called when Run and the last request have ended.
 func (a *App) Close() error {
 	a.Drain()
-	a.streams.Wait()
+	a.frames.Wait()
 	a.tokens.Close()
 	return a.store.Close()
 }

@@ -42,7 +42,7 @@ func (m *metrics) watch(a *App) error {
 		m.group, m.seconds,
 		gauge("flowapi_write_queue_depth", "Changes that wait for the writer.", func() float64 { return float64(a.store.QueueDepth()) }),
 		gauge("flowapi_sse_subscribers", "Open streams of events and of frames.", func() float64 {
-			n := a.streams.Subscribers()
+			n := a.frames.Subscribers()
 			for _, t := range a.tails {
 				n += t.Subscribers()
 			}

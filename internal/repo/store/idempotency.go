@@ -15,9 +15,6 @@ const (
 	keptBody    = 64 << 10 // a larger answer is rendered again from the rows
 )
 
-// KeysLoop is the name of the loop that deletes expired idempotency keys.
-const KeysLoop = "idempotency_keys"
-
 // replay is the error of a change whose key was used before.
 type replay struct {
 	answer call.Replayed
