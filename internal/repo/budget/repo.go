@@ -3,7 +3,6 @@ package budget
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -82,8 +81,8 @@ func (r *Repo) Create(ctx context.Context, in budget.Create) (budget.Creation, e
 		*out = budget.Creation{Budget: c.Budget}
 		tell(tx, c)
 		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) (budget.Creation, error) {
-		b, err := r.reload(ctx, ref)
+	}, store.Reload(func(ctx context.Context, id uuid.UUID) (budget.Creation, error) {
+		b, err := r.Budget(ctx, id)
 		return budget.Creation{Budget: b}, err
 	}))
 }
@@ -162,15 +161,7 @@ func (r *Repo) change(ctx context.Context, id uuid.UUID, expected *int64, do fun
 		*out = c.Budget
 		tx.Refer(id)
 		return r.save(tx, b, c)
-	}, store.Reload(r.reload))
-}
-
-func (r *Repo) reload(ctx context.Context, ref []byte) (budget.Budget, error) {
-	var id uuid.UUID
-	if err := json.Unmarshal(ref, &id); err != nil {
-		return budget.Budget{}, store.Corrupt("idempotency key", "", err)
-	}
-	return r.Budget(ctx, id)
+	}, store.Reload(r.Budget))
 }
 
 // Patch changes a budget. It also returns the refusals of [budget.Budget.Patch].

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,12 +41,7 @@ func (r *Repo) Report(ctx context.Context, id uuid.UUID, u budget.Usage) (budget
 		}
 		tx.Refer(out)
 		return nil
-	}, store.Reload(func(_ context.Context, ref []byte) (out budget.Reported, err error) {
-		if err := json.Unmarshal(ref, &out); err != nil {
-			return out, store.Corrupt("idempotency key", "", err)
-		}
-		return out, nil
-	}))
+	}, store.Reload(store.Kept[budget.Reported]))
 }
 
 // spender locks the execution that has spent, nil for none.
@@ -253,7 +247,7 @@ func (r *Repo) Release(ctx context.Context, id, executionID uuid.UUID) (budget.B
 		}
 		tx.Refer(id)
 		return nil
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Budget))
 }
 
 // Ledger lists what executions have spent in the present period of a budget, by their ids. It returns CodeNotFound.

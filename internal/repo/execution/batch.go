@@ -2,14 +2,12 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
-	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
 // itemRef is what one item of the answer to a batch is rendered from again.
@@ -36,11 +34,7 @@ func refOf(err error) *refusalRef {
 }
 
 // reloadItems returns the items of an earlier batch: what was refused then, and value of what there is now.
-func reloadItems[T any](ctx context.Context, r *Repo, ref []byte, value func(execution.Execution, itemRef) T) ([]execution.Item[T], error) {
-	var refs []itemRef
-	if err := json.Unmarshal(ref, &refs); err != nil {
-		return nil, store.Corrupt("idempotency key", "", err)
-	}
+func reloadItems[T any](ctx context.Context, r *Repo, refs []itemRef, value func(execution.Execution, itemRef) T) ([]execution.Item[T], error) {
 	items := make([]execution.Item[T], len(refs))
 	for i, old := range refs {
 		if f := old.Refused; f != nil {

@@ -122,12 +122,13 @@ func (r *Repo) Bulk(ctx context.Context, id uuid.UUID) (j execution.BulkJob, err
 // StopBulk stops a job of the caller's namespace. One that has ended stays as it is. It returns CodeNotFound.
 func (r *Repo) StopBulk(ctx context.Context, id uuid.UUID) (execution.BulkJob, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.BulkJob) (err error) {
+		tx.Refer(id)
 		if *out, err = findBulk(&tx.Queries, tx.Call.Namespace, id, tx.ForUpdate()); err != nil || out.State != execution.BulkRunning {
 			return err
 		}
 		tx.Emit(out.End(execution.BulkStopped, tx.Now()))
 		return tx.ExecOne(`UPDATE bulk_jobs SET state = ?, ended_at = ? WHERE id = ?`, string(out.State), store.Millis(out.EndedAt), store.ID(id))
-	}, store.Reload(func(ctx context.Context, _ []byte) (execution.BulkJob, error) { return r.Bulk(ctx, id) }))
+	}, store.Reload(r.Bulk))
 }
 
 // chunk is what is next for a job under way. It is looked for outside of the writing transaction: a filter may have to look at

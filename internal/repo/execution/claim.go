@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -251,18 +250,14 @@ func claimRefs(claims []execution.Claim) []claimRef {
 }
 
 // reloadClaims returns those of earlier claims whose handles are still good: none, but not nil, when all are over.
-func (r *Repo) reloadClaims(ctx context.Context, ref []byte) (execution.Claimed, error) {
-	var refs []claimRef
-	if err := json.Unmarshal(ref, &refs); err != nil {
-		return execution.Claimed{}, store.Corrupt("idempotency key", "", err)
-	}
+func (r *Repo) reloadClaims(ctx context.Context, refs []claimRef) (execution.Claimed, error) {
 	claims := make([]execution.Claim, 0, len(refs))
 	for _, old := range refs {
 		e, err := r.Execution(ctx, old.ID)
 		if err != nil && !refusal(err) {
 			return execution.Claimed{}, err
 		}
-		if err == nil && e.Lease.Epoch == old.Epoch && e.Ownership == execution.Leased && e.Lease.ExpiresAt.After(r.store.Now()) {
+		if err == nil && e.Lease.Epoch == old.Epoch && e.Held(r.store.Now()) {
 			claims = append(claims, execution.Claim{Execution: e, Kind: old.Kind})
 		}
 	}

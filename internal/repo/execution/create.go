@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,11 +24,7 @@ func (r *Repo) Create(ctx context.Context, in execution.Create) (execution.Creat
 			*out, err = r.create(tx, in)
 			tx.Refer(out.Execution.ID)
 			return err
-		}, store.Reload(func(ctx context.Context, ref []byte) (execution.Created, error) {
-			var id uuid.UUID
-			if err := json.Unmarshal(ref, &id); err != nil {
-				return execution.Created{}, store.Corrupt("idempotency key", "", err)
-			}
+		}, store.Reload(func(ctx context.Context, id uuid.UUID) (execution.Created, error) {
 			e, err := r.Execution(ctx, id)
 			return execution.Created{Execution: e}, err
 		}))
@@ -201,8 +196,8 @@ func (r *Repo) CreateMany(ctx context.Context, in []execution.Item[execution.Cre
 		return store.Write(ctx, r.store, func(tx *store.Tx, out *[]execution.Item[execution.Created]) (err error) {
 			*out, err = r.createMany(tx, in, atomic)
 			return err
-		}, store.Reload(func(ctx context.Context, ref []byte) ([]execution.Item[execution.Created], error) {
-			return reloadItems(ctx, r, ref, func(e execution.Execution, _ itemRef) execution.Created { return execution.Created{Execution: e} })
+		}, store.Reload(func(ctx context.Context, refs []itemRef) ([]execution.Item[execution.Created], error) {
+			return reloadItems(ctx, r, refs, func(e execution.Execution, _ itemRef) execution.Created { return execution.Created{Execution: e} })
 		}))
 	})
 }

@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -43,7 +42,7 @@ func (r *Repo) SetTag(ctx context.Context, id uuid.UUID, expected *int64, key, v
 func (r *Repo) Replay(ctx context.Context, id uuid.UUID, expected *int64) (execution.Execution, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Execution) error {
 		return r.operateIn(tx, id, expected, out, r.replay)
-	}, store.Reload(r.reloadExecution))
+	}, store.Reload(r.Execution))
 }
 
 // replay is [execution.Execution.Replay] of an execution whose flow is locked.
@@ -87,11 +86,7 @@ func (r *Repo) Revoke(ctx context.Context, id uuid.UUID, expected *int64, which 
 		out.Satisfied = satisfied
 		tx.Refer(revokedRef{id, satisfied})
 		return err
-	}, store.Reload(func(ctx context.Context, ref []byte) (execution.Revoked, error) {
-		var old revokedRef
-		if err := json.Unmarshal(ref, &old); err != nil {
-			return execution.Revoked{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, old revokedRef) (execution.Revoked, error) {
 		e, err := r.Execution(ctx, old.ID)
 		return execution.Revoked{Execution: e, Satisfied: old.Satisfied}, err
 	}))
@@ -103,7 +98,7 @@ type act func(tx *store.Tx, e execution.Execution) (execution.Change, error)
 func (r *Repo) operate(ctx context.Context, id uuid.UUID, expected *int64, do act) (execution.Execution, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Execution) error {
 		return r.operateIn(tx, id, expected, out, do)
-	}, store.Reload(r.reloadExecution))
+	}, store.Reload(r.Execution))
 }
 
 func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execution.Execution, do act) error {
@@ -125,14 +120,6 @@ func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execu
 	*out = c.Execution
 	tx.Refer(id)
 	return r.save(tx, &e, c, nil)
-}
-
-func (r *Repo) reloadExecution(ctx context.Context, ref []byte) (execution.Execution, error) {
-	var id uuid.UUID
-	if err := json.Unmarshal(ref, &id); err != nil {
-		return execution.Execution{}, store.Corrupt("idempotency key", "", err)
-	}
-	return r.Execution(ctx, id)
 }
 
 func cancellation(tx *store.Tx, reason string) execution.Cancellation {

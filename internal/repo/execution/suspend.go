@@ -56,11 +56,7 @@ func (r *Repo) Suspend(ctx context.Context, f execution.Fence, req execution.Sus
 		ref = suspendedRef{e.ID, out.SuspensionID, out.Outcome, out.Directives, refsOf(out.Waitpoints)}
 		tx.Refer(ref)
 		return keepSuspension(tx, &req, ref)
-	}, store.Reload(func(ctx context.Context, kept []byte) (out execution.SuspendReport, err error) {
-		var old suspendedRef
-		if err := json.Unmarshal(kept, &old); err != nil {
-			return out, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, old suspendedRef) (out execution.SuspendReport, err error) {
 		e, err := r.Execution(ctx, old.Execution)
 		if err != nil {
 			return out, err

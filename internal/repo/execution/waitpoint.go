@@ -183,11 +183,7 @@ func (r *Repo) CreateWaitpoint(ctx context.Context, f execution.Fence, w executi
 		tx.Hide()
 		tx.Refer(ref{e.ID, w.ID})
 		return nil
-	}, store.Reload(func(ctx context.Context, kept []byte) (execution.Minted, error) {
-		var old ref
-		if err := json.Unmarshal(kept, &old); err != nil {
-			return execution.Minted{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, old ref) (execution.Minted, error) {
 		return r.token(ctx, old.Execution, old.Waitpoint, func(*execution.Execution, *execution.Waitpoint) error { return nil })
 	}))
 }

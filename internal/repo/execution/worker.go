@@ -3,7 +3,6 @@ package execution
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,11 +32,7 @@ func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *
 		*out, err = r.apply(tx, e, draining, do, result)
 		tx.Refer(reportRef{out.Replayed, out.RetryAt, out.Cancelled})
 		return err
-	}, store.Reload(func(ctx context.Context, ref []byte) (execution.Report, error) {
-		var old reportRef
-		if err := json.Unmarshal(ref, &old); err != nil {
-			return execution.Report{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, old reportRef) (execution.Report, error) {
 		e, err := r.Execution(ctx, id)
 		return execution.Report{Execution: e, Replayed: old.Replayed, RetryAt: old.RetryAt, Cancelled: old.Cancelled}, err
 	}))
@@ -250,8 +245,8 @@ func (r *Repo) End(ctx context.Context, items []execution.Ending) ([]execution.I
 		}
 		tx.Refer(refs)
 		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) ([]execution.Item[execution.Report], error) {
-		return reloadItems(ctx, r, ref, func(e execution.Execution, old itemRef) execution.Report {
+	}, store.Reload(func(ctx context.Context, refs []itemRef) ([]execution.Item[execution.Report], error) {
+		return reloadItems(ctx, r, refs, func(e execution.Execution, old itemRef) execution.Report {
 			return execution.Report{Execution: e, Replayed: old.Replayed}
 		})
 	}))

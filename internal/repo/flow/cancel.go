@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -52,11 +51,7 @@ func (r *Repo) Cancel(ctx context.Context, id uuid.UUID, expected *int64, req fl
 			return err
 		})
 		return nil
-	}, store.Reload(func(ctx context.Context, doc []byte) (out flow.CancelOutcome, err error) {
-		var kept cancelRef
-		if err := json.Unmarshal(doc, &kept); err != nil {
-			return out, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, kept cancelRef) (out flow.CancelOutcome, err error) {
 		err = r.store.Read(ctx, func(q *store.Queries) (err error) {
 			out, err = r.cancelled(q, call.From(ctx).Namespace, kept.ID, kept.Total)
 			return err
@@ -147,11 +142,5 @@ func (r *Repo) Acknowledge(ctx context.Context, id, executionID uuid.UUID) (flow
 			return err
 		})
 		return nil
-	}, store.Reload(func(ctx context.Context, doc []byte) (flow.CancelProgress, error) {
-		var id uuid.UUID
-		if err := json.Unmarshal(doc, &id); err != nil {
-			return flow.CancelProgress{}, store.Corrupt("idempotency key", "", err)
-		}
-		return r.Cancellation(ctx, id)
-	}))
+	}, store.Reload(r.Cancellation))
 }

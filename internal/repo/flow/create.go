@@ -19,8 +19,8 @@ func (r *Repo) Create(ctx context.Context, in flow.Create) (flow.Creation, error
 		*out, err = r.CreateIn(tx, in)
 		tx.Refer(out.Flow.ID)
 		return err
-	}, store.Reload(func(ctx context.Context, ref []byte) (flow.Creation, error) {
-		f, err := r.reload(ctx, ref)
+	}, store.Reload(func(ctx context.Context, id uuid.UUID) (flow.Creation, error) {
+		f, err := r.Flow(ctx, id)
 		return flow.Creation{Flow: f}, err
 	}))
 }

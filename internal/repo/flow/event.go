@@ -64,11 +64,7 @@ func (r *Repo) AppendEvent(ctx context.Context, id uuid.UUID, t event.Type, data
 			return nil
 		})
 		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) (event.Event, error) {
-		var kept appended
-		if err := json.Unmarshal(ref, &kept); err != nil {
-			return event.Event{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, kept appended) (event.Event, error) {
 		return r.store.EventByLocalID(ctx, kept.FlowID, kept.Local)
 	}))
 	if err != nil {

@@ -7,7 +7,6 @@ package flow
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -227,13 +226,4 @@ func (r *Repo) Flows(ctx context.Context, f flow.Filter, after page.Cursor, limi
 		return err
 	})
 	return page.Of(list, limit, func(f flow.Flow) page.Cursor { return page.After(f.CreatedAt, f.ID) }), err
-}
-
-// reload reads a flow again whose answer was too large to be kept beside its Idempotency-Key.
-func (r *Repo) reload(ctx context.Context, ref []byte) (flow.Flow, error) {
-	var id uuid.UUID
-	if err := json.Unmarshal(ref, &id); err != nil {
-		return flow.Flow{}, store.Corrupt("idempotency key", "", err)
-	}
-	return r.Flow(ctx, id)
 }

@@ -21,7 +21,7 @@ type verb func(tx *store.Tx, f flow.Flow) (flow.Change, error)
 func (r *Repo) change(ctx context.Context, id uuid.UUID, expected *int64, do verb) (flow.Flow, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Flow) error {
 		return r.changeIn(tx, id, expected, out, do)
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Flow))
 }
 
 // changeIn is change in a transaction.

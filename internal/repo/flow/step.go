@@ -148,11 +148,7 @@ type stepRef struct {
 	RunID  string
 }
 
-func (r *Repo) reloadStep(ctx context.Context, ref []byte) (flow.Step, error) {
-	var kept stepRef
-	if err := json.Unmarshal(ref, &kept); err != nil {
-		return flow.Step{}, store.Corrupt("idempotency key", "", err)
-	}
+func (r *Repo) reloadStep(ctx context.Context, kept stepRef) (flow.Step, error) {
 	return r.Step(ctx, kept.FlowID, kept.RunID)
 }
 

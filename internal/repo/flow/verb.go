@@ -37,7 +37,7 @@ func (r *Repo) Wait(ctx context.Context, id uuid.UUID, expected *int64, req wait
 			}
 			return f.Park(store.NewID(), spec, by(tx))
 		})
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Flow))
 }
 
 // Resume ends the wait of a flow, whatever it waits for, and merges a patch into its state; nil is none.

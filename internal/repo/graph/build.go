@@ -3,7 +3,6 @@ package graph
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"sort"
 	"time"
@@ -29,11 +28,7 @@ func (r *Repo) fits(nodes, links int) bool { return nodes <= r.cfg.Batch && link
 // Create makes a flow with its graph. It returns the refusals of [flow.New] and [graph.NewPlan].
 func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error) {
 	namespace := call.From(ctx).Namespace
-	reload := store.Reload(func(ctx context.Context, ref []byte) (graph.Creation, error) {
-		var old createdRef
-		if err := json.Unmarshal(ref, &old); err != nil {
-			return graph.Creation{}, store.Corrupt("idempotency key", "", err)
-		}
+	reload := store.Reload(func(ctx context.Context, old createdRef) (graph.Creation, error) {
 		made, _, err := r.created(ctx, namespace, old.ID)
 		made.Existing = false
 		return made, err
@@ -144,12 +139,7 @@ func free(q *store.Queries, id uuid.UUID) error {
 // Build adds members and edges to a flow. holder is the fence of a member whose worker asks for it, nil for an operator. A dry run
 // writes nothing. It returns CodeNotFound, CodeAlreadyTerminal, the refusals of [graph.NewPlan], and those of the fence.
 func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, holder *execution.Fence, dryRun bool) (graph.Built, error) {
-	reload := store.Reload(func(_ context.Context, ref []byte) (out graph.Built, err error) {
-		if err := json.Unmarshal(ref, &out); err != nil {
-			return out, store.Corrupt("idempotency key", "", err)
-		}
-		return out, nil
-	})
+	reload := store.Reload(store.Kept[graph.Built])
 	if err := r.asked(ctx, reload); err != nil {
 		return graph.Built{}, err
 	}

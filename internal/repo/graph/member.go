@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -76,11 +75,7 @@ func (r *Repo) enlist(tx *store.Tx, flowID uuid.UUID, e *execution.Execution, ou
 	return nil
 }
 
-func (r *Repo) reloadMember(ctx context.Context, ref []byte) (graph.Member, error) {
-	var old memberRef
-	if err := json.Unmarshal(ref, &old); err != nil {
-		return graph.Member{}, store.Corrupt("idempotency key", "", err)
-	}
+func (r *Repo) reloadMember(ctx context.Context, old memberRef) (graph.Member, error) {
 	e, err := r.executions.Execution(ctx, old.ID)
 	return graph.Member{Execution: e, NodeCount: old.NodeCount, GraphRevision: old.GraphRevision, Existing: old.Existing}, err
 }

@@ -202,11 +202,7 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 			return err
 		})
 		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) (graph.Replayed, error) {
-		var old replayRef
-		if err := json.Unmarshal(ref, &old); err != nil {
-			return graph.Replayed{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, old replayRef) (graph.Replayed, error) {
 		f, err := r.head(ctx, namespace, old.ID)
 		return graph.Replayed{Flow: f, Again: old.Again, Kept: old.Kept}, err
 	}))

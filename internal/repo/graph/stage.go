@@ -3,7 +3,6 @@ package graph
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -30,11 +29,7 @@ func (r *Repo) Stage(ctx context.Context, in graph.Stage) (graph.Staged, error) 
 		*out, err = r.stage(tx, in)
 		tx.Refer(out.Edge)
 		return err
-	}, store.Reload(func(ctx context.Context, ref []byte) (graph.Staged, error) {
-		var old graph.Edge
-		if err := json.Unmarshal(ref, &old); err != nil {
-			return graph.Staged{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, old graph.Edge) (graph.Staged, error) {
 		e, err := r.Edge(ctx, old.FlowID, old.ID)
 		if err != nil {
 			return graph.Staged{}, err

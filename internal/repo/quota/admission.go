@@ -2,7 +2,6 @@ package quota
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -35,12 +34,7 @@ func (r *Repo) Admit(ctx context.Context, id, executionID uuid.UUID) (quota.Verd
 		*out, err = r.admit(tx, &q, &e)
 		tx.Refer(*out)
 		return err
-	}, store.Reload(func(_ context.Context, ref []byte) (v quota.Verdict, err error) {
-		if err := json.Unmarshal(ref, &v); err != nil {
-			return v, store.Corrupt("idempotency key", "", err)
-		}
-		return v, nil
-	}))
+	}, store.Reload(store.Kept[quota.Verdict]))
 }
 
 func (r *Repo) admit(tx *store.Tx, q *quota.Quota, e *execution.Execution) (quota.Verdict, error) {

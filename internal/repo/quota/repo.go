@@ -3,7 +3,6 @@ package quota
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -97,11 +96,7 @@ func (r *Repo) Create(ctx context.Context, in quota.Create) (quota.Creation, err
 		}
 		*out = quota.Creation{Quota: q}
 		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) (quota.Creation, error) {
-		var id uuid.UUID
-		if err := json.Unmarshal(ref, &id); err != nil {
-			return quota.Creation{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, id uuid.UUID) (quota.Creation, error) {
 		q, err := r.Quota(ctx, id)
 		return quota.Creation{Quota: q}, err
 	}))

@@ -19,8 +19,8 @@ func (r *Repo) Create(ctx context.Context, in run.Create) (run.Creation, error) 
 		*out, err = r.create(tx, in)
 		tx.Refer(out.Run.ID)
 		return err
-	}, store.Reload(func(ctx context.Context, ref []byte) (run.Creation, error) {
-		x, err := r.reload(ctx, ref)
+	}, store.Reload(func(ctx context.Context, id uuid.UUID) (run.Creation, error) {
+		x, err := r.Run(ctx, id)
 		return run.Creation{Run: x}, err
 	}))
 }

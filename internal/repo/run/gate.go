@@ -103,11 +103,7 @@ func (r *Repo) Vote(ctx context.Context, runID, stepID uuid.UUID, v run.Vote) (r
 			return err
 		})
 		return nil
-	}, store.Reload(func(ctx context.Context, ref []byte) (run.GateAt, error) {
-		var kept gateRef
-		if err := json.Unmarshal(ref, &kept); err != nil {
-			return run.GateAt{}, store.Corrupt("idempotency key", "", err)
-		}
+	}, store.Reload(func(ctx context.Context, kept gateRef) (run.GateAt, error) {
 		out, err := r.Gate(ctx, kept.RunID, kept.StepID)
 		out.Replayed = kept.Replayed
 		return out, err

@@ -123,25 +123,13 @@ func (r *Repo) AddItems(ctx context.Context, runID, stepID uuid.UUID, generation
 	return out, err
 }
 
-func (r *Repo) reloadAdded(ctx context.Context, ref []byte) ([]run.AddedItem, error) {
-	var kept itemsRef
-	if err := json.Unmarshal(ref, &kept); err != nil {
-		return nil, store.Corrupt("idempotency key", "", err)
-	}
+func (r *Repo) reloadAdded(ctx context.Context, kept itemsRef) ([]run.AddedItem, error) {
 	items, err := r.itemsByID(ctx, kept)
 	out := make([]run.AddedItem, 0, len(items))
 	for i := range items {
 		out = append(out, run.AddedItem{Item: items[i], Created: kept.Created[i]})
 	}
 	return out, err
-}
-
-func (r *Repo) reloadItems(ctx context.Context, ref []byte) ([]run.Item, error) {
-	var kept itemsRef
-	if err := json.Unmarshal(ref, &kept); err != nil {
-		return nil, store.Corrupt("idempotency key", "", err)
-	}
-	return r.itemsByID(ctx, kept)
 }
 
 func (r *Repo) itemsByID(ctx context.Context, of itemsRef) (list []run.Item, err error) {
@@ -333,7 +321,7 @@ func (r *Repo) UpdateItems(ctx context.Context, runID, stepID uuid.UUID, generat
 	err = r.executions.Making(ctx, func() error {
 		out, err = store.Write(ctx, r.store, func(tx *store.Tx, out *[]run.Item) error {
 			return r.updateItems(tx, runID, stepID, generation, updates, out)
-		}, store.Reload(r.reloadItems))
+		}, store.Reload(r.itemsByID))
 		return err
 	})
 	return out, err

@@ -9,7 +9,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -175,24 +174,6 @@ func (r *Repo) Runs(ctx context.Context, f run.Filter, after page.Cursor, limit 
 		return err
 	})
 	return page.Of(list, limit, func(x run.Run) page.Cursor { return page.After(x.CreatedAt, x.ID) }), err
-}
-
-// reload reads a run again whose answer was too large to be kept beside its Idempotency-Key.
-func (r *Repo) reload(ctx context.Context, ref []byte) (run.Run, error) {
-	id, err := idOf(ref)
-	if err != nil {
-		return run.Run{}, err
-	}
-	return r.Run(ctx, id)
-}
-
-// idOf reads an id that was kept beside an Idempotency-Key.
-func idOf(ref []byte) (uuid.UUID, error) {
-	var id uuid.UUID
-	if err := json.Unmarshal(ref, &id); err != nil {
-		return uuid.Nil, store.Corrupt("idempotency key", "", err)
-	}
-	return id, nil
 }
 
 func by(tx *store.Tx) run.By { return run.By{Actor: tx.Call.Actor, At: tx.Now()} }

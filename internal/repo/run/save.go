@@ -23,7 +23,7 @@ type verb func(tx *store.Tx, x run.Run) (run.Change, error)
 func (r *Repo) change(ctx context.Context, id uuid.UUID, expected *int64, do verb) (run.Run, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *run.Run) error {
 		return r.changeIn(tx, id, expected, out, do)
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Run))
 }
 
 // changeIn is change in a transaction.

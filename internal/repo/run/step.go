@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -71,14 +70,6 @@ type stepRef struct {
 	Applied       bool
 }
 
-func (r *Repo) reloadStep(ctx context.Context, ref []byte) (s run.Step, kept stepRef, err error) {
-	if err := json.Unmarshal(ref, &kept); err != nil {
-		return s, kept, store.Corrupt("idempotency key", "", err)
-	}
-	s, err = r.Step(ctx, kept.RunID, kept.StepID)
-	return s, kept, err
-}
-
 // engine returns a run that is held, of an engine with this generation. It returns CodeNotFound and CodeLeaseLost.
 func (r *Repo) engine(tx *store.Tx, runID uuid.UUID, generation int64) (run.Run, error) {
 	x, err := r.hold(tx, runID)
@@ -98,8 +89,8 @@ func (r *Repo) InsertStep(ctx context.Context, runID uuid.UUID, generation int64
 	err = r.executions.Making(ctx, func() error {
 		out, err = store.Write(ctx, r.store, func(tx *store.Tx, out *run.StepCreation) error {
 			return r.insertStep(tx, runID, generation, in, child, out)
-		}, store.Reload(func(ctx context.Context, ref []byte) (run.StepCreation, error) {
-			s, _, err := r.reloadStep(ctx, ref)
+		}, store.Reload(func(ctx context.Context, kept stepRef) (run.StepCreation, error) {
+			s, err := r.Step(ctx, kept.RunID, kept.StepID)
 			return run.StepCreation{Step: s}, err
 		}))
 		return err
@@ -175,8 +166,8 @@ func (r *Repo) UpdateStep(ctx context.Context, runID, id uuid.UUID, generation i
 	err = r.executions.Making(ctx, func() error {
 		out, err = store.Write(ctx, r.store, func(tx *store.Tx, out *run.StepUpdated) error {
 			return r.updateStep(tx, runID, id, generation, u, child, out)
-		}, store.Reload(func(ctx context.Context, ref []byte) (run.StepUpdated, error) {
-			s, kept, err := r.reloadStep(ctx, ref)
+		}, store.Reload(func(ctx context.Context, kept stepRef) (run.StepUpdated, error) {
+			s, err := r.Step(ctx, kept.RunID, kept.StepID)
 			return run.StepUpdated{Step: s, Applied: kept.Applied}, err
 		}))
 		return err

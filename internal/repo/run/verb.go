@@ -36,7 +36,7 @@ func (r *Repo) Wait(ctx context.Context, id uuid.UUID, in run.Park) (run.Run, er
 			}
 			return r.call(tx, after, func(*run.BlockedOn) bool { return true })
 		})
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Run))
 }
 
 // childEnded says whether the child that a run waits for has ended. It returns CodeNotFound, and CodeValidationFailed for what is no child
@@ -108,7 +108,7 @@ func (r *Repo) ending(ctx context.Context, id uuid.UUID, expected *int64, do ver
 			return err
 		}
 		return r.changeIn(tx, id, expected, out, do)
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Run))
 }
 
 // Dismiss hides a run from lists, or shows it again.
@@ -123,8 +123,8 @@ func (r *Repo) Acquire(ctx context.Context, id uuid.UUID, token string, ttl time
 			c, out.Outcome, err = x.Acquire(token, ttl, by(tx))
 			return c, err
 		})
-	}, store.Reload(func(ctx context.Context, ref []byte) (run.LeaseAnswer, error) {
-		x, err := r.reload(ctx, ref)
+	}, store.Reload(func(ctx context.Context, id uuid.UUID) (run.LeaseAnswer, error) {
+		x, err := r.Run(ctx, id)
 		return run.LeaseAnswer{Run: x, Outcome: run.Renewed}, err
 	}))
 }
@@ -148,5 +148,5 @@ func (r *Repo) Resume(ctx context.Context, id uuid.UUID, expected *int64, in run
 			}
 			return r.reset(tx, after, in)
 		})
-	}, store.Reload(r.reload))
+	}, store.Reload(r.Run))
 }

@@ -8,6 +8,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -181,11 +182,20 @@ func Background() Option { return func(o *operation) { o.background = true } }
 
 // Reload tells how the answer of an earlier request with the same Idempotency-Key is rendered again, when it was too large
 // to be kept: from the value that the operation gave to [Tx.Refer].
-func Reload[T any](load func(ctx context.Context, ref []byte) (T, error)) Option {
+func Reload[R, T any](load func(ctx context.Context, ref R) (T, error)) Option {
 	return func(o *operation) {
-		o.reload = func(ctx context.Context, ref []byte) (any, error) { return load(ctx, ref) }
+		o.reload = func(ctx context.Context, kept []byte) (any, error) {
+			var ref R
+			if err := json.Unmarshal(kept, &ref); err != nil {
+				return nil, Corrupt("idempotency key", "", err)
+			}
+			return load(ctx, ref)
+		}
 	}
 }
+
+// Kept is for [Reload] of an operation that gives its whole answer to [Tx.Refer].
+func Kept[T any](_ context.Context, answer T) (T, error) { return answer, nil }
 
 // Write runs fn as one atomic change and returns once it is durable. What fn puts into out is the result; with an
 // Idempotency-Key in the context its rendered answer is kept in the same transaction.

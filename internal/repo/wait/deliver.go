@@ -235,11 +235,7 @@ func (r *Repo) keep(tx *store.Tx, e wait.Signal, receipt wait.Receipt) error {
 }
 
 // receipt renders the answer of an earlier delivery again.
-func (r *Repo) receipt(ctx context.Context, ref []byte) (wait.Receipt, error) {
-	var id string
-	if err := json.Unmarshal(ref, &id); err != nil {
-		return wait.Receipt{}, store.Corrupt("idempotency key", "", err)
-	}
+func (r *Repo) receipt(ctx context.Context, id string) (wait.Receipt, error) {
 	var out wait.Receipt
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		found, err := findEvent(q, call.From(ctx).Namespace, id)
