@@ -5,7 +5,6 @@ package backlog
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -63,12 +62,8 @@ func Put(tx *store.Tx, it Item) error {
 
 // Has says whether something of some kinds is left to do for a flow.
 func Has(q *store.Queries, flowID uuid.UUID, kinds ...Kind) (bool, error) {
-	args := []any{store.ID(flowID)}
-	for _, k := range kinds {
-		args = append(args, string(k))
-	}
 	var n int
-	err := q.Get(&n, `SELECT count(*) FROM graph_backlog WHERE flow_id = ? AND kind IN (?`+strings.Repeat(", ?", len(kinds)-1)+`)`, args...)
+	err := q.Get(&n, `SELECT count(*) FROM graph_backlog WHERE flow_id = ? AND kind IN ?`, store.ID(flowID), store.List(kinds))
 	return n > 0, err
 }
 

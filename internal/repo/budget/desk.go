@@ -68,15 +68,13 @@ func (r *Repo) Lock(tx *store.Tx, ids []uuid.UUID) error {
 		return nil
 	}
 	if tx.Locks() { // and read then: the amounts are those of after the lock
-		in, size := store.In(len(missing))
 		var locked []store.ID
-		if err := tx.Select(&locked, "SELECT id FROM budgets WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(missing, size)...); err != nil {
+		if err := tx.Select(&locked, "SELECT id FROM budgets WHERE id IN ? ORDER BY id"+tx.ForUpdate(), store.List(missing)); err != nil {
 			return fmt.Errorf("lock budgets: %w", err)
 		}
 	}
 	tx.Later()
-	in, size := store.In(len(missing))
-	list, err := read(&tx.Queries, "WHERE id IN "+in, store.InArgs(missing, size)...)
+	list, err := read(&tx.Queries, "WHERE id IN ?", store.List(missing))
 	for i := range list {
 		d.budgets[list[i].ID] = &list[i]
 	}
@@ -115,9 +113,7 @@ func (r *Repo) Look(q *store.Queries, ids []uuid.UUID, estimate map[string]int64
 }
 
 func readAll(q *store.Queries, ids []uuid.UUID) ([]budget.Budget, error) {
-	keys := store.IDs(ids)
-	in, size := store.In(len(keys))
-	return read(q, "WHERE id IN "+in+" ORDER BY id", store.InArgs(keys, size)...)
+	return read(q, "WHERE id IN ? ORDER BY id", store.List(store.IDs(ids)))
 }
 
 // holdOf says how a budget holds up what is expected to spend an estimate.
@@ -237,11 +233,9 @@ func (r *Repo) write(tx *store.Tx, d *desk) error {
 // giveBack gives back what is reserved for executions.
 func (r *Repo) giveBack(tx *store.Tx, executions []uuid.UUID) error {
 	freed := map[part]int64{}
-	for chunk := range slices.Chunk(executions, 512) {
-		ids := store.IDs(chunk)
-		in, size := store.In(len(ids))
+	for chunk := range store.Chunks(executions) {
 		var rows []reservedRow
-		if err := tx.Select(&rows, `DELETE FROM budget_reservations WHERE execution_id IN `+in+` RETURNING budget_id, dimension, amount`, store.InArgs(ids, size)...); err != nil {
+		if err := tx.Select(&rows, `DELETE FROM budget_reservations WHERE execution_id IN ? RETURNING budget_id, dimension, amount`, store.List(store.IDs(chunk))); err != nil {
 			return fmt.Errorf("give reservations back: %w", err)
 		}
 		for _, row := range rows {

@@ -117,26 +117,21 @@ func (r *Repo) Budget(ctx context.Context, id uuid.UUID) (b budget.Budget, err e
 
 // Budgets lists the budgets of the caller's namespace, newest first.
 func (r *Repo) Budgets(ctx context.Context, f budget.Filter, after page.Cursor, limit int) (page.Page[budget.Budget], error) {
-	where, args := "namespace = ?", []any{call.From(ctx).Namespace}
-	and := func(text string, present bool, more ...any) {
-		if present {
-			where, args = where+" AND "+text, append(args, more...)
-		}
-	}
+	where := store.NewWhere("namespace = ?", call.From(ctx).Namespace)
 	if f.ScopeType != nil {
-		and("scope_type = ?", true, *f.ScopeType)
+		where.And("scope_type = ?", *f.ScopeType)
 	}
 	if f.ScopeID != nil {
-		and("scope_id = ?", true, *f.ScopeID)
+		where.And("scope_id = ?", *f.ScopeID)
 	}
-	and("parent_id = ?", f.ParentID != uuid.Nil, store.ID(f.ParentID))
+	where.If(f.ParentID != uuid.Nil, "parent_id = ?", store.ID(f.ParentID))
 	if f.Exhausted != nil {
-		and("exhausted = ?", true, store.Bit(*f.Exhausted))
+		where.And("exhausted = ?", store.Bit(*f.Exhausted))
 	}
-	and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+	where.If(!after.IsZero(), "(created_at, id) < (?, ?)", after.At, store.ID(after.ID))
 	var list []budget.Budget
 	err := r.store.Read(ctx, func(q *store.Queries) (err error) {
-		list, err = read(q, "WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		list, err = read(q, "WHERE "+where.String()+" ORDER BY created_at DESC, id DESC LIMIT ?", where.Args(limit+1)...)
 		return err
 	})
 	return page.Of(list, limit, func(b budget.Budget) page.Cursor { return page.After(b.CreatedAt, b.ID) }), err

@@ -123,9 +123,8 @@ func read(q *store.Queries, rest string, args ...any) ([]budget.Budget, error) {
 	if len(rows) == 0 {
 		return list, nil
 	}
-	in, size := store.In(len(ids))
 	var amounts []amountRow
-	if err := q.Select(&amounts, "SELECT budget_id, dimension, hard, soft, usage, used, breached, reserved FROM budget_amounts WHERE budget_id IN "+in, store.InArgs(ids, size)...); err != nil {
+	if err := q.Select(&amounts, "SELECT budget_id, dimension, hard, soft, usage, used, breached, reserved FROM budget_amounts WHERE budget_id IN ?", store.List(ids)); err != nil {
 		return nil, fmt.Errorf("read amounts of budgets: %w", err)
 	}
 	for _, a := range amounts {

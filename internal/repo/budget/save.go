@@ -90,9 +90,7 @@ func (r *Repo) refillSome(tx *store.Tx, budgetID uuid.UUID) (left bool, err erro
 	if err != nil || len(done) == 0 {
 		return true, err
 	}
-	keys := store.IDs(done)
-	in, size := store.In(len(keys))
-	if _, err := tx.Exec(`DELETE FROM budget_paused WHERE budget_id = ? AND execution_id IN `+in, append([]any{store.ID(budgetID)}, store.InArgs(keys, size)...)...); err != nil {
+	if _, err := tx.Exec(`DELETE FROM budget_paused WHERE budget_id = ? AND execution_id IN ?`, store.ID(budgetID), store.List(store.IDs(done))); err != nil {
 		return false, fmt.Errorf("forget what budget %s has suspended: %w", budgetID, err)
 	}
 	return len(done) < len(rows) || len(rows) == refillMost, nil

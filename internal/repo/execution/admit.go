@@ -374,14 +374,13 @@ func (r *Repo) shutOne(tx *store.Tx, held *heldUp) error {
 		return err
 	}
 	var closed int64
-	for chunk := range slices.Chunk(held.buckets, 512) {
+	for chunk := range store.Chunks(held.buckets) {
 		ids := make([]int64, len(chunk))
 		for i, b := range chunk {
 			ids[i] = b.ID
 		}
-		in, size := store.In(len(ids))
-		n, err := tx.Exec(`UPDATE claim_buckets SET held_by = ?, held_id = ?, held_key = ?, held_need = ?, held_detail = ?, held_since = ?, reopen_at = ? WHERE held_by IS NULL AND id IN `+in,
-			append([]any{string(hold.By), store.ID(hold.ID), hold.Key, hold.Need, hold.Detail, store.Millis(tx.Now()), store.Millis(hold.ReopenAt())}, store.InArgs(ids, size)...)...)
+		n, err := tx.Exec(`UPDATE claim_buckets SET held_by = ?, held_id = ?, held_key = ?, held_need = ?, held_detail = ?, held_since = ?, reopen_at = ? WHERE held_by IS NULL AND id IN ?`,
+			string(hold.By), store.ID(hold.ID), hold.Key, hold.Need, hold.Detail, store.Millis(tx.Now()), store.Millis(hold.ReopenAt()), store.List(ids))
 		if err != nil {
 			return fmt.Errorf("close %d claim buckets: %w", len(ids), err)
 		}

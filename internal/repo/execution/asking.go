@@ -18,15 +18,14 @@ func (r *Repo) Asking(ctx context.Context, executions []uuid.UUID) (map[uuid.UUI
 	if len(executions) == 0 {
 		return asking, nil
 	}
-	ids := store.IDs(executions)
-	in, size := store.In(len(ids))
+	ids := store.List(store.IDs(executions))
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		var found []struct {
 			ID         store.ID   `db:"id"`
 			FlowID     store.ID   `db:"flow_id"`
 			Suspension store.JSON `db:"suspension"`
 		}
-		if err := q.Select(&found, `SELECT id, flow_id, suspension FROM executions WHERE id IN `+in+` AND lifecycle_phase = 'suspended'`, store.InArgs(ids, size)...); err != nil {
+		if err := q.Select(&found, `SELECT id, flow_id, suspension FROM executions WHERE id IN ? AND lifecycle_phase = 'suspended'`, ids); err != nil {
 			return fmt.Errorf("read suspended executions: %w", err)
 		}
 		for _, e := range found {
@@ -44,7 +43,7 @@ func (r *Repo) Asking(ctx context.Context, executions []uuid.UUID) (map[uuid.UUI
 			Prompt      store.Text `db:"prompt"`
 		}
 		err := q.Select(&points, `SELECT id, execution_id, waitpoint_key, title, substr(prompt, 1, 1000) AS prompt FROM waitpoints
-			WHERE execution_id IN `+in+` AND state = 'active' ORDER BY (title IS NULL), id`, store.InArgs(ids, size)...)
+			WHERE execution_id IN ? AND state = 'active' ORDER BY (title IS NULL), id`, ids)
 		if err != nil {
 			return fmt.Errorf("read active waitpoints: %w", err)
 		}

@@ -90,8 +90,8 @@ func (r *Repo) StartBulk(ctx context.Context, in execution.Bulk, dryRun bool) (e
 // countBulk says how many executions of the caller's namespace a job would concern.
 func (r *Repo) countBulk(ctx context.Context, in execution.Bulk) (total int64, err error) {
 	err = r.store.Read(ctx, func(q *store.Queries) error {
-		c := selected(q, &execution.BulkJob{Namespace: call.From(ctx).Namespace, Bulk: in, CreatedAt: q.Now()})
-		if err := q.Get(&total, "SELECT count(*) FROM executions WHERE "+c.text+" AND "+visible, c.args...); err != nil {
+		w := selected(q, &execution.BulkJob{Namespace: call.From(ctx).Namespace, Bulk: in, CreatedAt: q.Now()})
+		if err := q.Get(&total, "SELECT count(*) FROM executions WHERE "+w.String()+" AND "+visible, w.Args()...); err != nil {
 			return fmt.Errorf("count what a bulk job selects: %w", err)
 		}
 		return nil
@@ -100,14 +100,14 @@ func (r *Repo) countBulk(ctx context.Context, in execution.Bulk) (total int64, e
 }
 
 // selected is the condition of what a job concerns.
-func selected(q *store.Queries, j *execution.BulkJob) condition {
-	c := where(q, j.Namespace, j.Filter)
+func selected(q *store.Queries, j *execution.BulkJob) *store.Where {
+	w := where(q, j.Namespace, j.Filter)
 	phase, not := j.Action.Phase()
-	c.and("lifecycle_phase = ?", !not, string(phase))
-	c.and("lifecycle_phase <> ?", not, string(phase))
-	c.and("terminal_outcome <> 'success'", j.Action != execution.BulkReplay) // what executions_state_idx holds
-	c.and("created_at <= ?", true, store.Millis(j.CreatedAt))
-	return c
+	w.If(!not, "lifecycle_phase = ?", string(phase))
+	w.If(not, "lifecycle_phase <> ?", string(phase))
+	w.If(j.Action != execution.BulkReplay, "terminal_outcome <> 'success'") // what executions_state_idx holds
+	w.And("created_at <= ?", store.Millis(j.CreatedAt))
+	return w
 }
 
 // Bulk returns a job of the caller's namespace. It returns CodeNotFound.
@@ -169,13 +169,13 @@ func (r *Repo) nextChunk(ctx context.Context, job bulkRow, limit int) (chunk, er
 		if err != nil && !store.NotFound(err) {
 			return fmt.Errorf("look ahead for bulk job %s: %w", j.ID, err)
 		}
-		c := selected(q, &j)
-		c.and("(created_at, id) > (?, ?)", true, job.CursorAt, job.CursorID)
+		w := selected(q, &j)
+		w.And("(created_at, id) > (?, ?)", job.CursorAt, job.CursorID)
 		if err == nil {
 			next.through = &end
-			c.and("(created_at, id) <= (?, ?)", true, end.CreatedAt, end.Placed)
+			w.And("(created_at, id) <= (?, ?)", end.CreatedAt, end.Placed)
 		}
-		err = q.Select(&next.items, "SELECT id, flow_id, created_at, id AS placed FROM executions WHERE "+c.text+" AND "+visible+" ORDER BY created_at, id LIMIT ?", append(c.args, limit)...)
+		err = q.Select(&next.items, "SELECT id, flow_id, created_at, id AS placed FROM executions WHERE "+w.String()+" AND "+visible+" ORDER BY created_at, id LIMIT ?", w.Args(limit)...)
 		if err != nil {
 			return fmt.Errorf("select for bulk job %s: %w", j.ID, err)
 		}

@@ -125,10 +125,9 @@ func (r *Repo) seen(q *store.Queries, made []execution.Change) (bool, error) {
 		return len(found) > 0, err
 	}
 	n := 0
-	for chunk := range slices.Chunk(ids, 512) {
-		in, size := store.In(len(chunk))
+	for chunk := range store.Chunks(ids) {
 		var some int
-		if err := q.Get(&some, "SELECT count(*) FROM executions WHERE id IN "+in+" AND "+visible, store.InArgs(chunk, size)...); err != nil {
+		if err := q.Get(&some, "SELECT count(*) FROM executions WHERE id IN ? AND "+visible, store.List(chunk)); err != nil {
 			return false, fmt.Errorf("look for ids that are taken: %w", err)
 		}
 		n += some
@@ -163,10 +162,9 @@ func (r *Repo) Enlist(tx *store.Tx, before *execution.Execution, c execution.Cha
 func (r *Repo) Named(q *store.Queries, flowID uuid.UUID, names []string) (map[string]uuid.UUID, error) {
 	found := make(map[string]uuid.UUID, len(names))
 	var ids []store.ID
-	for chunk := range slices.Chunk(names, 512) {
-		in, size := store.In(len(chunk))
+	for chunk := range store.Chunks(names) {
 		var rows []namedRow
-		err := q.Select(&rows, "SELECT id, key FROM executions WHERE flow_id = ? AND key IN "+in+" AND "+visible, append([]any{store.ID(flowID)}, store.InArgs(chunk, size)...)...)
+		err := q.Select(&rows, "SELECT id, key FROM executions WHERE flow_id = ? AND key IN ? AND "+visible, store.ID(flowID), store.List(chunk))
 		if err != nil {
 			return nil, fmt.Errorf("find members of flow %s: %w", flowID, err)
 		}
@@ -179,10 +177,9 @@ func (r *Repo) Named(q *store.Queries, flowID uuid.UUID, names []string) (map[st
 			ids = append(ids, store.ID(id))
 		}
 	}
-	for chunk := range slices.Chunk(ids, 512) {
-		in, size := store.In(len(chunk))
+	for chunk := range store.Chunks(ids) {
 		var rows []namedRow
-		err := q.Select(&rows, "SELECT id, key FROM executions WHERE id IN "+in+" AND flow_id = ? AND "+visible, append(store.InArgs(chunk, size), store.ID(flowID))...)
+		err := q.Select(&rows, "SELECT id, key FROM executions WHERE id IN ? AND flow_id = ? AND "+visible, store.List(chunk), store.ID(flowID))
 		if err != nil {
 			return nil, fmt.Errorf("find members of flow %s: %w", flowID, err)
 		}
@@ -208,12 +205,11 @@ type namedRow struct {
 // found by [Repo.Insert].
 func (*Repo) Taken(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	taken := map[uuid.UUID]bool{}
-	for chunk := range slices.Chunk(ids, 512) {
-		keys := store.IDs(chunk)
-		in, size := store.In(len(keys))
+	for chunk := range store.Chunks(ids) {
+		keys := store.List(store.IDs(chunk))
 		var rows []store.ID
-		if err := q.Select(&rows, "SELECT id FROM executions WHERE id IN "+in+" AND "+visible+" UNION SELECT execution_id FROM dropped_streams WHERE execution_id IN "+in,
-			slices.Concat(store.InArgs(keys, size), store.InArgs(keys, size))...); err != nil {
+		if err := q.Select(&rows, "SELECT id FROM executions WHERE id IN ? AND "+visible+" UNION SELECT execution_id FROM dropped_streams WHERE execution_id IN ?",
+			keys, keys); err != nil {
 			return nil, fmt.Errorf("look for ids that are taken: %w", err)
 		}
 		for _, id := range rows {

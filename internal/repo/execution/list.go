@@ -14,58 +14,45 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
-// condition is a WHERE clause under construction.
-type condition struct {
-	text string
-	args []any
-}
-
-func (c *condition) and(text string, present bool, args ...any) {
-	if present {
-		c.text += " AND " + text
-		c.args = append(c.args, args...)
-	}
-}
-
 // waitsHeldUp is the condition that a limit holds up an execution which waits.
 const waitsHeldUp = `claim_bucket IN (SELECT id FROM claim_buckets WHERE held_by IS NOT NULL)`
 
-// state selects a public state. What a limit holds up is stored as waiting, and shown as rate limited.
-func (c *condition) state(s execution.Public) {
+// where returns the condition that f means, within a namespace.
+func where(q *store.Queries, namespace string, f execution.Filter) *store.Where {
+	w := store.NewWhere("namespace = ?", namespace)
+	w.If(f.Lane != "", "lane = ?", f.Lane)
+	inState(w, f.State)
+	w.If(f.State != "" && f.State != execution.PublicCompleted, "terminal_outcome <> 'success'") // what executions_state_idx holds
+	w.If(f.FlowID != uuid.Nil, "flow_id = ?", store.ID(f.FlowID))
+	w.If(f.Kind != "", "kind = ?", f.Kind)
+	for _, t := range f.Tags {
+		w.And(q.Tag("tags")+" = ?", t.Key, t.Value)
+	}
+	w.If(f.Worker != "", "worker_id = ? AND ownership_state = 'leased' AND public_state = 'active' AND terminal_outcome <> 'success'", f.Worker)
+	w.If(!f.CreatedAfter.IsZero(), "created_at >= ?", store.Millis(f.CreatedAfter))
+	w.If(!f.CreatedBefore.IsZero(), "created_at < ?", store.Millis(f.CreatedBefore))
+	return w
+}
+
+// inState selects a public state. What a limit holds up is stored as waiting, and shown as rate limited.
+func inState(w *store.Where, s execution.Public) {
 	stored := s
 	if s == execution.PublicRateLimited {
 		stored = execution.PublicWaiting
 	}
-	c.and("public_state = ?", s != "", string(stored))
-	c.and(waitsHeldUp, s == execution.PublicRateLimited)
-	c.and("(claim_bucket IS NULL OR NOT "+waitsHeldUp+")", s == execution.PublicWaiting)
-}
-
-// where returns the condition that f means, within a namespace.
-func where(q *store.Queries, namespace string, f execution.Filter) condition {
-	c := condition{"namespace = ?", []any{namespace}}
-	c.and("lane = ?", f.Lane != "", f.Lane)
-	c.state(f.State)
-	c.and("terminal_outcome <> 'success'", f.State != "" && f.State != execution.PublicCompleted) // what executions_state_idx holds
-	c.and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
-	c.and("kind = ?", f.Kind != "", f.Kind)
-	for _, t := range f.Tags {
-		c.and(q.Tag("tags")+" = ?", true, t.Key, t.Value)
-	}
-	c.and("worker_id = ? AND ownership_state = 'leased' AND public_state = 'active' AND terminal_outcome <> 'success'", f.Worker != "", f.Worker)
-	c.and("created_at >= ?", !f.CreatedAfter.IsZero(), store.Millis(f.CreatedAfter))
-	c.and("created_at < ?", !f.CreatedBefore.IsZero(), store.Millis(f.CreatedBefore))
-	return c
+	w.If(s != "", "public_state = ?", string(stored))
+	w.If(s == execution.PublicRateLimited, waitsHeldUp)
+	w.If(s == execution.PublicWaiting, "(claim_bucket IS NULL OR NOT "+waitsHeldUp+")")
 }
 
 // Executions lists the executions of the caller's namespace, newest first.
 func (r *Repo) Executions(ctx context.Context, f execution.Filter, after page.Cursor, limit int) (page.Page[execution.Execution], error) {
 	var list []execution.Execution
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		c := where(q, call.From(ctx).Namespace, f)
-		c.and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		w := where(q, call.From(ctx).Namespace, f)
+		w.If(!after.IsZero(), "(created_at, id) < (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+c.text+" AND "+visible+" ORDER BY created_at DESC, id DESC LIMIT ?", append(c.args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+w.String()+" AND "+visible+" ORDER BY created_at DESC, id DESC LIMIT ?", w.Args(limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list executions: %w", err)
 		}
@@ -83,14 +70,14 @@ func (r *Repo) Leases(ctx context.Context, f execution.Leases, after page.Cursor
 	var list []execution.Execution
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		const ends = "coalesce(lease_expires_at, 0)"
-		c := condition{"namespace = ? AND public_state = 'active' AND terminal_outcome <> 'success'", []any{call.From(ctx).Namespace}}
-		c.and(ends+" <= ?", !f.ExpiredAsOf.IsZero(), store.Millis(f.ExpiredAsOf))
-		c.and("lane = ?", f.Lane != "", f.Lane)
-		c.and("worker_id = ?", f.WorkerID != "", f.WorkerID)
-		c.and("worker_instance_id = ?", f.InstanceID != "", f.InstanceID)
-		c.and("("+ends+", id) > (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		w := store.NewWhere("namespace = ? AND public_state = 'active' AND terminal_outcome <> 'success'", call.From(ctx).Namespace)
+		w.If(!f.ExpiredAsOf.IsZero(), ends+" <= ?", store.Millis(f.ExpiredAsOf))
+		w.If(f.Lane != "", "lane = ?", f.Lane)
+		w.If(f.WorkerID != "", "worker_id = ?", f.WorkerID)
+		w.If(f.InstanceID != "", "worker_instance_id = ?", f.InstanceID)
+		w.If(!after.IsZero(), "("+ends+", id) > (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+c.text+" ORDER BY "+ends+", id LIMIT ?", append(c.args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM executions WHERE "+w.String()+" ORDER BY "+ends+", id LIMIT ?", w.Args(limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list leases: %w", err)
 		}

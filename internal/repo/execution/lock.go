@@ -44,9 +44,8 @@ func lockFlows(tx *store.Tx, ids []store.ID) error {
 	if !tx.Locks() || len(ids) == 0 {
 		return nil
 	}
-	in, size := store.In(len(ids))
 	var locked []store.ID
-	err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN (SELECT flow_id FROM executions WHERE id IN `+in+`) ORDER BY id`+tx.ForUpdate(), store.InArgs(ids, size)...)
+	err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN (SELECT flow_id FROM executions WHERE id IN ?) ORDER BY id`+tx.ForUpdate(), store.List(ids))
 	if err != nil {
 		return fmt.Errorf("lock the flows of %d executions: %w", len(ids), err)
 	}
@@ -72,8 +71,7 @@ func unheld(tx *store.Tx, due []owned) ([]store.ID, error) {
 	flows = slices.Compact(flows)
 	locked := []store.ID{}
 	if len(flows) > 0 {
-		in, size := store.In(len(flows))
-		if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN `+in+` ORDER BY id`+tx.SkipLocked(), store.InArgs(flows, size)...); err != nil {
+		if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN ? ORDER BY id`+tx.SkipLocked(), store.List(flows)); err != nil {
 			return nil, fmt.Errorf("lock the flows of due executions: %w", err)
 		}
 	}

@@ -119,9 +119,8 @@ func (r *Repo) Members(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) ([]execu
 	keys := store.IDs(ids)
 	slices.SortFunc(keys, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
 	keys = slices.Compact(keys)
-	in, size := store.In(len(keys))
 	var rows []row
-	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN "+in+" AND "+visible+" ORDER BY id"+tx.ForUpdate(), store.InArgs(keys, size)...)
+	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN ? AND "+visible+" ORDER BY id"+tx.ForUpdate(), store.List(keys))
 	if err != nil {
 		return nil, fmt.Errorf("read members of flow %s: %w", flowID, err)
 	}

@@ -28,24 +28,21 @@ const draining = 0
 func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance string, worker execution.Capabilities, reclaim bool) ([]openBucket, error) {
 	fit, known := b.fitting(namespace, lanes, worker, reclaim)
 	if !known {
-		in, size := store.In(len(lanes))
+		where := "b.namespace = ? AND b.lane IN ?"
 		if !reclaim {
-			in += " AND b.admission_key NOT LIKE '" + admissionLost + "%'"
+			where += " AND b.admission_key NOT LIKE '" + admissionLost + "%'"
 		}
-		return standing(tx, "claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id", "c.tokens", "b.namespace = ? AND b.lane IN "+in,
-			append([]any{namespace}, store.InArgs(lanes, size)...), namespace, instance, worker)
+		return standing(tx, "claim_buckets b JOIN capability_sets c ON c.id = b.capability_set_id", "c.tokens", where, []any{namespace, store.List(lanes)}, namespace, instance, worker)
 	}
 	var open []openBucket
 	for len(open) < maxBuckets {
 		n := min(len(fit), maxBuckets)
-		some := append(fit[:n:n], draining) // no bucket has this id, and a list needs one
-		fit = fit[n:]
-		in, size := store.In(len(some))
-		found, err := standing(tx, "claim_buckets b", "''", "b.id IN "+in, store.InArgs(some, size), namespace, instance, worker)
+		found, err := standing(tx, "claim_buckets b", "''", "b.id IN ?", []any{store.List(fit[:n])}, namespace, instance, worker)
 		if err != nil {
 			return nil, err
 		}
-		if open = append(open, found...); len(fit) == 0 {
+		open, fit = append(open, found...), fit[n:]
+		if len(fit) == 0 {
 			break
 		}
 	}
@@ -82,13 +79,12 @@ func heads(tx *store.Tx, open []openBucket, n int) ([]openBucket, error) {
 		ids[i], at[b.ID] = b.ID, b
 	}
 	slices.Sort(ids)
-	in, size := store.In(len(ids))
 	var ranked []int64
 	err := tx.Select(&ranked, `SELECT h.bucket FROM (
 			SELECT b.id AS bucket, (SELECT e.id FROM executions e WHERE e.claim_bucket = b.id ORDER BY e.priority DESC, e.created_at, e.id LIMIT 1) AS head
-			FROM claim_buckets b WHERE b.id IN `+in+`
+			FROM claim_buckets b WHERE b.id IN ?
 		) h JOIN executions x ON x.id = h.head
-		ORDER BY x.priority DESC, x.created_at, x.id LIMIT ?`, append(store.InArgs(ids, size), n)...)
+		ORDER BY x.priority DESC, x.created_at, x.id LIMIT ?`, store.List(ids), n)
 	out := make([]openBucket, len(ranked))
 	for i, id := range ranked {
 		out[i] = at[id]

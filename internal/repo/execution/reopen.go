@@ -144,8 +144,7 @@ func (r *Repo) move(tx *store.Tx, list []*execution.Execution, bucket int64) err
 		ids[i] = store.ID(e.ID)
 		tx.Signal(waitKey(e.Namespace, e.Lane), e.Required.String())
 	}
-	in, size := store.In(len(ids))
-	if _, err := tx.Exec(`UPDATE executions SET claim_bucket = ? WHERE id IN `+in, append([]any{bucket}, store.InArgs(ids, size)...)...); err != nil {
+	if _, err := tx.Exec(`UPDATE executions SET claim_bucket = ? WHERE id IN ?`, bucket, store.List(ids)); err != nil {
 		return fmt.Errorf("move %d executions to another claim bucket: %w", len(list), err)
 	}
 	return r.nudge(tx, list[0], bucket)
@@ -192,9 +191,8 @@ func (r *Repo) Retire(ctx context.Context, limit int) (int, error) {
 		if *out = len(ids); len(ids) == 0 {
 			return nil
 		}
-		in, size := store.In(len(ids))
 		var gone []int64
-		if err := tx.Select(&gone, `DELETE FROM claim_buckets WHERE id IN `+in+` AND `+empty+` RETURNING id`, store.InArgs(ids, size)...); err != nil { // with a look of its own, after the locks
+		if err := tx.Select(&gone, `DELETE FROM claim_buckets WHERE id IN ? AND `+empty+` RETURNING id`, store.List(ids)); err != nil { // with a look of its own, after the locks
 			return fmt.Errorf("delete empty claim buckets: %w", err)
 		}
 		r.buckets.forget(gone)

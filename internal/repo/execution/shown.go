@@ -3,7 +3,6 @@ package execution
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,15 +30,14 @@ func (h *holdRow) hold() *execution.Hold {
 
 const selectHolds = `SELECT e.id, b.held_by, b.held_id, b.held_key, b.held_need, b.held_detail, b.held_since,
 	coalesce(b.reopen_at, (SELECT g.next_reset_at FROM budgets g WHERE g.id = b.held_id)) AS reopen_at
-	FROM executions e JOIN claim_buckets b ON b.id = e.claim_bucket WHERE b.held_by IS NOT NULL AND e.id IN `
+	FROM executions e JOIN claim_buckets b ON b.id = e.claim_bucket WHERE b.held_by IS NOT NULL AND e.id IN ?`
 
 // holdsOf returns what holds up those of some executions that a limit holds up.
 func holdsOf(q *store.Queries, ids []store.ID) (map[uuid.UUID]*execution.Hold, error) {
 	found := map[uuid.UUID]*execution.Hold{}
-	for chunk := range slices.Chunk(ids, 512) {
-		in, size := store.In(len(chunk))
+	for chunk := range store.Chunks(ids) {
 		var rows []holdRow
-		if err := q.Select(&rows, selectHolds+in, store.InArgs(chunk, size)...); err != nil {
+		if err := q.Select(&rows, selectHolds, store.List(chunk)); err != nil {
 			return nil, fmt.Errorf("look what holds up executions: %w", err)
 		}
 		for i := range rows {

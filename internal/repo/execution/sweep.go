@@ -57,8 +57,7 @@ func due(tx *store.Tx, limit int) (rows []row, err error) {
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	in, size := store.In(len(ids))
-	return rows, tx.Select(&rows, "SELECT "+columns+from+" AND id IN "+in+" ORDER BY due_at"+tx.SkipLocked(), append([]any{now}, store.InArgs(ids, size)...)...)
+	return rows, tx.Select(&rows, "SELECT "+columns+from+" AND id IN ? ORDER BY due_at"+tx.SkipLocked(), now, store.List(ids))
 }
 
 // passOne makes what is due for e. A due time that means nothing any more is set anew.

@@ -244,16 +244,13 @@ func (r *Repo) Waitpoints(ctx context.Context, id uuid.UUID, after page.Cursor, 
 		if err != nil || e.Lifecycle == execution.Terminal {
 			return err
 		}
-		where, args := `execution_id = ? AND (state = 'active' OR state = 'pending' AND attempt_index = ?)`, []any{store.ID(id), e.OpenAttempt()}
-		if !after.IsZero() {
-			where += ` AND id > ?`
-			args = append(args, store.ID(after.ID))
-		}
-		if limit, err = store.Fit(q, limit, "approval", `waitpoints WHERE `+where+` ORDER BY id`, args...); err != nil {
+		where := store.NewWhere(`execution_id = ? AND (state = 'active' OR state = 'pending' AND attempt_index = ?)`, store.ID(id), e.OpenAttempt())
+		where.If(!after.IsZero(), `id > ?`, store.ID(after.ID))
+		if limit, err = store.Fit(q, limit, "approval", `waitpoints WHERE `+where.String()+` ORDER BY id`, where.Args()...); err != nil {
 			return fmt.Errorf("list the waitpoints of %s: %w", id, err)
 		}
 		var rows []waitpointRow
-		if err := q.Select(&rows, `SELECT `+waitpointColumns+` FROM waitpoints WHERE `+where+` ORDER BY id LIMIT ?`, append(args, limit+1)...); err != nil {
+		if err := q.Select(&rows, `SELECT `+waitpointColumns+` FROM waitpoints WHERE `+where.String()+` ORDER BY id LIMIT ?`, where.Args(limit+1)...); err != nil {
 			return fmt.Errorf("list the waitpoints of %s: %w", id, err)
 		}
 		at := page.Of(rows, limit, func(w waitpointRow) page.Cursor { return page.Cursor{At: 1, ID: uuid.UUID(w.ID)} })

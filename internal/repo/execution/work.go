@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -139,14 +138,13 @@ func (r *Repo) HoldThese(tx *store.Tx, ids []uuid.UUID) error {
 // holdAll reads and locks executions, in the order of their ids, after their flows.
 func (r *Repo) holdAll(tx *store.Tx, ids []uuid.UUID) ([]row, error) {
 	var all []row
-	for chunk := range slices.Chunk(ids, 512) {
+	for chunk := range store.Chunks(ids) {
 		keys := store.IDs(chunk)
 		if err := lockFlows(tx, keys); err != nil {
 			return nil, err
 		}
-		in, size := store.In(len(keys))
 		var rows []row
-		if err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(keys, size)...); err != nil {
+		if err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN ? ORDER BY id"+tx.ForUpdate(), store.List(keys)); err != nil {
 			return nil, fmt.Errorf("read %d executions: %w", len(keys), err)
 		}
 		all = append(all, rows...)
@@ -225,7 +223,7 @@ var errWorkOf = errors.New("no work was asked for")
 // Work returns up to limit executions that are selected, the oldest first, with their attempts and without their documents.
 func (r *Repo) Work(q *store.Queries, of execution.WorkOf, limit int) ([]execution.Worked, error) {
 	var where string
-	var args []any
+	var ids []uuid.UUID
 	for _, by := range []struct {
 		column string
 		ids    []uuid.UUID
@@ -233,15 +231,13 @@ func (r *Repo) Work(q *store.Queries, of execution.WorkOf, limit int) ([]executi
 		if len(by.ids) == 0 {
 			continue
 		}
-		keys := store.IDs(by.ids)
-		in, size := store.In(len(keys))
-		where, args = by.column+" IN "+in, store.InArgs(keys, size)
+		where, ids = by.column+" IN ?", by.ids
 	}
 	if where == "" {
 		return nil, errWorkOf
 	}
 	var rows []row
-	err := q.Select(&rows, "SELECT "+nodeColumns+" FROM executions WHERE "+where+" AND "+visible+" ORDER BY created_at, id LIMIT ?", append(args, limit)...)
+	err := q.Select(&rows, "SELECT "+nodeColumns+" FROM executions WHERE "+where+" AND "+visible+" ORDER BY created_at, id LIMIT ?", store.List(store.IDs(ids)), limit)
 	if err != nil {
 		return nil, fmt.Errorf("read executions: %w", err)
 	}
@@ -264,13 +260,12 @@ func withAttempts(q *store.Queries, list []execution.Execution) ([]execution.Wor
 		out[i].Execution, ids[i] = list[i], store.ID(list[i].ID)
 		at[ids[i]] = i
 	}
-	for chunk := range slices.Chunk(ids, 512) {
-		in, size := store.In(len(chunk))
+	for chunk := range store.Chunks(ids) {
 		var rows []struct {
 			ExecutionID store.ID `db:"execution_id"`
 			attemptRow
 		}
-		if err := q.Select(&rows, `SELECT execution_id, `+attemptColumns+` FROM attempts WHERE execution_id IN `+in+` ORDER BY execution_id, attempt_index`, store.InArgs(chunk, size)...); err != nil {
+		if err := q.Select(&rows, `SELECT execution_id, `+attemptColumns+` FROM attempts WHERE execution_id IN ? ORDER BY execution_id, attempt_index`, store.List(chunk)); err != nil {
 			return nil, fmt.Errorf("read attempts: %w", err)
 		}
 		for i := range rows {

@@ -293,9 +293,8 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]holding, err
 	if err := lockFlows(tx, ids); err != nil {
 		return nil, err
 	}
-	in, size := store.In(len(ids))
 	var rows []row
-	err := tx.Select(&rows, selectHeld+" WHERE id IN "+in+" ORDER BY id"+tx.ForUpdate(), append([]any{store.Millis(tx.Queries.Now())}, store.InArgs(ids, size)...)...)
+	err := tx.Select(&rows, selectHeld+" WHERE id IN ? ORDER BY id"+tx.ForUpdate(), store.Millis(tx.Queries.Now()), store.List(ids))
 	if err != nil {
 		return nil, fmt.Errorf("read a batch of executions: %w", err)
 	}

@@ -112,10 +112,8 @@ func (*Repo) Lock(tx *store.Tx, ids []uuid.UUID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	keys := store.IDs(ids)
-	in, size := store.In(len(keys))
 	var locked []store.ID
-	if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN `+in+` ORDER BY id`+tx.ForUpdate(), store.InArgs(keys, size)...); err != nil {
+	if err := tx.Select(&locked, `SELECT id FROM flows WHERE id IN ? ORDER BY id`+tx.ForUpdate(), store.List(store.IDs(ids))); err != nil {
 		return fmt.Errorf("lock flows: %w", err)
 	}
 	return nil

@@ -118,9 +118,9 @@ func (r *Repo) prune(ctx context.Context, keep flow.Retention, namespace string,
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Pruned) error {
 		*out = pruned(false)
 		left := limit
-		return r.over(tx, keep, namespace, func(s flow.Status, where string, args []any) error {
+		return r.over(tx, keep, namespace, func(s flow.Status, where *store.Where) error {
 			var rows []row
-			err := tx.Select(&rows, "SELECT "+aboutColumns+" FROM flows WHERE "+where+" ORDER BY updated_at LIMIT ?"+tx.SkipLocked(), append(args, left)...)
+			err := tx.Select(&rows, "SELECT "+aboutColumns+" FROM flows WHERE "+where.String()+" ORDER BY updated_at LIMIT ?"+tx.SkipLocked(), where.Args(left)...)
 			if err != nil {
 				return fmt.Errorf("find flows to prune: %w", err)
 			}
@@ -143,12 +143,12 @@ func (r *Repo) prune(ctx context.Context, keep flow.Retention, namespace string,
 // count counts what prune would delete.
 func (r *Repo) count(tx *store.Tx, keep flow.Retention, out *flow.Pruned) error {
 	*out = pruned(true)
-	return r.over(tx, keep, tx.Call.Namespace, func(s flow.Status, where string, args []any) error {
+	return r.over(tx, keep, tx.Call.Namespace, func(s flow.Status, where *store.Where) error {
 		var n struct {
 			Flows      int `db:"flows"`
 			Executions int `db:"executions"`
 		}
-		if err := tx.Get(&n, "SELECT count(*) AS flows, CAST(coalesce(sum(node_count), 0) AS BIGINT) AS executions FROM flows WHERE "+where, args...); err != nil {
+		if err := tx.Get(&n, "SELECT count(*) AS flows, CAST(coalesce(sum(node_count), 0) AS BIGINT) AS executions FROM flows WHERE "+where.String(), where.Args()...); err != nil {
 			return fmt.Errorf("count flows to prune: %w", err)
 		}
 		out.Flows[s] = n.Flows
@@ -159,19 +159,16 @@ func (r *Repo) count(tx *store.Tx, keep flow.Retention, out *flow.Pruned) error 
 
 // over calls fn for each status that is not kept for ever, with the condition of the flows whose time is over: those that
 // were last changed before the cut, and not those at it.
-func (*Repo) over(tx *store.Tx, keep flow.Retention, namespace string, fn func(s flow.Status, where string, args []any) error) error {
+func (*Repo) over(tx *store.Tx, keep flow.Retention, namespace string, fn func(s flow.Status, where *store.Where) error) error {
 	for _, s := range []flow.Status{flow.Finished, flow.Failed, flow.Cancelled} {
 		days := keep.Days(s)
 		if days == nil {
 			continue
 		}
 		cut := tx.Now().Add(-time.Duration(*days) * 24 * time.Hour)
-		where, args := "status = ? AND ended_at IS NOT NULL AND updated_at < ?", []any{string(s), store.Millis(cut)}
-		if namespace != "" {
-			where += " AND namespace = ?"
-			args = append(args, namespace)
-		}
-		if err := fn(s, where, args); err != nil {
+		where := store.NewWhere("status = ? AND ended_at IS NOT NULL AND updated_at < ?", string(s), store.Millis(cut))
+		where.If(namespace != "", "namespace = ?", namespace)
+		if err := fn(s, where); err != nil {
 			return err
 		}
 	}

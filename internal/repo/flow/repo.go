@@ -202,23 +202,17 @@ func (r *Repo) flowsOf(q *store.Queries, rows []row) ([]flow.Flow, error) {
 func (r *Repo) Flows(ctx context.Context, f flow.Filter, after page.Cursor, limit int) (page.Page[flow.Flow], error) {
 	var list []flow.Flow
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
-		and := func(condition string, present bool, values ...any) {
-			if present {
-				where += " AND " + condition
-				args = append(args, values...)
-			}
-		}
-		and("owner_session_key = ?", f.OwnerSessionKey != "", f.OwnerSessionKey)
-		and("status = ?", f.Status != "", string(f.Status))
-		and("controller_id = ?", f.ControllerID != "", f.ControllerID)
-		and("kind = ?", f.Kind != "", f.Kind)
+		where := store.NewWhere("namespace = ?", call.From(ctx).Namespace)
+		where.If(f.OwnerSessionKey != "", "owner_session_key = ?", f.OwnerSessionKey)
+		where.If(f.Status != "", "status = ?", string(f.Status))
+		where.If(f.ControllerID != "", "controller_id = ?", f.ControllerID)
+		where.If(f.Kind != "", "kind = ?", f.Kind)
 		for _, t := range f.Tags {
-			and(q.Tag("tags")+" = ?", true, t.Key, t.Value)
+			where.And(q.Tag("tags")+" = ?", t.Key, t.Value)
 		}
-		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		where.If(!after.IsZero(), "(created_at, id) < (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM flows WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM flows WHERE "+where.String()+" ORDER BY created_at DESC, id DESC LIMIT ?", where.Args(limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list flows: %w", err)
 		}

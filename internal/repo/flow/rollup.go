@@ -79,9 +79,8 @@ func rollupsOf(q *store.Queries, ids []store.ID) (map[uuid.UUID]flow.Rollup, err
 	if len(ids) == 0 {
 		return found, nil
 	}
-	in, size := store.In(len(ids))
 	var rows []rollupRow
-	if err := q.Select(&rows, selectRollups+" WHERE flow_id IN "+in, store.InArgs(ids, size)...); err != nil {
+	if err := q.Select(&rows, selectRollups+" WHERE flow_id IN ?", store.List(ids)); err != nil {
 		return nil, fmt.Errorf("read rollups: %w", err)
 	}
 	for i := range rows {

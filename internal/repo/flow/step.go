@@ -70,13 +70,10 @@ func (r *Repo) Steps(ctx context.Context, id uuid.UUID, status flow.StepStatus, 
 		if err := exists(q, call.From(ctx).Namespace, id); err != nil {
 			return err
 		}
-		where, args := " WHERE flow_id = ? AND position > ?", []any{store.ID(id), after.At}
-		if status != "" {
-			where += " AND status = ?"
-			args = append(args, string(status))
-		}
+		where := store.NewWhere("flow_id = ? AND position > ?", store.ID(id), after.At)
+		where.If(status != "", "status = ?", string(status))
 		var rows []stepRow
-		if err := q.Select(&rows, selectSteps+where+" ORDER BY position LIMIT ?", append(args, limit+1)...); err != nil {
+		if err := q.Select(&rows, selectSteps+" WHERE "+where.String()+" ORDER BY position LIMIT ?", where.Args(limit+1)...); err != nil {
 			return fmt.Errorf("list the steps of flow %s: %w", id, err)
 		}
 		list = make([]flow.Step, len(rows))

@@ -105,9 +105,8 @@ func (r *Repo) Clean(ctx context.Context, limit int) (int, error) {
 		if len(ids) == 0 {
 			return tx.ExecOne(`DELETE FROM builds WHERE id = ?`, build.ID)
 		}
-		in, size := store.In(len(ids))
-		for _, statement := range []string{`DELETE FROM edges WHERE downstream_id IN `, `DELETE FROM edge_groups WHERE execution_id IN `, `DELETE FROM executions WHERE id IN `} {
-			if _, err := tx.Exec(statement+in, store.InArgs(ids, size)...); err != nil {
+		for _, statement := range []string{`DELETE FROM edges WHERE downstream_id IN ?`, `DELETE FROM edge_groups WHERE execution_id IN ?`, `DELETE FROM executions WHERE id IN ?`} {
+			if _, err := tx.Exec(statement, store.List(ids)); err != nil {
 				return fmt.Errorf("take an abandoned graph back: %w", err)
 			}
 		}

@@ -62,25 +62,15 @@ func (r *Repo) Edges(ctx context.Context, flowID, from, to uuid.UUID, after page
 		if _, err := r.flows.Find(q, call.From(ctx).Namespace, flowID); err != nil {
 			return err
 		}
-		where, args := "flow_id = ?", []any{store.ID(flowID)}
-		if from != uuid.Nil || to != uuid.Nil {
-			where = "CASE WHEN flow_id = ? THEN 1 END = 1" // to be found by the index of an end, which is better than that of the flow
+		where := store.NewWhere("flow_id = ?", store.ID(flowID))
+		if from != uuid.Nil || to != uuid.Nil { // to be found by the index of an end, which is better than that of the flow
+			where = store.NewWhere("CASE WHEN flow_id = ? THEN 1 END = 1", store.ID(flowID))
 		}
-		for _, end := range []struct {
-			column string
-			id     uuid.UUID
-		}{{"upstream_id", from}, {"downstream_id", to}} {
-			if end.id != uuid.Nil {
-				where += " AND " + end.column + " = ?"
-				args = append(args, store.ID(end.id))
-			}
-		}
-		if !after.IsZero() {
-			where += " AND id > ?"
-			args = append(args, store.ID(after.ID))
-		}
+		where.If(from != uuid.Nil, "upstream_id = ?", store.ID(from))
+		where.If(to != uuid.Nil, "downstream_id = ?", store.ID(to))
+		where.If(!after.IsZero(), "id > ?", store.ID(after.ID))
 		var rows []edgeRow
-		if err := q.Select(&rows, selectEdges+" WHERE "+where+" AND "+shown+" ORDER BY id LIMIT ?", append(args, limit+1)...); err != nil {
+		if err := q.Select(&rows, selectEdges+" WHERE "+where.String()+" AND "+shown+" ORDER BY id LIMIT ?", where.Args(limit+1)...); err != nil {
 			return fmt.Errorf("list the edges of flow %s: %w", flowID, err)
 		}
 		list = edgesOf(rows)
@@ -123,11 +113,9 @@ type inputRow struct {
 // Inputs returns the results that were passed on to members, by the keys or ids of those whose results they are, for each that has
 // any. reference: flows-streams-budgets.md 2.6 (data passing); model.md "The graph of a flow".
 func (*Repo) Inputs(q *store.Queries, members []uuid.UUID) (map[uuid.UUID]map[string]execution.Value, error) {
-	ids := store.IDs(members)
-	in, size := store.In(len(ids))
 	var rows []inputRow
 	err := q.Select(&rows, `SELECT d.downstream_id, d.upstream_id, u.key, u.result, u.result_encoding FROM edges d JOIN executions u ON u.id = d.upstream_id
-		WHERE d.downstream_id IN `+in+` AND d.pass_result = 1 AND d.state = 'satisfied' AND u.result_encoding IS NOT NULL`, store.InArgs(ids, size)...)
+		WHERE d.downstream_id IN ? AND d.pass_result = 1 AND d.state = 'satisfied' AND u.result_encoding IS NOT NULL`, store.List(store.IDs(members)))
 	if err != nil {
 		return nil, fmt.Errorf("read the inputs of %d executions: %w", len(members), err)
 	}

@@ -114,9 +114,8 @@ func resolveEdges(tx *store.Tx, upstream uuid.UUID, state graph.State, found []d
 	for i := range found {
 		ids[i] = found[i].ExecutionID
 	}
-	in, size := store.In(len(ids))
-	args := append([]any{string(state), store.Millis(tx.Now()), store.ID(upstream)}, store.InArgs(ids, size)...)
-	if _, err := tx.Exec(`UPDATE edges SET state = ?, resolved_at = ? WHERE upstream_id = ? AND state = 'pending' AND downstream_id IN `+in, args...); err != nil {
+	if _, err := tx.Exec(`UPDATE edges SET state = ?, resolved_at = ? WHERE upstream_id = ? AND state = 'pending' AND downstream_id IN ?`,
+		string(state), store.Millis(tx.Now()), store.ID(upstream), store.List(ids)); err != nil {
 		return fmt.Errorf("decide the edges of execution %s: %w", upstream, err)
 	}
 	return nil

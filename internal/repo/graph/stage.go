@@ -278,9 +278,8 @@ func path(q *store.Queries, from, to *execution.Execution) ([]string, error) {
 	}
 	before := map[store.ID]store.ID{} // each member that was met, and where from
 	for front := []store.ID{store.ID(from.ID)}; len(front) > 0; {
-		in, size := store.In(len(front))
 		var found []edgeRow
-		if err := q.Select(&found, selectEdges+" WHERE upstream_id IN "+in, store.InArgs(front, size)...); err != nil {
+		if err := q.Select(&found, selectEdges+" WHERE upstream_id IN ?", store.List(front)); err != nil {
 			return nil, fmt.Errorf("follow the edges: %w", err)
 		}
 		front = nil
@@ -306,13 +305,12 @@ func path(q *store.Queries, from, to *execution.Execution) ([]string, error) {
 // namesOf returns the names of members: their keys, or ids.
 func namesOf(q *store.Queries, ids []store.ID) ([]string, error) {
 	keys := make(map[store.ID]string, len(ids))
-	for chunk := range slices.Chunk(ids, 512) {
-		in, size := store.In(len(chunk))
+	for chunk := range store.Chunks(ids) {
 		var rows []struct {
 			ID  store.ID   `db:"id"`
 			Key store.Text `db:"key"`
 		}
-		if err := q.Select(&rows, "SELECT id, key FROM executions WHERE id IN "+in, store.InArgs(chunk, size)...); err != nil {
+		if err := q.Select(&rows, "SELECT id, key FROM executions WHERE id IN ?", store.List(chunk)); err != nil {
 			return nil, fmt.Errorf("name the members of a cycle: %w", err)
 		}
 		for _, row := range rows {

@@ -114,19 +114,15 @@ func (r *Repo) Admissions(ctx context.Context, id uuid.UUID, key *string, after 
 		if _, err := find(q, call.From(ctx).Namespace, id); err != nil {
 			return err
 		}
-		where, args := "quota_id = ?", []any{store.ID(id)}
-		if key != nil {
-			where, args = where+" AND key = ?", append(args, *key)
-		}
-		if !after.IsZero() {
-			where, args = where+" AND (admitted_at, execution_id) > (?, ?)", append(args, after.At, store.ID(after.ID))
-		}
+		where := store.NewWhere("quota_id = ?", store.ID(id))
+		where.If(key != nil, "key = ?", key)
+		where.If(!after.IsZero(), "(admitted_at, execution_id) > (?, ?)", after.At, store.ID(after.ID))
 		var rows []struct {
 			ExecutionID store.ID     `db:"execution_id"`
 			Key         string       `db:"key"`
 			AdmittedAt  store.Millis `db:"admitted_at"`
 		}
-		if err := q.Select(&rows, "SELECT execution_id, key, admitted_at FROM quota_admissions WHERE "+where+" ORDER BY admitted_at, execution_id LIMIT ?", append(args, limit+1)...); err != nil {
+		if err := q.Select(&rows, "SELECT execution_id, key, admitted_at FROM quota_admissions WHERE "+where.String()+" ORDER BY admitted_at, execution_id LIMIT ?", where.Args(limit+1)...); err != nil {
 			return fmt.Errorf("list the slots of quota %s: %w", id, err)
 		}
 		list = make([]quota.Admission, len(rows))

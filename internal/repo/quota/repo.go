@@ -127,12 +127,10 @@ func find(q *store.Queries, namespace string, id uuid.UUID) (quota.Quota, error)
 func (r *Repo) Quotas(ctx context.Context, after page.Cursor, limit int) (page.Page[quota.Quota], error) {
 	var list []quota.Quota
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
-		if !after.IsZero() {
-			where, args = where+" AND (created_at, id) < (?, ?)", append(args, after.At, store.ID(after.ID))
-		}
+		where := store.NewWhere("namespace = ?", call.From(ctx).Namespace)
+		where.If(!after.IsZero(), "(created_at, id) < (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		if err := q.Select(&rows, selectQuota+" WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...); err != nil {
+		if err := q.Select(&rows, selectQuota+" WHERE "+where.String()+" ORDER BY created_at DESC, id DESC LIMIT ?", where.Args(limit+1)...); err != nil {
 			return fmt.Errorf("list quotas: %w", err)
 		}
 		list = make([]quota.Quota, len(rows))

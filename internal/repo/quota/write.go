@@ -58,14 +58,12 @@ func (s *state) write(tx *store.Tx, p place) error {
 // giveBack gives back the slots of executions, and lets those go on who wait for one.
 func (r *Repo) giveBack(tx *store.Tx, executions []uuid.UUID) error {
 	freed := map[place]int64{}
-	for chunk := range slices.Chunk(executions, 512) {
-		ids := store.IDs(chunk)
-		in, size := store.In(len(ids))
+	for chunk := range store.Chunks(executions) {
 		var rows []struct {
 			QuotaID store.ID `db:"quota_id"`
 			Key     string   `db:"key"`
 		}
-		if err := tx.Select(&rows, `DELETE FROM quota_admissions WHERE execution_id IN `+in+` RETURNING quota_id, key`, store.InArgs(ids, size)...); err != nil {
+		if err := tx.Select(&rows, `DELETE FROM quota_admissions WHERE execution_id IN ? RETURNING quota_id, key`, store.List(store.IDs(chunk))); err != nil {
 			return fmt.Errorf("give slots back: %w", err)
 		}
 		for _, row := range rows {

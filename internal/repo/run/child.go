@@ -146,9 +146,8 @@ func height(tx *store.Tx, id uuid.UUID, most int) error {
 		if n >= most {
 			return fault.New(fault.CodeLinkCycle, "Runs stand at most %d deep in one another. Let this one be in a run further up, or in none.", run.MaxDepth).With("limit", run.MaxDepth)
 		}
-		in, size := store.In(len(level))
 		var next []store.ID
-		if err := tx.Select(&next, `SELECT id FROM runs WHERE parent_workflow_run_id IN `+in, store.InArgs(level, size)...); err != nil {
+		if err := tx.Select(&next, `SELECT id FROM runs WHERE parent_workflow_run_id IN ?`, store.List(level)); err != nil {
 			return fmt.Errorf("read what is in run %s: %w", id, err)
 		}
 		level = next
@@ -378,9 +377,8 @@ func heldRuns(tx *store.Tx, ids []store.ID) ([]run.Run, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	in, size := store.In(len(ids))
 	var rows []row
-	if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE id IN "+in+" AND ended_at IS NULL ORDER BY id"+tx.ForUpdate(), store.InArgs(ids, size)...); err != nil {
+	if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE id IN ? AND ended_at IS NULL ORDER BY id"+tx.ForUpdate(), store.List(ids)); err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
 	}
 	tx.Later()

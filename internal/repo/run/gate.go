@@ -179,30 +179,24 @@ func insertVote(tx *store.Tx, stepID uuid.UUID, v *run.Vote) error {
 func (r *Repo) Gates(ctx context.Context, f run.GateFilter, after page.Cursor, limit int) (page.Page[run.GateAt], error) {
 	var list []run.GateAt
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ? AND gate_opened_at IS NOT NULL", []any{call.From(ctx).Namespace}
+		where := store.NewWhere("namespace = ? AND gate_opened_at IS NOT NULL", call.From(ctx).Namespace)
 		if f.RunID != uuid.Nil { // by the run's index
 			if _, err := find(q, call.From(ctx).Namespace, f.RunID, ""); fault.CodeOf(err) == fault.CodeNotFound {
 				return nil
 			} else if err != nil {
 				return err
 			}
-			where, args = "run_id = ? AND gate_opened_at IS NOT NULL", []any{store.ID(f.RunID)}
-		}
-		and := func(condition string, present bool, values ...any) {
-			if present {
-				where += " AND " + condition
-				args = append(args, values...)
-			}
+			where = store.NewWhere("run_id = ? AND gate_opened_at IS NOT NULL", store.ID(f.RunID))
 		}
 		if f.State == run.GatePending {
-			and("gate_outcome = 'pending'", true) // as its index has it
+			where.And("gate_outcome = 'pending'") // as its index has it
 		} else {
-			and("gate_outcome = ?", f.State != "", string(f.State))
+			where.If(f.State != "", "gate_outcome = ?", string(f.State))
 		}
-		and("gate_type = ?", f.Type != "", f.Type)
-		and("run_id IN (SELECT id FROM runs WHERE namespace = ? AND workflow_name = ?)", f.WorkflowName != "", call.From(ctx).Namespace, f.WorkflowName)
-		and("(gate_opened_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
-		steps, err := someSteps(q, where+" ORDER BY gate_opened_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		where.If(f.Type != "", "gate_type = ?", f.Type)
+		where.If(f.WorkflowName != "", "run_id IN (SELECT id FROM runs WHERE namespace = ? AND workflow_name = ?)", call.From(ctx).Namespace, f.WorkflowName)
+		where.If(!after.IsZero(), "(gate_opened_at, id) < (?, ?)", after.At, store.ID(after.ID))
+		steps, err := someSteps(q, where.String()+" ORDER BY gate_opened_at DESC, id DESC LIMIT ?", where.Args(limit+1)...)
 		if err != nil {
 			return err
 		}
@@ -221,9 +215,8 @@ func withRuns(q *store.Queries, steps []run.Step) ([]run.GateAt, error) {
 	for i := range steps {
 		ids[i] = store.ID(steps[i].RunID)
 	}
-	in, size := store.In(len(ids))
 	var rows []row
-	if err := q.Select(&rows, "SELECT "+columns+" FROM runs WHERE id IN "+in, store.InArgs(ids, size)...); err != nil {
+	if err := q.Select(&rows, "SELECT "+columns+" FROM runs WHERE id IN ?", store.List(ids)); err != nil {
 		return nil, fmt.Errorf("read the runs of gates: %w", err)
 	}
 	runs, err := runsOf(rows)
@@ -247,10 +240,8 @@ func (r *Repo) Asked(ctx context.Context, stepIDs []uuid.UUID) (map[uuid.UUID]ru
 	if len(stepIDs) == 0 {
 		return asked, nil
 	}
-	ids := store.IDs(stepIDs)
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		in, size := store.In(len(ids))
-		steps, err := someSteps(q, "id IN "+in, store.InArgs(ids, size)...)
+		steps, err := someSteps(q, "id IN ?", store.List(store.IDs(stepIDs)))
 		if err != nil {
 			return err
 		}
@@ -270,15 +261,9 @@ const mostPassed = 10_000
 func (r *Repo) GateStats(ctx context.Context, f run.StatsFilter) ([]run.GateStats, error) {
 	var gates []run.Passed
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "s.namespace = ? AND s.gate_opened_at >= ? AND s.gate_outcome <> 'pending'", []any{call.From(ctx).Namespace, store.Millis(f.Since)}
-		if f.Type != "" {
-			where += " AND s.gate_type = ?"
-			args = append(args, f.Type)
-		}
-		if f.WorkflowName != "" {
-			where += " AND r.workflow_name = ?"
-			args = append(args, f.WorkflowName)
-		}
+		where := store.NewWhere("s.namespace = ? AND s.gate_opened_at >= ? AND s.gate_outcome <> 'pending'", call.From(ctx).Namespace, store.Millis(f.Since))
+		where.If(f.Type != "", "s.gate_type = ?", f.Type)
+		where.If(f.WorkflowName != "", "r.workflow_name = ?", f.WorkflowName)
 		var rows []struct {
 			Workflow string       `db:"workflow_name"`
 			Step     string       `db:"step_name"`
@@ -289,7 +274,7 @@ func (r *Repo) GateStats(ctx context.Context, f run.StatsFilter) ([]run.GateStat
 			Gate     store.JSON   `db:"gate"`
 		}
 		err := q.Select(&rows, `SELECT r.workflow_name, s.step_name, s.gate_type, s.gate_outcome, s.gate_opened_at, s.gate_resolved_at, s.gate
-			FROM run_steps s JOIN runs r ON r.id = s.run_id WHERE `+where+` ORDER BY s.gate_opened_at DESC, s.id DESC LIMIT ?`, append(args, mostPassed)...)
+			FROM run_steps s JOIN runs r ON r.id = s.run_id WHERE `+where.String()+` ORDER BY s.gate_opened_at DESC, s.id DESC LIMIT ?`, where.Args(mostPassed)...)
 		if err != nil {
 			return fmt.Errorf("read gates: %w", err)
 		}

@@ -88,16 +88,10 @@ func (r *Repo) Items(ctx context.Context, runID, stepID uuid.UUID, status run.It
 		if _, err := findStep(q, runID, stepID); err != nil {
 			return err
 		}
-		where, args := "step_id = ?", []any{store.ID(stepID)}
-		if status != "" {
-			where += " AND status = ?"
-			args = append(args, string(status))
-		}
-		if !after.IsZero() {
-			where += " AND id > ?"
-			args = append(args, store.ID(after.ID))
-		}
-		list, err = someItems(q, where+" ORDER BY id LIMIT ?", append(args, limit+1)...)
+		where := store.NewWhere("step_id = ?", store.ID(stepID))
+		where.If(status != "", "status = ?", string(status))
+		where.If(!after.IsZero(), "id > ?", store.ID(after.ID))
+		list, err = someItems(q, where.String()+" ORDER BY id LIMIT ?", where.Args(limit+1)...)
 		return err
 	})
 	return page.Of(list, limit, func(it run.Item) page.Cursor { return page.After(it.CreatedAt, it.ID) }), err
@@ -151,10 +145,8 @@ func (r *Repo) itemsByID(ctx context.Context, of itemsRef) (list []run.Item, err
 // readItems reads items of a step by their ids. lock is a locking clause, or "".
 func readItems(q *store.Queries, stepID uuid.UUID, ids []uuid.UUID, lock string) (map[uuid.UUID]run.Item, error) {
 	found := make(map[uuid.UUID]run.Item, len(ids))
-	for chunk := range slices.Chunk(ids, 512) {
-		keys := store.IDs(chunk)
-		in, size := store.In(len(keys))
-		items, err := someItems(q, "step_id = ? AND id IN "+in+" ORDER BY id"+lock, append([]any{store.ID(stepID)}, store.InArgs(keys, size)...)...)
+	for chunk := range store.Chunks(ids) {
+		items, err := someItems(q, "step_id = ? AND id IN ? ORDER BY id"+lock, store.ID(stepID), store.List(store.IDs(chunk)))
 		if err != nil {
 			return nil, err
 		}
@@ -288,17 +280,14 @@ func (r *Repo) fanOut(tx *store.Tx, runID, stepID uuid.UUID, generation int64) (
 // itemsByKey returns those of some items that a step has.
 func itemsByKey(q *store.Queries, stepID uuid.UUID, in []run.ItemRequest) (map[itemKey]run.Item, error) {
 	there := make(map[itemKey]run.Item, len(in))
-	for chunk := range slices.Chunk(in, 512) {
+	for chunk := range store.Chunks(in) {
 		kinds, names := make([]string, len(chunk)), make([]string, len(chunk))
 		for i := range chunk {
 			kinds[i], names[i] = chunk[i].Type, chunk[i].ItemID
 		}
 		slices.Sort(kinds)
 		kinds = slices.Compact(kinds)
-		ofKinds, many := store.In(len(kinds))
-		ofNames, size := store.In(len(names))
-		args := append(append([]any{store.ID(stepID)}, store.InArgs(kinds, many)...), store.InArgs(names, size)...)
-		found, err := someItems(q, "step_id = ? AND item_type IN "+ofKinds+" AND item_id IN "+ofNames, args...)
+		found, err := someItems(q, "step_id = ? AND item_type IN ? AND item_id IN ?", store.ID(stepID), store.List(kinds), store.List(names))
 		if err != nil {
 			return nil, err
 		}

@@ -24,9 +24,8 @@ func (r *Repo) holdBelow(tx *store.Tx, namespace string, runID uuid.UUID) error 
 	levels := [][]store.ID{{store.ID(runID)}}
 	for len(levels) <= run.MaxDepth {
 		above := levels[len(levels)-1]
-		in, size := store.In(len(above))
 		var below []store.ID
-		err := tx.Select(&below, `SELECT id FROM runs WHERE parent_workflow_run_id IN `+in+` AND ended_at IS NULL ORDER BY id LIMIT ?`, append(store.InArgs(above, size), r.cfg.Batch)...)
+		err := tx.Select(&below, `SELECT id FROM runs WHERE parent_workflow_run_id IN ? AND ended_at IS NULL ORDER BY id LIMIT ?`, store.List(above), r.cfg.Batch)
 		if err != nil {
 			return fmt.Errorf("read what is open in run %s: %w", runID, err)
 		}
@@ -64,8 +63,7 @@ func (r *Repo) holdItems(tx *store.Tx, updates []run.ItemUpdate) error {
 	if len(ending) == 0 {
 		return nil
 	}
-	in, size := store.In(len(ending))
-	items, err := someItems(&tx.Queries, "id IN "+in+" AND completed_at IS NULL ORDER BY id", store.InArgs(ending, size)...)
+	items, err := someItems(&tx.Queries, "id IN ? AND completed_at IS NULL ORDER BY id", store.List(ending))
 	if err != nil {
 		return err
 	}

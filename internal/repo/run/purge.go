@@ -59,9 +59,8 @@ func (r *Repo) remove(tx *store.Tx, x *run.Run) (runs, executions int, err error
 func (r *Repo) closed(tx *store.Tx, x *run.Run) ([]run.Run, error) {
 	all := []run.Run{*x}
 	for level := []store.ID{store.ID(x.ID)}; len(level) > 0; {
-		in, size := store.In(len(level))
 		var rows []row
-		if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN "+in+" ORDER BY id"+tx.ForUpdate(), store.InArgs(level, size)...); err != nil {
+		if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN ? ORDER BY id"+tx.ForUpdate(), store.List(level)); err != nil {
 			return nil, fmt.Errorf("read what is in run %s: %w", x.ID, err)
 		}
 		found, err := runsOf(rows)
@@ -145,19 +144,12 @@ func (r *Repo) Purge(ctx context.Context, p run.Purge) (run.Purged, error) {
 
 // purge deletes the next roots after one, and returns the last that it looked at, uuid.Nil at the end.
 func (r *Repo) purge(tx *store.Tx, p run.Purge, namespace string, after uuid.UUID) (part run.Purged, last uuid.UUID, err error) {
-	in, size := store.In(len(p.Statuses))
-	where := "namespace = ? AND parent_workflow_run_id IS NULL AND ended_at IS NOT NULL AND ended_at <= ? AND status IN " + in
-	args := append([]any{namespace, store.Millis(tx.Now().Add(-p.OlderThan))}, store.InArgs(p.Statuses, size)...)
-	if p.WorkflowName != "" {
-		where += " AND workflow_name = ?"
-		args = append(args, p.WorkflowName)
-	}
-	if after != uuid.Nil {
-		where += " AND id > ?"
-		args = append(args, store.ID(after))
-	}
+	where := store.NewWhere("namespace = ? AND parent_workflow_run_id IS NULL AND ended_at IS NOT NULL AND ended_at <= ? AND status IN ?", namespace,
+		store.Millis(tx.Now().Add(-p.OlderThan)), store.List(p.Statuses))
+	where.If(p.WorkflowName != "", "workflow_name = ?", p.WorkflowName)
+	where.If(after != uuid.Nil, "id > ?", store.ID(after))
 	var ids []store.ID
-	if err := tx.Select(&ids, "SELECT id FROM runs WHERE "+where+" ORDER BY id LIMIT ?", append(args, purgeBatch)...); err != nil {
+	if err := tx.Select(&ids, "SELECT id FROM runs WHERE "+where.String()+" ORDER BY id LIMIT ?", where.Args(purgeBatch)...); err != nil {
 		return part, last, fmt.Errorf("find runs to purge: %w", err)
 	}
 	each := r.remove

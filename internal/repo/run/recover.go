@@ -45,8 +45,7 @@ func (r *Repo) recoverSome(tx *store.Tx, x *run.Run, chunk []run.Recovery, ended
 	for i := range chunk {
 		ids[i] = store.ID(chunk[i].StepID)
 	}
-	in, size := store.In(len(ids))
-	list, err := someSteps(&tx.Queries, "run_id = ? AND id IN "+in+" ORDER BY id", append([]any{store.ID(x.ID)}, store.InArgs(ids, size)...)...)
+	list, err := someSteps(&tx.Queries, "run_id = ? AND id IN ? ORDER BY id", store.ID(x.ID), store.List(ids))
 	if err != nil {
 		return err
 	}

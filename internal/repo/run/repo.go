@@ -142,31 +142,24 @@ func holdIn(tx *store.Tx, namespace string, id uuid.UUID) (run.Run, error) {
 func (r *Repo) Runs(ctx context.Context, f run.Filter, after page.Cursor, limit int) (page.Page[run.Run], error) {
 	var list []run.Run
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ?", []any{call.From(ctx).Namespace}
-		and := func(condition string, present bool, values ...any) {
-			if present {
-				where += " AND " + condition
-				args = append(args, values...)
-			}
-		}
+		where := store.NewWhere("namespace = ?", call.From(ctx).Namespace)
 		if len(f.Statuses) > 0 {
-			in, size := store.In(len(f.Statuses))
-			and("status IN "+in, true, store.InArgs(f.Statuses, size)...)
+			where.And("status IN ?", store.List(f.Statuses))
 			ended := slices.ContainsFunc(f.Statuses, run.Status.Terminal)
-			and("ended_at IS NULL", !ended) // as the index of what is open has it
+			where.If(!ended, "ended_at IS NULL") // as the index of what is open has it
 		}
-		and("workflow_name = ?", f.WorkflowName != "", f.WorkflowName)
-		and("trigger = ?", f.Trigger != "", f.Trigger)
-		and("parent_run_id = ?", f.ParentRunID != "", f.ParentRunID)
-		and("parent_workflow_run_id = ?", f.ParentWorkflowRunID != uuid.Nil, store.ID(f.ParentWorkflowRunID))
-		and("flow_id = ?", f.FlowID != uuid.Nil, store.ID(f.FlowID))
-		and("parent_workflow_run_id IS NULL", f.Root)
+		where.If(f.WorkflowName != "", "workflow_name = ?", f.WorkflowName)
+		where.If(f.Trigger != "", "trigger = ?", f.Trigger)
+		where.If(f.ParentRunID != "", "parent_run_id = ?", f.ParentRunID)
+		where.If(f.ParentWorkflowRunID != uuid.Nil, "parent_workflow_run_id = ?", store.ID(f.ParentWorkflowRunID))
+		where.If(f.FlowID != uuid.Nil, "flow_id = ?", store.ID(f.FlowID))
+		where.If(f.Root, "parent_workflow_run_id IS NULL")
 		if f.Dismissed != nil {
-			and("dismissed = ?", true, store.Bit(*f.Dismissed))
+			where.And("dismissed = ?", store.Bit(*f.Dismissed))
 		}
-		and("(created_at, id) < (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		where.If(!after.IsZero(), "(created_at, id) < (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM runs WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM runs WHERE "+where.String()+" ORDER BY created_at DESC, id DESC LIMIT ?", where.Args(limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list runs: %w", err)
 		}

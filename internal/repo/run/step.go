@@ -21,19 +21,13 @@ func (r *Repo) Steps(ctx context.Context, runID uuid.UUID, f run.StepFilter, aft
 		if _, err := find(q, call.From(ctx).Namespace, runID, ""); err != nil {
 			return err
 		}
-		where, args := "run_id = ?", []any{store.ID(runID)}
-		and := func(condition string, present bool, values ...any) {
-			if present {
-				where += " AND " + condition
-				args = append(args, values...)
-			}
-		}
-		and("status = ?", f.Status != "", string(f.Status))
-		and("role = ?", f.Role != "", string(f.Role))
-		and("step_name = ?", f.Name != "", f.Name)
-		and("(position, id) > (?, ?)", !after.IsZero(), after.At, store.ID(after.ID))
+		where := store.NewWhere("run_id = ?", store.ID(runID))
+		where.If(f.Status != "", "status = ?", string(f.Status))
+		where.If(f.Role != "", "role = ?", string(f.Role))
+		where.If(f.Name != "", "step_name = ?", f.Name)
+		where.If(!after.IsZero(), "(position, id) > (?, ?)", after.At, store.ID(after.ID))
 		var err error
-		if list, err = someSteps(q, where+" ORDER BY position, id LIMIT ?", append(args, limit+1)...); err != nil {
+		if list, err = someSteps(q, where.String()+" ORDER BY position, id LIMIT ?", where.Args(limit+1)...); err != nil {
 			return err
 		}
 		return withAttempts(q, list)

@@ -181,10 +181,9 @@ func withAttempts(q *store.Queries, steps []run.Step) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	in, size := store.In(len(ids))
 	var rows []attemptRow
 	err := q.Select(&rows, `SELECT step_id, attempt_index, status, child_run_id, child_execution_id, started_at, ended_at, step_error FROM run_step_attempts
-		WHERE step_id IN `+in+` ORDER BY step_id, attempt_index`, store.InArgs(ids, size)...)
+		WHERE step_id IN ? ORDER BY step_id, attempt_index`, store.List(ids))
 	if err != nil {
 		return fmt.Errorf("read the attempts at steps: %w", err)
 	}

@@ -148,8 +148,7 @@ func (g *grove) runs(runs []run.Run, nodes []*run.Node) error {
 	for i := range runs {
 		at[runs[i].ID], ids[i] = i, store.ID(runs[i].ID)
 	}
-	in, size := store.In(len(ids))
-	steps, err := someSteps(g.q, "run_id IN "+in+" ORDER BY position, id LIMIT ?", append(store.InArgs(ids, size), g.left+1)...)
+	steps, err := someSteps(g.q, "run_id IN ? ORDER BY position, id LIMIT ?", store.List(ids), g.left+1)
 	if err != nil {
 		return err
 	}
@@ -168,7 +167,7 @@ func (g *grove) runs(runs []run.Run, nodes []*run.Node) error {
 		return err
 	}
 	var rows []row
-	err = g.q.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN "+in+" AND parent_step_id IS NULL ORDER BY created_at, id LIMIT ?", append(store.InArgs(ids, size), g.left+1)...)
+	err = g.q.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN ? AND parent_step_id IS NULL ORDER BY created_at, id LIMIT ?", store.List(ids), g.left+1)
 	if err != nil {
 		return fmt.Errorf("read the runs in runs: %w", err)
 	}
@@ -195,8 +194,7 @@ func (g *grove) steps(steps []run.Step, nodes []*run.Node) error {
 			work = append(work, e)
 		}
 	}
-	in, size := store.In(len(ids))
-	items, err := someItems(g.q, "step_id IN "+in+" AND child_execution_id IS NOT NULL ORDER BY id LIMIT ?", append(store.InArgs(ids, size), g.left+1)...)
+	items, err := someItems(g.q, "step_id IN ? AND child_execution_id IS NOT NULL ORDER BY id LIMIT ?", store.List(ids), g.left+1)
 	if err != nil {
 		return err
 	}
@@ -209,7 +207,7 @@ func (g *grove) steps(steps []run.Step, nodes []*run.Node) error {
 		return err
 	}
 	var rows []row
-	err = g.q.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_step_id IN "+in+" ORDER BY created_at, id LIMIT ?", append(store.InArgs(ids, size), g.left+1)...)
+	err = g.q.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_step_id IN ? ORDER BY created_at, id LIMIT ?", store.List(ids), g.left+1)
 	if err != nil {
 		return fmt.Errorf("read the runs in steps: %w", err)
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,13 +69,12 @@ func (s *Store) Events(ctx context.Context, filter event.Filter, after int64, li
 		if from < log.GapFrom {
 			through = min(through, log.GapFrom)
 		}
-		conditions, args := where(filter)
 		size := 0
 		for len(page.Events) < limit && size < pageBytes {
 			n := min(limit-len(page.Events), pageRows)
+			where := matching(filter, "id > ? AND id <= ?", from, through)
 			var rows []eventRow
-			err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE id > ? AND id <= ?`+conditions+` ORDER BY id LIMIT ?`,
-				append(append([]any{from, through}, args...), n)...)
+			err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE `+where.String()+` ORDER BY id LIMIT ?`, where.Args(n)...)
 			if err != nil {
 				return err
 			}
@@ -102,13 +100,10 @@ func (s *Store) Events(ctx context.Context, filter event.Filter, after int64, li
 func (s *Store) Trail(ctx context.Context, filter event.Filter, before int64, limit int) ([]event.Event, error) {
 	var events []event.Event
 	err := s.Read(ctx, func(q *Queries) error {
-		conditions, args := where(filter)
-		if before > 0 {
-			conditions += ` AND id < ?`
-			args = append(args, before)
-		}
+		where := matching(filter, "1 = 1")
+		where.If(before > 0, "id < ?", before)
 		var rows []eventRow
-		err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE 1 = 1`+conditions+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
+		err := q.Select(&rows, `SELECT id, `+eventColumns+` FROM events WHERE `+where.String()+` ORDER BY id DESC LIMIT ?`, where.Args(limit)...)
 		events = eventsOf(rows)
 		return err
 	})
@@ -127,38 +122,17 @@ func (s *Store) EventByLocalID(ctx context.Context, flowID uuid.UUID, local int6
 	return row.event(), err
 }
 
-// where returns a filter's conditions, each with a leading AND.
-func where(f event.Filter) (string, []any) {
-	var sql strings.Builder
-	var args []any
-	and := func(condition string, values ...any) {
-		sql.WriteString(" AND " + condition)
-		args = append(args, values...)
-	}
-	if f.Namespace != "" {
-		and("namespace = ?", f.Namespace)
-	}
-	if len(f.Topics) > 0 {
-		in, size := In(len(f.Topics))
-		and("topic IN "+in, InArgs(f.Topics, size)...)
-	}
-	if len(f.Types) > 0 {
-		in, size := In(len(f.Types))
-		and("type IN "+in, InArgs(f.Types, size)...)
-	}
-	if f.FlowID != uuid.Nil {
-		and("flow_id = ?", ID(f.FlowID))
-	}
-	if f.RunID != uuid.Nil {
-		and("run_id = ?", ID(f.RunID))
-	}
-	if f.ExecutionID != uuid.Nil {
-		and("execution_id = ?", ID(f.ExecutionID))
-	}
-	if f.InstanceTag != "" {
-		and("instance_tag = ?", f.InstanceTag)
-	}
-	return sql.String(), args
+// matching returns the condition that a filter adds to another one.
+func matching(f event.Filter, first string, args ...any) *Where {
+	w := NewWhere(first, args...)
+	w.If(f.Namespace != "", "namespace = ?", f.Namespace)
+	w.If(len(f.Topics) > 0, "topic IN ?", List(f.Topics))
+	w.If(len(f.Types) > 0, "type IN ?", List(f.Types))
+	w.If(f.FlowID != uuid.Nil, "flow_id = ?", ID(f.FlowID))
+	w.If(f.RunID != uuid.Nil, "run_id = ?", ID(f.RunID))
+	w.If(f.ExecutionID != uuid.Nil, "execution_id = ?", ID(f.ExecutionID))
+	w.If(f.InstanceTag != "", "instance_tag = ?", f.InstanceTag)
+	return w
 }
 
 func eventsOf(rows []eventRow) []event.Event {

@@ -10,7 +10,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Queries runs statements on one snapshot or in one transaction. Placeholders are question marks on both databases.
+// Queries runs statements on one snapshot or in one transaction. Placeholders are question marks on both databases; that of a
+// [List] stands for a whole list.
 type Queries struct {
 	ctx     context.Context // of the snapshot or transaction: a statement cannot outlive it
 	dialect *dialect
@@ -44,24 +45,26 @@ func (p *plain) ExecContext(ctx context.Context, args ...any) (sql.Result, error
 	return p.tx.ExecContext(ctx, p.query, args...)
 }
 
-func (q *Queries) statement(query string) (statement, error) {
+// statement returns a query that is ready to run, and its arguments.
+func (q *Queries) statement(query string, args []any) (statement, []any, error) {
 	if q.err != nil {
-		return nil, q.err
+		return nil, nil, q.err
 	}
+	query, args = spread(query, args)
 	text, err := q.dialect.text(query)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	st, err := q.prepare(q.ctx, text)
 	if err != nil {
-		return nil, fmt.Errorf("prepare %s: %w", query, q.dialect.wrap(err))
+		return nil, nil, fmt.Errorf("prepare %s: %w", query, q.dialect.wrap(err))
 	}
-	return st, nil
+	return st, args, nil
 }
 
 // Get reads one row into dest. [NotFound] tells from its error whether there was none.
 func (q *Queries) Get(dest any, query string, args ...any) error {
-	st, err := q.statement(query)
+	st, args, err := q.statement(query, args)
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (q *Queries) Get(dest any, query string, args ...any) error {
 
 // Select reads all rows into the slice dest.
 func (q *Queries) Select(dest any, query string, args ...any) error {
-	st, err := q.statement(query)
+	st, args, err := q.statement(query, args)
 	if err != nil {
 		return err
 	}
@@ -98,30 +101,3 @@ func (q *Queries) Bytes(column string) string { return column + q.dialect.bytes 
 
 // Among returns the SQL condition that a text, its only argument, is an element of the JSON array in a column.
 func (q *Queries) Among(column string) string { return q.dialect.among(column) }
-
-// In returns "(?, ?, …)" with n placeholders. n is rounded up to a power of two, so that few statements exist; the caller
-// fills the rest by repeating its last argument.
-func In(n int) (placeholders string, size int) {
-	size = 1
-	for size < n {
-		size *= 2
-	}
-	b := make([]byte, 0, 3*size)
-	b = append(b, '(')
-	for i := range size {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(b, '?')
-	}
-	return string(append(b, ')')), size
-}
-
-// InArgs returns ids as arguments for the placeholders of [In].
-func InArgs[T any](values []T, size int) []any {
-	args := make([]any, size)
-	for i := range args {
-		args[i] = values[min(i, len(values)-1)]
-	}
-	return args
-}

@@ -66,7 +66,7 @@ func (tx *Tx) Later() { tx.now = time.Time{} }
 
 // Exec runs a statement and returns how many rows it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
-	st, err := tx.statement(query)
+	st, args, err := tx.statement(query, args)
 	if err != nil {
 		return 0, err
 	}

@@ -135,13 +135,12 @@ func (a *appending) known(frames []stream.Frame) (map[string]stream.ID, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	in, size := store.In(len(keys))
 	var rows []struct {
 		Key string `db:"frame_key"`
 		ID  int64  `db:"id"`
 	}
-	err := a.tx.Select(&rows, "SELECT frame_key, id FROM frames WHERE execution_id = ? AND attempt_index = ? AND frame_key IN "+in,
-		append([]any{a.id, a.attempt}, store.InArgs(keys, size)...)...)
+	err := a.tx.Select(&rows, "SELECT frame_key, id FROM frames WHERE execution_id = ? AND attempt_index = ? AND frame_key IN ?",
+		a.id, a.attempt, store.List(keys))
 	known := make(map[string]stream.ID, len(rows))
 	for _, row := range rows {
 		known[row.Key] = stream.ID(row.ID)

@@ -105,15 +105,11 @@ func (r *Repo) Create(ctx context.Context, in access.Token) (access.Token, error
 func (r *Repo) Tokens(ctx context.Context, after page.Cursor, limit int) (page.Page[access.Token], error) {
 	var list []access.Token
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "1 = 1", []any{}
-		if c := call.From(ctx); !c.AllNamespaces {
-			where, args = "namespace = ?", []any{c.Namespace}
-		}
-		if !after.IsZero() {
-			where, args = where+" AND (created_at, id) < (?, ?)", append(args, after.At, store.ID(after.ID))
-		}
+		where, c := store.NewWhere("1 = 1"), call.From(ctx)
+		where.If(!c.AllNamespaces, "namespace = ?", c.Namespace)
+		where.If(!after.IsZero(), "(created_at, id) < (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		err := q.Select(&rows, `SELECT `+columns+` FROM tokens WHERE `+where+` ORDER BY created_at DESC, id DESC LIMIT ?`, append(args, limit+1)...)
+		err := q.Select(&rows, `SELECT `+columns+` FROM tokens WHERE `+where.String()+` ORDER BY created_at DESC, id DESC LIMIT ?`, where.Args(limit+1)...)
 		for i := range rows {
 			list = append(list, rows[i].token())
 		}

@@ -139,14 +139,10 @@ type listener struct {
 
 // listening returns the waits that listen to e, in the order of their flows' ids.
 func (*Repo) listening(tx *store.Tx, e wait.Signal) ([]listener, error) {
-	query := `SELECT w.id, w.flow_id FROM wait_keys k JOIN waits w ON w.id = k.wait_id WHERE k.namespace = ? AND k.topic = ? AND k.correlation_id = ?`
-	args := []any{tx.Call.Namespace, e.Topic, e.CorrelationID}
-	if e.FlowID != uuid.Nil {
-		query += ` AND w.flow_id = ?`
-		args = append(args, store.ID(e.FlowID))
-	}
+	where := store.NewWhere(`k.namespace = ? AND k.topic = ? AND k.correlation_id = ?`, tx.Call.Namespace, e.Topic, e.CorrelationID)
+	where.If(e.FlowID != uuid.Nil, `w.flow_id = ?`, store.ID(e.FlowID))
 	var found []listener
-	if err := tx.Select(&found, query+` ORDER BY w.flow_id, w.id`, args...); err != nil {
+	if err := tx.Select(&found, `SELECT w.id, w.flow_id FROM wait_keys k JOIN waits w ON w.id = k.wait_id WHERE `+where.String()+` ORDER BY w.flow_id, w.id`, where.Args()...); err != nil {
 		return nil, fmt.Errorf("find who waits for the event: %w", err)
 	}
 	return found, nil

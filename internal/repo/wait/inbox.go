@@ -16,29 +16,16 @@ import (
 func (r *Repo) Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limit int) (page.Page[wait.Wait], error) {
 	var list []wait.Wait
 	err := r.store.Read(ctx, func(q *store.Queries) error {
-		where, args := "namespace = ? AND manual = 1", []any{call.From(ctx).Namespace}
-		switch f.Kind {
-		case wait.FlowWait:
-			where += " AND flow_id IS NOT NULL"
-		case wait.WaitpointsWait:
-			where += " AND execution_id IS NOT NULL"
-		case wait.GateWait:
-			where += " AND run_id IS NOT NULL"
-		}
-		if f.FlowID != uuid.Nil {
-			where += " AND (flow_id = ? OR execution_id IN (SELECT id FROM executions WHERE flow_id = ?) OR run_id IN (SELECT id FROM runs WHERE flow_id = ?))"
-			args = append(args, store.ID(f.FlowID), store.ID(f.FlowID), store.ID(f.FlowID))
-		}
-		if f.RunID != uuid.Nil {
-			where += " AND (run_id = ? OR execution_id IN (SELECT id FROM executions WHERE run_id = ?))"
-			args = append(args, store.ID(f.RunID), store.ID(f.RunID))
-		}
-		if !after.IsZero() {
-			where += " AND (since, id) < (?, ?)"
-			args = append(args, after.At, store.ID(after.ID))
-		}
+		where := store.NewWhere("namespace = ? AND manual = 1", call.From(ctx).Namespace)
+		where.If(f.Kind == wait.FlowWait, "flow_id IS NOT NULL")
+		where.If(f.Kind == wait.WaitpointsWait, "execution_id IS NOT NULL")
+		where.If(f.Kind == wait.GateWait, "run_id IS NOT NULL")
+		flowID, runID := store.ID(f.FlowID), store.ID(f.RunID)
+		where.If(f.FlowID != uuid.Nil, "(flow_id = ? OR execution_id IN (SELECT id FROM executions WHERE flow_id = ?) OR run_id IN (SELECT id FROM runs WHERE flow_id = ?))", flowID, flowID, flowID)
+		where.If(f.RunID != uuid.Nil, "(run_id = ? OR execution_id IN (SELECT id FROM executions WHERE run_id = ?))", runID, runID)
+		where.If(!after.IsZero(), "(since, id) < (?, ?)", after.At, store.ID(after.ID))
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM waits WHERE "+where+" ORDER BY since DESC, id DESC LIMIT ?", append(args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM waits WHERE "+where.String()+" ORDER BY since DESC, id DESC LIMIT ?", where.Args(limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list the inbox: %w", err)
 		}

@@ -96,9 +96,8 @@ func lock(tx *store.Tx, keys ...wait.Key) error {
 		ids[i] = int64(h.Sum32() % stripes)
 	}
 	slices.Sort(ids)
-	in, size := store.In(len(ids))
 	var locked []int64
-	if err := tx.Select(&locked, `SELECT id FROM wait_stripes WHERE id IN `+in+` ORDER BY id`+tx.ForUpdate(), store.InArgs(ids, size)...); err != nil {
+	if err := tx.Select(&locked, `SELECT id FROM wait_stripes WHERE id IN ? ORDER BY id`+tx.ForUpdate(), store.List(ids)); err != nil {
 		return fmt.Errorf("lock what events are matched by: %w", err)
 	}
 	return nil

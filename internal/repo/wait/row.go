@@ -102,10 +102,8 @@ func (*Repo) Waits(q *store.Queries, ids []uuid.UUID) (map[uuid.UUID]wait.Wait, 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	args := store.IDs(ids)
-	in, size := store.In(len(args))
 	var rows []row
-	if err := q.Select(&rows, "SELECT "+columns+" FROM waits WHERE id IN "+in, store.InArgs(args, size)...); err != nil {
+	if err := q.Select(&rows, "SELECT "+columns+" FROM waits WHERE id IN ?", store.List(store.IDs(ids))); err != nil {
 		return nil, fmt.Errorf("read waits: %w", err)
 	}
 	waits := make(map[uuid.UUID]wait.Wait, len(rows))

@@ -97,14 +97,10 @@ func (*Repo) Give(tx *store.Tx, execution, waitpoint, suspension uuid.UUID, coun
 	if _, err := tx.Exec(`UPDATE signals SET open = 0, counts = 0, suspension_id = ? WHERE waitpoint_id = ? AND open = 1`, store.ID(suspension), store.ID(waitpoint)); err != nil {
 		return fmt.Errorf("consume the signals at waitpoint %s: %w", waitpoint, err)
 	}
-	for len(counted) > 0 {
-		n := min(len(counted), 256)
-		in, size := store.In(n)
-		args := append([]any{store.ID(execution)}, store.InArgs(counted[:n], size)...)
-		if _, err := tx.Exec(`UPDATE signals SET counts = 1 WHERE execution_id = ? AND event_id IN `+in, args...); err != nil {
+	for chunk := range store.Chunks(counted) {
+		if _, err := tx.Exec(`UPDATE signals SET counts = 1 WHERE execution_id = ? AND event_id IN ?`, store.ID(execution), store.List(chunk)); err != nil {
 			return fmt.Errorf("consume the signals at waitpoint %s: %w", waitpoint, err)
 		}
-		counted = counted[n:]
 	}
 	return nil
 }
@@ -124,20 +120,15 @@ func (*Repo) Return(tx *store.Tx, suspension uuid.UUID, counted bool) error {
 
 // Signals lists the signals that a wait had, the first first: those that counted, or all of them.
 func (*Repo) Signals(q *store.Queries, suspension uuid.UUID, all bool, after page.Cursor, limit int) (page.Page[wait.Kept], error) {
-	where, args := `suspension_id = ?`, []any{store.ID(suspension)}
-	if !all {
-		where += ` AND counts = 1`
-	}
-	if !after.IsZero() {
-		where += ` AND id > ?`
-		args = append(args, store.ID(after.ID))
-	}
-	limit, err := store.Fit(q, limit, "payload", `signals WHERE `+where+` ORDER BY id`, args...)
+	where := store.NewWhere(`suspension_id = ?`, store.ID(suspension))
+	where.If(!all, `counts = 1`)
+	where.If(!after.IsZero(), `id > ?`, store.ID(after.ID))
+	limit, err := store.Fit(q, limit, "payload", `signals WHERE `+where.String()+` ORDER BY id`, where.Args()...)
 	if err != nil {
 		return page.Page[wait.Kept]{}, fmt.Errorf("list the signals of suspension %s: %w", suspension, err)
 	}
 	var rows []signalRow
-	if err := q.Select(&rows, `SELECT `+signalColumns+` FROM signals WHERE `+where+` ORDER BY id LIMIT ?`, append(args, limit+1)...); err != nil {
+	if err := q.Select(&rows, `SELECT `+signalColumns+` FROM signals WHERE `+where.String()+` ORDER BY id LIMIT ?`, where.Args(limit+1)...); err != nil {
 		return page.Page[wait.Kept]{}, fmt.Errorf("list the signals of suspension %s: %w", suspension, err)
 	}
 	at := page.Of(rows, limit, func(r signalRow) page.Cursor { return page.After(time.Time(r.ReceivedAt), uuid.UUID(r.ID)) })
@@ -150,9 +141,7 @@ func (*Repo) Signals(q *store.Queries, suspension uuid.UUID, all bool, after pag
 
 // SignalsAt returns the last signals that came to a waitpoint with one of these names, the latest first.
 func (*Repo) SignalsAt(q *store.Queries, execution, waitpoint uuid.UUID, names []string, limit int) ([]wait.Kept, error) {
-	in, size := store.In(len(names))
-	args := append([]any{store.ID(execution), store.ID(waitpoint)}, store.InArgs(names, size)...)
-	return signalsOf(q, signalColumns, `execution_id = ? AND waitpoint_id = ? AND signal_name IN `+in+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
+	return signalsOf(q, signalColumns, `execution_id = ? AND waitpoint_id = ? AND signal_name IN ? ORDER BY id DESC LIMIT ?`, store.ID(execution), store.ID(waitpoint), store.List(names), limit)
 }
 
 func signalsOf(q *store.Queries, columns, where string, args ...any) ([]wait.Kept, error) {

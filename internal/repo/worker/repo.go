@@ -80,15 +80,11 @@ func (r *Repo) Workers(ctx context.Context, f worker.Filter, after string, limit
 	var list []worker.Worker
 	err := r.store.Read(ctx, func(q *store.Queries) error {
 		name := q.Bytes("worker_instance_id")
-		where, args := "namespace = ? AND "+name+" > ? AND expires_at > ?", []any{call.From(ctx).Namespace, after, store.Millis(q.Now())}
-		if f.WorkerID != "" {
-			where, args = where+" AND worker_id = ?", append(args, f.WorkerID)
-		}
-		if f.Lane != "" {
-			where, args = where+" AND "+serves(q), append(args, f.Lane)
-		}
+		where := store.NewWhere("namespace = ? AND "+name+" > ? AND expires_at > ?", call.From(ctx).Namespace, after, store.Millis(q.Now()))
+		where.If(f.WorkerID != "", "worker_id = ?", f.WorkerID)
+		where.If(f.Lane != "", serves(q), f.Lane)
 		var rows []row
-		err := q.Select(&rows, "SELECT "+columns+" FROM workers WHERE "+where+" ORDER BY "+name+" LIMIT ?", append(args, limit+1)...)
+		err := q.Select(&rows, "SELECT "+columns+" FROM workers WHERE "+where.String()+" ORDER BY "+name+" LIMIT ?", where.Args(limit+1)...)
 		if err != nil {
 			return fmt.Errorf("list workers: %w", err)
 		}
