@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -51,8 +50,6 @@ func (r *Repo) moved(tx *store.Tx) *desk {
 
 // known remembers how a budget stands that was changed.
 func (r *Repo) known(tx *store.Tx, b *budget.Budget) { r.desk(tx).budgets[b.ID] = new(*b) }
-
-func byID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
 // Lock locks budgets, in one order.
 func (r *Repo) Lock(tx *store.Tx, ids []uuid.UUID) error {
@@ -202,7 +199,7 @@ type part struct {
 }
 
 func (p part) order(o part) int {
-	return cmp.Or(byID(p.id, o.id), cmp.Compare(p.dimension, o.dimension))
+	return cmp.Or(store.ByID(p.id, o.id), cmp.Compare(p.dimension, o.dimension))
 }
 
 // write writes down what a transaction has given back, and then what it has reserved.
@@ -254,7 +251,7 @@ func (r *Repo) free(tx *store.Tx, freed map[part]int64) error {
 	for p := range freed {
 		ids[p.id] = true
 	}
-	if err := r.Lock(tx, slices.SortedFunc(maps.Keys(ids), byID)); err != nil {
+	if err := r.Lock(tx, slices.SortedFunc(maps.Keys(ids), store.ByID[uuid.UUID])); err != nil {
 		return err
 	}
 	d := r.desk(tx)

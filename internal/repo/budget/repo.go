@@ -222,7 +222,7 @@ func (r *Repo) Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]uu
 		}
 		all = append(all, chain...)
 	}
-	slices.SortFunc(all, byID)
+	slices.SortFunc(all, store.ByID[uuid.UUID])
 	return slices.Compact(all), nil
 }
 
@@ -230,19 +230,12 @@ func (r *Repo) Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]uu
 func chainOf(q *store.Queries, namespace string, id uuid.UUID) ([]uuid.UUID, error) {
 	var chain []uuid.UUID
 	for id != uuid.Nil && len(chain) <= budget.MaxDepth {
-		var found struct {
-			Namespace string   `db:"namespace"`
-			ParentID  store.ID `db:"parent_id"`
-		}
-		err := q.Get(&found, `SELECT namespace, parent_id FROM budgets WHERE id = ?`, store.ID(id))
-		if store.NotFound(err) || err == nil && found.Namespace != namespace {
-			return nil, fault.NotFound("budget", id)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read budget %s: %w", id, err)
+		var parent store.ID
+		if err := q.Find(&parent, "budget", id, `SELECT parent_id FROM budgets WHERE id = ? AND namespace = ?`, store.ID(id), namespace); err != nil {
+			return nil, err
 		}
 		chain = append(chain, id)
-		id = uuid.UUID(found.ParentID)
+		id = uuid.UUID(parent)
 	}
 	return chain, nil
 }

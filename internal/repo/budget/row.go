@@ -3,7 +3,6 @@ package budget
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,9 +17,7 @@ var (
 	moving = []string{"scope_type", "scope_id", "on_hard_limit", "reset_interval_ms", "schedule", "exhausted", "breach_count", "soft_breach_count", "last_breach_at",
 		"last_breach_dimension", "next_reset_at", "last_reset_at", "period", "revision", "updated_at"}
 
-	columns   = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
-	insertRow = "INSERT INTO budgets (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
-	updateRow = "UPDATE budgets SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
+	table = store.NewTable("budgets", fixed, moving)
 )
 
 type row struct {
@@ -109,7 +106,7 @@ func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (budget
 // read returns budgets, in the order of the query.
 func read(q *store.Queries, rest string, args ...any) ([]budget.Budget, error) {
 	var rows []row
-	if err := q.Select(&rows, "SELECT "+columns+" FROM budgets "+rest, args...); err != nil {
+	if err := q.Select(&rows, "SELECT "+table.Columns+" FROM budgets "+rest, args...); err != nil {
 		return nil, fmt.Errorf("read budgets: %w", err)
 	}
 	list, at, ids := make([]budget.Budget, len(rows)), make(map[store.ID]int, len(rows)), make([]store.ID, len(rows))
@@ -138,7 +135,7 @@ func insert(tx *store.Tx, b *budget.Budget) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := tx.Exec(insertRow, append(fixedValues(b), values...)...)
+	n, err := tx.Exec(table.Insert, append(fixedValues(b), values...)...)
 	if err != nil || n == 0 {
 		return n, err
 	}

@@ -20,7 +20,7 @@ func (r *Repo) save(tx *store.Tx, before budget.Budget, c budget.Change) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.ExecOne(updateRow, append(values, store.ID(b.ID))...); err != nil {
+	if err := tx.ExecOne(table.Update, append(values, store.ID(b.ID))...); err != nil {
 		return fmt.Errorf("update budget %s: %w", b.ID, err)
 	}
 	if err := saveAmounts(tx, b, before.Amounts); err != nil {
@@ -53,9 +53,7 @@ func (r *Repo) save(tx *store.Tx, before budget.Budget, c budget.Change) error {
 // tell tells of a change, and the loop of the next one.
 func tell(tx *store.Tx, c budget.Change) {
 	tx.Alarm(Loop, c.Budget.NextResetAt)
-	for _, e := range c.Events {
-		tx.Emit(e)
-	}
+	tx.EmitAll(c.Events)
 }
 
 // refillMost bounds how many suspended executions one transaction lets go on; the rest follow.

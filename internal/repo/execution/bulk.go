@@ -51,12 +51,8 @@ func (r *bulkRow) job() (execution.BulkJob, error) {
 
 func findBulk(q *store.Queries, namespace string, id uuid.UUID, lock string) (execution.BulkJob, error) {
 	var found bulkRow
-	err := q.Get(&found, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE id = ?"+lock, store.ID(id))
-	switch {
-	case store.NotFound(err) || err == nil && found.Namespace != namespace:
-		return execution.BulkJob{}, fault.NotFound("bulk job", id)
-	case err != nil:
-		return execution.BulkJob{}, fmt.Errorf("read bulk job %s: %w", id, err)
+	if err := q.Find(&found, "bulk job", id, "SELECT "+bulkColumns+" FROM bulk_jobs WHERE id = ? AND namespace = ?"+lock, store.ID(id), namespace); err != nil {
+		return execution.BulkJob{}, err
 	}
 	return found.job()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// insertRows is insertRow for many, with the graph that they are part of while it is being written.
+// insertRows is the insert of many, with the graph that they are part of while it is being written.
 var insertRows = "INSERT INTO executions (" + columns + ", build_id) VALUES "
 
 // Prepare makes the places where new executions will stand, before the transaction that makes these. When one is missing it first

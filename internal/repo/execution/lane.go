@@ -105,9 +105,7 @@ func saveLane(tx *store.Tx, c execution.LaneChange) error {
 	if _, err := tx.Exec(`UPDATE claim_buckets SET state = ? WHERE namespace = ? AND lane = ?`, bucketState(l.State), l.Namespace, l.Name); err != nil {
 		return err
 	}
-	for _, e := range c.Events {
-		tx.Emit(e)
-	}
+	tx.EmitAll(c.Events)
 	if l.State == execution.LaneActive {
 		return wakeLane(tx, l)
 	}

@@ -107,9 +107,7 @@ func limitLane(tx *store.Tx, c execution.LaneChange) error {
 		execution.LaneQuotas(l.Quotas), l.Namespace, l.Name); err != nil {
 		return fmt.Errorf("mark the stale buckets of lane %s: %w", l.Name, err)
 	}
-	for _, e := range c.Events {
-		tx.Emit(e)
-	}
+	tx.EmitAll(c.Events)
 	tx.Wake(lanesKey)
 	tx.Alarm(AdmissionLoop, tx.Now())
 	return nil

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -67,7 +66,7 @@ func unheld(tx *store.Tx, due []owned) ([]store.ID, error) {
 			flows = append(flows, o.FlowID)
 		}
 	}
-	slices.SortFunc(flows, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(flows, store.ByID[store.ID])
 	flows = slices.Compact(flows)
 	locked := []store.ID{}
 	if len(flows) > 0 {

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -117,7 +116,7 @@ func (r *Repo) Members(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID) ([]execu
 		return nil, nil
 	}
 	keys := store.IDs(ids)
-	slices.SortFunc(keys, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(keys, store.ByID[store.ID])
 	keys = slices.Compact(keys)
 	var rows []row
 	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id IN ? AND "+visible+" ORDER BY id"+tx.ForUpdate(), store.List(keys))

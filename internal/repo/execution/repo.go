@@ -139,21 +139,16 @@ func (r *Repo) State(tx *store.Tx, id uuid.UUID) (execution.Execution, error) {
 
 func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (execution.Execution, error) {
 	var found row
-	err := q.Get(&found, selectByID+lock, store.ID(id))
-	if store.NotFound(err) || err == nil && found.Namespace != namespace {
-		return execution.Execution{}, fault.NotFound("execution", id)
-	}
-	if err != nil {
-		return execution.Execution{}, fmt.Errorf("read execution %s: %w", id, err)
+	if err := q.Find(&found, "execution", id, selectByID+" AND namespace = ?"+lock, store.ID(id), namespace); err != nil {
+		return execution.Execution{}, err
 	}
 	return found.execution()
 }
 
 type resultRow struct {
-	Namespace string     `db:"namespace"`
-	Revision  int64      `db:"revision"`
-	Result    []byte     `db:"result"`
-	Encoding  store.Text `db:"result_encoding"`
+	Revision int64      `db:"revision"`
+	Result   []byte     `db:"result"`
+	Encoding store.Text `db:"result_encoding"`
 }
 
 // Result returns what an execution was completed with, and its revision. It returns CodeNotFound, also while there is no
@@ -174,12 +169,10 @@ func (*Repo) ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error) {
 
 func result(q *store.Queries, namespace string, id uuid.UUID) (execution.Value, int64, error) {
 	var found resultRow
-	err := q.Get(&found, "SELECT namespace, revision, result, result_encoding FROM executions WHERE id = ? AND "+visible, store.ID(id))
+	err := q.Find(&found, "execution", id, "SELECT revision, result, result_encoding FROM executions WHERE id = ? AND namespace = ? AND "+visible, store.ID(id), namespace)
 	switch {
-	case store.NotFound(err) || err == nil && found.Namespace != namespace:
-		return execution.Value{}, 0, fault.NotFound("execution", id)
 	case err != nil:
-		return execution.Value{}, 0, fmt.Errorf("read result of %s: %w", id, err)
+		return execution.Value{}, 0, err
 	case found.Encoding == "":
 		return execution.Value{}, 0, fault.New(fault.CodeNotFound, "Execution %s has no result: only one that was completed with a result has one.", id).With("resource", "result")
 	}

@@ -4,7 +4,7 @@ package execution
 
 import (
 	"encoding/json"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -82,10 +82,9 @@ var (
 		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
 		"cancellation", "released", "claim_grant", "suspension", "run_id", "admitted", "claim_bucket"}
 
-	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
-	insertRow  = "INSERT INTO executions (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
-	updateRow  = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
-	endRow     = "UPDATE executions SET " + strings.Join(moving, " = ?, ") + " = ?, result = ?, result_encoding = ? WHERE id = ?"
+	table      = store.NewTable("executions", fixed, moving)
+	columns    = table.Columns
+	endRow     = store.NewTable("executions", fixed, append(slices.Clip(moving), "result", "result_encoding")).Update
 	selectByID = "SELECT " + columns + " FROM executions WHERE id = ? AND " + visible
 
 	// selectHeld also tells whether the worker that holds the execution is draining; its first argument is the time.
@@ -196,12 +195,5 @@ func (r *row) execution() (execution.Execution, error) {
 }
 
 func executionsOf(rows []row) ([]execution.Execution, error) {
-	list := make([]execution.Execution, len(rows))
-	for i := range rows {
-		var err error
-		if list[i], err = rows[i].execution(); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return store.Rows(rows, (*row).execution)
 }

@@ -90,12 +90,8 @@ func moveWaitpoint(tx *store.Tx, w *execution.Waitpoint) error {
 // findWaitpoint returns a waitpoint of an execution. It returns CodeNotFound.
 func findWaitpoint(q *store.Queries, executionID, id uuid.UUID) (execution.Waitpoint, error) {
 	var found waitpointRow
-	err := q.Get(&found, `SELECT `+waitpointColumns+` FROM waitpoints WHERE id = ?`, store.ID(id))
-	if store.NotFound(err) || err == nil && uuid.UUID(found.ExecutionID) != executionID {
-		return execution.Waitpoint{}, fault.NotFound("waitpoint", id)
-	}
-	if err != nil {
-		return execution.Waitpoint{}, fmt.Errorf("read waitpoint %s: %w", id, err)
+	if err := q.Find(&found, "waitpoint", id, `SELECT `+waitpointColumns+` FROM waitpoints WHERE id = ? AND execution_id = ?`, store.ID(id), store.ID(executionID)); err != nil {
+		return execution.Waitpoint{}, err
 	}
 	return found.waitpoint()
 }

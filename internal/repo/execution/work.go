@@ -85,11 +85,7 @@ func (r *Repo) OpenWork(tx *store.Tx, runID uuid.UUID) ([]uuid.UUID, error) {
 	if err := tx.Select(&ids, `SELECT id FROM executions WHERE run_id = ? AND lifecycle_phase <> 'terminal' AND `+visible+` ORDER BY id`, store.ID(runID)); err != nil {
 		return nil, fmt.Errorf("read the work of run %s: %w", runID, err)
 	}
-	out := make([]uuid.UUID, len(ids))
-	for i, id := range ids {
-		out[i] = uuid.UUID(id)
-	}
-	return out, nil
+	return store.UUIDs(ids), nil
 }
 
 // UnaskedWork returns those of the executions that work for a run and have not ended which were not asked to end by a time.

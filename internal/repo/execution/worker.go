@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -49,11 +48,8 @@ type reportRef struct {
 // CodeNotFound.
 func Held(tx *store.Tx, id uuid.UUID) (e execution.Execution, draining bool, err error) {
 	var found row
-	if err := tx.Get(&found, selectHeld+" WHERE id = ?"+tx.ForUpdate(), store.Millis(tx.Queries.Now()), store.ID(id)); err != nil && !store.NotFound(err) {
-		return e, false, fmt.Errorf("read execution %s: %w", id, err)
-	}
-	if found.Namespace != tx.Call.Namespace {
-		return e, false, fault.NotFound("execution", id)
+	if err := tx.Find(&found, "execution", id, selectHeld+" WHERE id = ? AND namespace = ?"+tx.ForUpdate(), store.Millis(tx.Queries.Now()), store.ID(id), tx.Call.Namespace); err != nil {
+		return e, false, err
 	}
 	e, err = found.execution()
 	return e, found.Draining, err
@@ -115,7 +111,7 @@ func (r *Repo) Obey(tx *store.Tx, e *execution.Execution, s execution.Spent) (ex
 // Refill lets executions go on that still have the suspension which a budget has caused, and returns those of them that nobody has
 // locked: whoever reports has locked the execution before the budget. Others are left as they are.
 func (r *Repo) Refill(tx *store.Tx, suspensions map[uuid.UUID]uuid.UUID) (done []uuid.UUID, err error) {
-	for _, id := range slices.SortedFunc(maps.Keys(suspensions), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(suspensions), store.ByID[uuid.UUID]) {
 		var rows []row
 		if err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE id = ?"+tx.SkipLocked(), store.ID(id)); err != nil {
 			return nil, fmt.Errorf("read execution %s: %w", id, err)
@@ -285,7 +281,7 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]holding, err
 		}
 	}
 	found := make(map[uuid.UUID]holding, len(ids))
-	slices.SortFunc(ids, func(a, b store.ID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(ids, store.ByID[store.ID])
 	ids = slices.Compact(ids)
 	if len(ids) == 0 {
 		return found, nil

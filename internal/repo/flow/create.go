@@ -45,7 +45,7 @@ func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
 	if err != nil {
 		return flow.Creation{}, fmt.Errorf("flow %s: %w", in.ID, err)
 	}
-	n, err := tx.Exec(insertRow, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
 	if err != nil {
 		return flow.Creation{}, fmt.Errorf("insert flow: %w", err)
 	}
@@ -56,9 +56,7 @@ func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
 		}
 		return flow.Creation{Flow: f, Existing: true}, err
 	}
-	for _, e := range c.Events {
-		tx.Emit(e)
-	}
+	tx.EmitAll(c.Events)
 	return flow.Creation{Flow: c.Flow}, nil
 }
 

@@ -52,12 +52,9 @@ func (*Repo) Joined(tx *store.Tx, f *flow.Flow, e *execution.Execution) {
 // Head locks a flow of the caller's namespace, and returns it without its documents. It returns CodeNotFound.
 func (*Repo) Head(tx *store.Tx, id uuid.UUID) (flow.Flow, error) {
 	var found row
-	err := tx.Get(&found, "SELECT "+aboutColumns+", graph_revision, edge_count, auto_finish FROM flows WHERE id = ?"+tx.ForUpdate(), store.ID(id))
-	switch {
-	case store.NotFound(err) || err == nil && found.Namespace != tx.Call.Namespace:
-		return flow.Flow{}, fault.NotFound("flow", id)
-	case err != nil:
-		return flow.Flow{}, fmt.Errorf("read flow %s: %w", id, err)
+	if err := tx.Find(&found, "flow", id, "SELECT "+aboutColumns+", graph_revision, edge_count, auto_finish FROM flows WHERE id = ? AND namespace = ?"+tx.ForUpdate(),
+		store.ID(id), tx.Call.Namespace); err != nil {
+		return flow.Flow{}, err
 	}
 	return found.about(), nil
 }

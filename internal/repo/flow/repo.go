@@ -14,7 +14,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/wait"
@@ -125,14 +124,7 @@ func (r *Repo) Exists(ctx context.Context, id uuid.UUID) error {
 
 func exists(q *store.Queries, namespace string, id uuid.UUID) error {
 	var one int
-	err := q.Get(&one, `SELECT 1 FROM flows WHERE id = ? AND namespace = ?`, store.ID(id), namespace)
-	switch {
-	case store.NotFound(err):
-		return fault.NotFound("flow", id)
-	case err != nil:
-		return fmt.Errorf("look for flow %s: %w", id, err)
-	}
-	return nil
+	return q.Find(&one, "flow", id, `SELECT 1 FROM flows WHERE id = ? AND namespace = ?`, store.ID(id), namespace)
 }
 
 // find reads a flow with its wait. lock is a locking clause, or "".
@@ -148,16 +140,9 @@ func (r *Repo) find(q *store.Queries, namespace string, id uuid.UUID, lock strin
 	return flows[0], nil
 }
 
-func findRow(q *store.Queries, namespace string, id uuid.UUID, lock string) (row, error) {
-	var found row
-	err := q.Get(&found, selectByID+lock, store.ID(id))
-	switch {
-	case store.NotFound(err) || err == nil && found.Namespace != namespace:
-		return row{}, fault.NotFound("flow", id)
-	case err != nil:
-		return row{}, fmt.Errorf("read flow %s: %w", id, err)
-	}
-	return found, nil
+func findRow(q *store.Queries, namespace string, id uuid.UUID, lock string) (found row, err error) {
+	err = q.Find(&found, "flow", id, "SELECT "+columns+" FROM flows WHERE id = ? AND namespace = ?"+lock, store.ID(id), namespace)
+	return found, err
 }
 
 // flowsOf returns the flows that rows store, with their waits.

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -107,8 +106,7 @@ func (r *Repo) Moved(tx *store.Tx, flowID uuid.UUID, from, to execution.Public, 
 	if m.flows[flowID] == nil {
 		m.flows[flowID] = map[execution.Public]int64{}
 	}
-	m.causes[flowID] = tx.Because(0)
-	tx.Because(m.causes[flowID])
+	m.causes[flowID] = tx.Cause()
 	if from != "" {
 		m.flows[flowID][from] -= int64(n)
 	}
@@ -129,8 +127,8 @@ func (r *Repo) moveRollups(tx *store.Tx, m *moves) error {
 	for id := range m.flows {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	defer tx.Because(tx.Because(0)) // and then what it was before
+	slices.SortFunc(ids, store.ByID[uuid.UUID])
+	defer tx.Because(tx.Cause()) // and then what it was before
 	for _, id := range ids {
 		tx.Because(m.causes[id]) // the end of the flow, if it ends now
 		open, err := moveRollup(tx, id, m.flows[id])
@@ -220,9 +218,7 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 	if head.AutoFinish == 0 || flow.Status(head.Status) != flow.Running {
 		return nil
 	}
-	before := tx.Call
-	tx.Call = call.Engine(head.Namespace)
-	defer func() { tx.Call = before }()
+	defer tx.As(call.Engine(head.Namespace))()
 	_, err := r.apply(tx, id, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Complete(names, more, by(tx)) })
 	return err
 }

@@ -3,7 +3,6 @@ package flow
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,10 +49,8 @@ var (
 	moving = []string{"kind", "controller_id", "goal", "owner_session_key", "requester_origin", "current_step", "state", "status",
 		"cancel_requested", "wait_id", "revision", "cancellation", "failure", "tags", "fields_changed", "updated_at", "ended_at"}
 
-	columns    = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
-	insertRow  = "INSERT INTO flows (" + columns + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(fixed)+len(moving)), ", ") + ") ON CONFLICT DO NOTHING"
-	updateRow  = "UPDATE flows SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ? AND revision = ?"
-	selectByID = "SELECT " + columns + " FROM flows WHERE id = ?"
+	table   = store.NewTable("flows", fixed, moving)
+	columns = table.Columns
 )
 
 func (r *row) fixedValues() []any {

@@ -70,12 +70,10 @@ func (r *Repo) save(tx *store.Tx, before *flow.Flow, c flow.Change) ([]uuid.UUID
 	if err != nil {
 		return nil, fmt.Errorf("flow %s: %w", after.ID, err)
 	}
-	if err := tx.ExecOne(updateRow, append(stored.movingValues(), stored.ID, before.Revision)...); err != nil {
+	if err := tx.ExecOne(table.Update+" AND revision = ?", append(stored.movingValues(), stored.ID, before.Revision)...); err != nil {
 		return nil, fmt.Errorf("update flow %s: %w", after.ID, err)
 	}
-	cause := tx.Because(0)
-	tx.Because(cause)
-	defer tx.Because(cause) // what it was before
+	defer tx.Because(tx.Cause()) // what it was before
 	for _, e := range c.Events {
 		tx.Because(tx.Emit(e))
 	}

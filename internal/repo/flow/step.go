@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,10 +36,9 @@ type stepRow struct {
 }
 
 var (
-	stepColumns = []string{"id", "flow_id", "run_id", "position", "runtime", "child_session_key", "task", "status", "result", "execution_id",
-		"workflow_run_id", "created_at", "updated_at"}
-	selectSteps = "SELECT " + strings.Join(stepColumns, ", ") + " FROM flow_steps"
-	insertStep  = "INSERT INTO flow_steps (" + strings.Join(stepColumns, ", ") + ") VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", len(stepColumns)), ", ") + ")"
+	steps = store.NewTable("flow_steps", []string{"id", "flow_id", "run_id", "position", "runtime", "created_at"},
+		[]string{"child_session_key", "task", "status", "result", "execution_id", "workflow_run_id", "updated_at"})
+	selectSteps = "SELECT " + steps.Columns + " FROM flow_steps"
 )
 
 var errResult = errors.New("the result is not JSON")
@@ -76,14 +74,9 @@ func (r *Repo) Steps(ctx context.Context, id uuid.UUID, status flow.StepStatus, 
 		if err := q.Select(&rows, selectSteps+" WHERE "+where.String()+" ORDER BY position LIMIT ?", where.Args(limit+1)...); err != nil {
 			return fmt.Errorf("list the steps of flow %s: %w", id, err)
 		}
-		list = make([]flow.Step, len(rows))
-		for i := range rows {
-			var err error
-			if list[i], err = rows[i].step(); err != nil {
-				return err
-			}
-		}
-		return nil
+		var err error
+		list, err = store.Rows(rows, (*stepRow).step)
+		return err
 	})
 	return page.Of(list, limit, func(s flow.Step) page.Cursor { return page.Cursor{At: s.Position, ID: s.ID} }), err
 }
@@ -168,8 +161,7 @@ func (*Repo) insertStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, child *flow
 	if err != nil {
 		return flow.Step{}, err
 	}
-	err = tx.ExecOne(insertStep, store.ID(s.ID), store.ID(s.FlowID), s.RunID, s.Position, string(s.Runtime), store.Text(s.ChildSessionKey), s.Task,
-		string(s.Status), store.JSON(s.Result), store.ID(s.ExecutionID), store.ID(s.WorkflowRunID), store.Millis(s.CreatedAt), store.Millis(s.UpdatedAt))
+	err = tx.ExecOne(steps.Insert, append([]any{store.ID(s.ID), store.ID(s.FlowID), s.RunID, s.Position, string(s.Runtime), store.Millis(s.CreatedAt)}, movingStep(&s)...)...)
 	if err != nil {
 		return flow.Step{}, fmt.Errorf("insert step %s of flow %s: %w", s.RunID, f.ID, err)
 	}
@@ -238,11 +230,13 @@ func (r *Repo) changeStep(tx *store.Tx, f *flow.Flow, s flow.Step, c flow.StepCh
 	return next, nil
 }
 
+// movingStep returns what changes of a step, as it is stored.
+func movingStep(s *flow.Step) []any {
+	return []any{store.Text(s.ChildSessionKey), s.Task, string(s.Status), store.JSON(s.Result), store.ID(s.ExecutionID), store.ID(s.WorkflowRunID), store.Millis(s.UpdatedAt)}
+}
+
 func saveStep(tx *store.Tx, s *flow.Step) error {
-	err := tx.ExecOne(`UPDATE flow_steps SET child_session_key = ?, task = ?, status = ?, result = ?, execution_id = ?, workflow_run_id = ?, updated_at = ? WHERE id = ?`,
-		store.Text(s.ChildSessionKey), s.Task, string(s.Status), store.JSON(s.Result), store.ID(s.ExecutionID), store.ID(s.WorkflowRunID),
-		store.Millis(s.UpdatedAt), store.ID(s.ID))
-	if err != nil {
+	if err := tx.ExecOne(steps.Update, append(movingStep(s), store.ID(s.ID))...); err != nil {
 		return fmt.Errorf("update step %s of flow %s: %w", s.RunID, s.FlowID, err)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -94,10 +93,7 @@ func (r *Repo) edge(q *store.Queries, namespace string, flowID, id uuid.UUID) (g
 		return graph.Edge{}, err
 	}
 	var found edgeRow
-	err := q.Get(&found, selectEdges+" WHERE flow_id = ? AND id = ? AND "+shown, store.ID(flowID), store.ID(id))
-	if store.NotFound(err) {
-		return graph.Edge{}, fault.NotFound("edge", id)
-	}
+	err := q.Find(&found, "edge", id, selectEdges+" WHERE flow_id = ? AND id = ? AND "+shown, store.ID(flowID), store.ID(id))
 	return found.edge(), err
 }
 

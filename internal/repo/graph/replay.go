@@ -89,11 +89,7 @@ func (r *Repo) reopenAfter(tx *store.Tx, e *execution.Execution) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	ids := make([]uuid.UUID, len(rows))
-	for i, id := range rows {
-		ids[i] = uuid.UUID(id)
-	}
-	members, err := r.executions.Members(tx, e.FlowID, ids)
+	members, err := r.executions.Members(tx, e.FlowID, store.UUIDs(rows))
 	if err != nil {
 		return err
 	}

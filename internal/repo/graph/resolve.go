@@ -215,11 +215,7 @@ func (r *Repo) cancelRest(tx *store.Tx, flowID uuid.UUID, g *graph.Group) error 
 		}
 	}
 	budgetOf(tx).spent += len(ids)
-	members := make([]uuid.UUID, len(ids))
-	for i, id := range ids {
-		members[i] = uuid.UUID(id)
-	}
-	list, err := r.executions.Members(tx, flowID, members)
+	list, err := r.executions.Members(tx, flowID, store.UUIDs(ids))
 	if err != nil {
 		return err
 	}

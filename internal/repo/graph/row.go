@@ -33,11 +33,7 @@ func (r *edgeRow) edge() graph.Edge {
 }
 
 func edgeValues(e *graph.Edge) []any {
-	pass := 0
-	if e.PassResult {
-		pass = 1
-	}
-	return []any{store.ID(e.Downstream), store.ID(e.Upstream), store.ID(e.ID), store.ID(e.FlowID), pass, string(e.State), store.Millis(e.CreatedAt), store.Millis(e.ResolvedAt)}
+	return []any{store.ID(e.Downstream), store.ID(e.Upstream), store.ID(e.ID), store.ID(e.FlowID), store.Bit(e.PassResult), string(e.State), store.Millis(e.CreatedAt), store.Millis(e.ResolvedAt)}
 }
 
 // groupRow is a stored group.

@@ -91,9 +91,7 @@ func (r *Repo) Create(ctx context.Context, in quota.Create) (quota.Creation, err
 			*out = quota.Creation{Quota: q, Existing: true}
 			return err
 		}
-		for _, e := range events {
-			tx.Emit(e)
-		}
+		tx.EmitAll(events)
 		*out = quota.Creation{Quota: q}
 		return nil
 	}, store.Reload(func(ctx context.Context, id uuid.UUID) (quota.Creation, error) {
@@ -113,14 +111,8 @@ func (r *Repo) Quota(ctx context.Context, id uuid.UUID) (q quota.Quota, err erro
 
 func find(q *store.Queries, namespace string, id uuid.UUID) (quota.Quota, error) {
 	var found row
-	err := q.Get(&found, selectQuota+` WHERE id = ?`, store.ID(id))
-	if store.NotFound(err) || err == nil && found.Namespace != namespace {
-		return quota.Quota{}, fault.NotFound("quota", id)
-	}
-	if err != nil {
-		return quota.Quota{}, fmt.Errorf("read quota %s: %w", id, err)
-	}
-	return found.quota(), nil
+	err := q.Find(&found, "quota", id, selectQuota+` WHERE id = ? AND namespace = ?`, store.ID(id), namespace)
+	return found.quota(), err
 }
 
 // Quotas lists the quotas of the caller's namespace, newest first.
@@ -165,16 +157,12 @@ func (r *Repo) Attach(q *store.Queries, namespace string, ids []uuid.UUID) ([]ex
 			continue
 		}
 		var found row
-		err := q.Get(&found, `SELECT `+columns+` FROM quotas WHERE id = ?`, store.ID(id))
-		if store.NotFound(err) || err == nil && found.Namespace != namespace {
-			return nil, fault.NotFound("quota", id)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read quota %s: %w", id, err)
+		if err := q.Find(&found, "quota", id, `SELECT `+columns+` FROM quotas WHERE id = ? AND namespace = ?`, store.ID(id), namespace); err != nil {
+			return nil, err
 		}
 		refs = append(refs, execution.QuotaRef{ID: id, KeyTag: string(found.KeyTag), Rate: found.MaxRequests > 0, Cap: found.MaxConcurrent > 0})
 	}
-	slices.SortFunc(refs, func(a, b execution.QuotaRef) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(refs, func(a, b execution.QuotaRef) int { return store.ByID(a.ID, b.ID) })
 	return refs, nil
 }
 

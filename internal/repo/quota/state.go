@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -23,7 +22,7 @@ type place struct {
 }
 
 func (p place) order(o place) int {
-	return cmp.Or(bytes.Compare(p.id[:], o.id[:]), cmp.Compare(p.key, o.key))
+	return cmp.Or(store.ByID(p.id, o.id), cmp.Compare(p.key, o.key))
 }
 
 func placeOf(t execution.QuotaTerm) place { return place{t.ID, t.Key} }
@@ -253,9 +252,5 @@ func (*Repo) Held(q *store.Queries, id uuid.UUID) ([]uuid.UUID, error) {
 	if err := q.Select(&ids, `SELECT quota_id FROM quota_admissions WHERE execution_id = ?`, store.ID(id)); err != nil {
 		return nil, fmt.Errorf("read the slots of execution %s: %w", id, err)
 	}
-	out := make([]uuid.UUID, len(ids))
-	for i := range ids {
-		out[i] = uuid.UUID(ids[i])
-	}
-	return out, nil
+	return store.UUIDs(ids), nil
 }

@@ -242,8 +242,7 @@ func (r *Repo) orphaned(tx *store.Tx, x *run.Run) {
 		return r.drain(tx, &x)
 	})
 	if o.cause == 0 {
-		o.cause = tx.Because(0)
-		tx.Because(o.cause)
+		o.cause = tx.Cause()
 	}
 }
 

@@ -82,16 +82,14 @@ func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Creation, error) {
 	if err != nil {
 		return run.Creation{}, fmt.Errorf("run %s: %w", c.Run.ID, err)
 	}
-	n, err := tx.Exec(insertRow, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
 	switch {
 	case err != nil:
 		return run.Creation{}, fmt.Errorf("insert run: %w", err)
 	case n == 0:
 		return run.Creation{}, fault.New(fault.CodeAlreadyExists, "The id %s is taken by another run. Choose another one.", in.ID)
 	}
-	for _, e := range c.Events {
-		tx.Emit(e)
-	}
+	tx.EmitAll(c.Events)
 	return run.Creation{Run: c.Run}, nil
 }
 

@@ -68,14 +68,7 @@ func someItems(q *store.Queries, condition string, args ...any) ([]run.Item, err
 	if err := q.Select(&rows, "SELECT "+itemColumns+" FROM run_items WHERE "+condition, args...); err != nil {
 		return nil, fmt.Errorf("read items: %w", err)
 	}
-	list := make([]run.Item, len(rows))
-	for i := range rows {
-		var err error
-		if list[i], err = rows[i].item(); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return store.Rows(rows, (*itemRow).item)
 }
 
 // Items lists the items of a step, in the order in which they were added; those in one status, if one is given. It returns CodeNotFound.

@@ -36,9 +36,7 @@ func (r *Repo) mirrorExecution(tx *store.Tx, e event.Event) error {
 			return err
 		}
 	}
-	before := tx.Call.Namespace
-	tx.Call.Namespace = x.Namespace
-	defer func() { tx.Call.Namespace = before }()
+	defer tx.In(x.Namespace)()
 	if at.StepID != uuid.Nil {
 		done, result, err := r.executions.Known(tx, e.ExecutionID)
 		if err != nil {
@@ -88,9 +86,7 @@ func (r *Repo) EndWithFlow() store.Reactor {
 		if err != nil {
 			return err
 		}
-		before := tx.Call.Namespace
-		tx.Call.Namespace = e.Namespace
-		defer func() { tx.Call.Namespace = before }()
+		defer tx.In(e.Namespace)()
 		for i := range runs {
 			if err := r.endWithFlow(tx, &f, &runs[i], end.PendingOnly); err != nil {
 				return err

@@ -17,7 +17,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/run"
@@ -116,12 +115,8 @@ func (r *Repo) Run(ctx context.Context, id uuid.UUID) (run.Run, error) {
 // find reads a run. lock is a locking clause, or "".
 func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (run.Run, error) {
 	var found row
-	err := q.Get(&found, "SELECT "+columns+" FROM runs WHERE id = ?"+lock, store.ID(id))
-	switch {
-	case store.NotFound(err) || err == nil && found.Namespace != namespace:
-		return run.Run{}, fault.NotFound("run", id)
-	case err != nil:
-		return run.Run{}, fmt.Errorf("read run %s: %w", id, err)
+	if err := q.Find(&found, "run", id, "SELECT "+columns+" FROM runs WHERE id = ? AND namespace = ?"+lock, store.ID(id), namespace); err != nil {
+		return run.Run{}, err
 	}
 	return found.run()
 }

@@ -3,7 +3,6 @@ package run
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,13 +58,9 @@ var (
 		"dismissed", "generation", "lease_owner", "lease_until", "resume_count", "revision", "updated_at", "started_at", "ended_at", "active_since", "total_duration_ms", "draining",
 		"due_at"}
 
-	columns   = strings.Join(append(append([]string{}, fixed...), moving...), ", ")
-	insertRow = "INSERT INTO runs (" + columns + ") VALUES (" + marks(len(fixed)+len(moving)) + ") ON CONFLICT DO NOTHING"
-	updateRow = "UPDATE runs SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?"
+	table   = store.NewTable("runs", fixed, moving)
+	columns = table.Columns
 )
-
-// marks returns n placeholders.
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
 
 func (r *row) fixedValues() []any {
 	return []any{r.ID, r.Namespace, r.WorkflowName, r.WorkflowTitle, r.Trigger, r.DryRun, r.Inputs, r.Definition, r.ParentRunID, r.Iteration, r.Creator, r.CreatedAt}
@@ -132,13 +127,4 @@ func (r *row) run() (run.Run, error) {
 	return x, nil
 }
 
-func runsOf(rows []row) ([]run.Run, error) {
-	list := make([]run.Run, len(rows))
-	for i := range rows {
-		var err error
-		if list[i], err = rows[i].run(); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
+func runsOf(rows []row) ([]run.Run, error) { return store.Rows(rows, (*row).run) }

@@ -131,16 +131,14 @@ func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in ru
 	if err != nil {
 		return fmt.Errorf("step %s: %w", c.Step.ID, err)
 	}
-	n, err := tx.Exec(insertStep, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(steps.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert step: %w", err)
 	case n == 0:
 		return fault.New(fault.CodeAlreadyExists, "The id %s is taken by another step. Choose another one.", in.ID)
 	}
-	for _, e := range c.Events {
-		tx.Emit(e)
-	}
+	tx.EmitAll(c.Events)
 	return r.answerStep(tx, runID, in.ID, &out.Step, stepRef{RunID: runID, StepID: in.ID})
 }
 
@@ -228,7 +226,7 @@ func (r *Repo) saveStep(tx *store.Tx, x *run.Run, before *run.Step, c run.StepCh
 	if err != nil {
 		return fmt.Errorf("step %s: %w", after.ID, err)
 	}
-	if err := tx.ExecOne(updateStep, append(stored.movingValues(), stored.ID)...); err != nil {
+	if err := tx.ExecOne(steps.Update, append(stored.movingValues(), stored.ID)...); err != nil {
 		return fmt.Errorf("update step %s: %w", after.ID, err)
 	}
 	if a := c.Closed; a != nil {
@@ -262,9 +260,7 @@ func (r *Repo) saveStep(tx *store.Tx, x *run.Run, before *run.Step, c run.StepCh
 // tell emits events of which the first causes the others, and what follows. It returns what the cause was before.
 func tell(tx *store.Tx, events []event.Event) (before store.Ref) {
 	before = tx.Because(tx.Emit(events[0]))
-	for _, e := range events[1:] {
-		tx.Emit(e)
-	}
+	tx.EmitAll(events[1:])
 	return before
 }
 

@@ -3,12 +3,10 @@ package run
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -55,22 +53,19 @@ type stepRow struct {
 }
 
 var (
-	fixedStep = []string{"id", "run_id", "namespace", "path", "step_name", "role", "position", "iteration", "can_commit", "parallel_group_id", "created_at"}
+	fixedStep = []string{"id", "run_id", "namespace", "path", "step_name", "role", "position", "iteration", "can_commit", "parallel_group_id", "created_at",
+		"items_pending", "items_running", "items_completed", "items_failed", "items_skipped", "items_cancelled"} // moved by statements of their own
 
 	movingStep = []string{"status", "retry_count", "child_run_id", "child_linked", "child_execution_id", "started_at", "attempt_started_at", "ended_at", "result_text",
 		"context_out", "markers_out", "structured_output", "step_error", "gate", "gate_type", "gate_outcome", "gate_opened_at", "gate_resolved_at"}
 
-	countedStep = []string{"items_pending", "items_running", "items_completed", "items_failed", "items_skipped", "items_cancelled"}
-
-	storedStep  = strings.Join(append(append([]string{}, fixedStep...), movingStep...), ", ")
-	stepColumns = storedStep + ", " + strings.Join(countedStep, ", ")
-	insertStep  = "INSERT INTO run_steps (" + stepColumns + ") VALUES (" + marks(len(fixedStep)+len(movingStep)) + ", 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING"
-	updateStep  = "UPDATE run_steps SET " + strings.Join(movingStep, " = ?, ") + " = ? WHERE id = ?"
-	selectSteps = "SELECT " + stepColumns + " FROM run_steps"
+	steps       = store.NewTable("run_steps", fixedStep, movingStep)
+	selectSteps = "SELECT " + steps.Columns + " FROM run_steps"
 )
 
 func (r *stepRow) fixedValues() []any {
-	return []any{r.ID, r.RunID, r.Namespace, r.Path, r.Name, r.Role, r.Position, r.Iteration, r.CanCommit, r.ParallelGroup, r.CreatedAt}
+	return []any{r.ID, r.RunID, r.Namespace, r.Path, r.Name, r.Role, r.Position, r.Iteration, r.CanCommit, r.ParallelGroup, r.CreatedAt,
+		r.ItemsPending, r.ItemsRunning, r.ItemsCompleted, r.ItemsFailed, r.ItemsSkipped, r.ItemsCancelled}
 }
 
 func (r *stepRow) movingValues() []any {
@@ -124,26 +119,11 @@ func (r *stepRow) step() (run.Step, error) {
 	return s, nil
 }
 
-func stepsOf(rows []stepRow) ([]run.Step, error) {
-	list := make([]run.Step, len(rows))
-	for i := range rows {
-		var err error
-		if list[i], err = rows[i].step(); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
 // findStep reads a step of a run.
 func findStep(q *store.Queries, runID, id uuid.UUID) (run.Step, error) {
 	var found stepRow
-	err := q.Get(&found, selectSteps+" WHERE id = ?", store.ID(id))
-	switch {
-	case store.NotFound(err) || err == nil && uuid.UUID(found.RunID) != runID:
-		return run.Step{}, fault.NotFound("step", id)
-	case err != nil:
-		return run.Step{}, fmt.Errorf("read step %s: %w", id, err)
+	if err := q.Find(&found, "step", id, selectSteps+" WHERE id = ? AND run_id = ?", store.ID(id), store.ID(runID)); err != nil {
+		return run.Step{}, err
 	}
 	return found.step()
 }
@@ -154,7 +134,7 @@ func someSteps(q *store.Queries, condition string, args ...any) ([]run.Step, err
 	if err := q.Select(&rows, selectSteps+" WHERE "+condition, args...); err != nil {
 		return nil, fmt.Errorf("read steps: %w", err)
 	}
-	return stepsOf(rows)
+	return store.Rows(rows, (*stepRow).step)
 }
 
 type attemptRow struct {

@@ -76,8 +76,8 @@ func (d *dialect) insertEvents(n int) string {
 	if t, ok := d.inserts.Load(n); ok {
 		return t.(string)
 	}
-	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", eventWidth), ", ") + ")"
-	t := fmt.Sprintf("INSERT INTO %s (%s, %s) VALUES %s", d.outbox, d.outboxID, eventColumns, strings.TrimSuffix(strings.Repeat(row+", ", n), ", "))
+	row := marks(eventWidth)
+	t := fmt.Sprintf("INSERT INTO %s (%s, %s) VALUES %s", d.outbox, d.outboxID, eventColumns, row+strings.Repeat(", "+row, n-1))
 	d.inserts.Store(n, t)
 	return t
 }

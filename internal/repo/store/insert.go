@@ -18,7 +18,7 @@ func (tx *Tx) Insert(prefix string, rows [][]any, suffix string) (int64, error) 
 		for _, row := range rows[:n] {
 			args = append(args, row...)
 		}
-		one := "(" + strings.Repeat("?, ", width-1) + "?)"
+		one := marks(width)
 		written, err := tx.Exec(prefix+one+strings.Repeat(", "+one, n-1)+suffix, args...)
 		if err != nil {
 			return total, err

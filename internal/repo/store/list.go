@@ -42,7 +42,7 @@ func spread(query string, args []any) (string, []any) {
 		before, rest, _ := strings.Cut(query, "?")
 		text.WriteString(before)
 		if many, is := arg.(list); is {
-			text.WriteString("(?" + strings.Repeat(", ?", len(many)-1) + ")")
+			text.WriteString(marks(len(many)))
 			all = append(all, many...)
 		} else {
 			text.WriteByte('?')

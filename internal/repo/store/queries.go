@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
 // Queries runs statements on one snapshot or in one transaction. Placeholders are question marks on both databases; that of a
@@ -74,6 +76,18 @@ func (q *Queries) Get(dest any, query string, args ...any) error {
 		return errNotFound
 	case err != nil:
 		return q.dialect.wrap(err)
+	}
+	return nil
+}
+
+// Find is Get of the one record that an id names. It returns CodeNotFound, with what that would be, when there is none.
+func (q *Queries) Find(dest any, what string, id any, query string, args ...any) error {
+	err := q.Get(dest, query, args...)
+	switch {
+	case NotFound(err):
+		return fault.NotFound(what, id)
+	case err != nil:
+		return fmt.Errorf("read %s %v: %w", what, id, err)
 	}
 	return nil
 }

@@ -163,6 +163,30 @@ func Sum[T any](tx *Tx, key any, write func(sum *T) error) *T {
 	return v
 }
 
+// Cause returns the event whose consequence is what is emitted now, 0 for none.
+func (tx *Tx) Cause() Ref { return Ref(tx.cause) }
+
+// As lets the transaction go on in the name of another caller, and returns what ends that.
+func (tx *Tx) As(other call.Call) (end func()) {
+	before := tx.Call
+	tx.Call = other
+	return func() { tx.Call = before }
+}
+
+// In lets the transaction's caller act in another namespace, and returns what ends that.
+func (tx *Tx) In(namespace string) (end func()) {
+	there := tx.Call
+	there.Namespace = namespace
+	return tx.As(there)
+}
+
+// EmitAll emits events in their order.
+func (tx *Tx) EmitAll(events []event.Event) {
+	for _, e := range events {
+		tx.Emit(e)
+	}
+}
+
 // Local returns what this transaction remembers under a key, which is made the first time.
 func Local[T any](tx *Tx, key any) *T {
 	if v, ok := tx.locals[key].(*T); ok {

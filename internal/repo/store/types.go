@@ -116,20 +116,3 @@ func (t *Text) Scan(src any) error {
 	}
 	return nil
 }
-
-// IDs returns ids as they are stored.
-func IDs(ids []uuid.UUID) []ID {
-	out := make([]ID, len(ids))
-	for i, id := range ids {
-		out[i] = ID(id)
-	}
-	return out
-}
-
-// Bit is how a flag is stored.
-func Bit(set bool) int {
-	if set {
-		return 1
-	}
-	return 0
-}

@@ -212,14 +212,10 @@ func (r *Repo) keep(tx *store.Tx, e wait.Signal, receipt wait.Receipt) error {
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e.ID, err)
 	}
-	open := 0
-	if receipt.Buffered {
-		open = 1
-	}
 	now := tx.Now()
 	err = tx.ExecOne(`INSERT INTO signals (id, namespace, event_id, topic, correlation_id, flow_id, payload, matched, open, received_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		store.ID(store.NewID()), tx.Call.Namespace, e.ID, e.Topic, e.CorrelationID, store.ID(e.FlowID), store.JSON(e.Payload), store.JSON(matched), open,
+		store.ID(store.NewID()), tx.Call.Namespace, e.ID, e.Topic, e.CorrelationID, store.ID(e.FlowID), store.JSON(e.Payload), store.JSON(matched), store.Bit(receipt.Buffered),
 		store.Millis(now), store.Millis(now.Add(r.cfg.EventTTL)))
 	switch {
 	case store.Conflict(err): // delivered at this moment under another topic or correlation id

@@ -24,9 +24,7 @@ type Subjects interface {
 // Ended lets flows go on that wait for the end of an execution or a run, in the transaction in which it ends. t is the event that tells
 // of it. reference: runs-and-taskflows.md F5 8.
 func (r *Repo) Ended(tx *store.Tx, namespace string, t event.Type, id uuid.UUID) error {
-	before := tx.Call.Namespace
-	tx.Call.Namespace = namespace
-	defer func() { tx.Call.Namespace = before }()
+	defer tx.In(namespace)()
 	_, err := r.reach(tx, endOf(t, id))
 	return err
 }

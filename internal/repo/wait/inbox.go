@@ -29,13 +29,8 @@ func (r *Repo) Inbox(ctx context.Context, f wait.Filter, after page.Cursor, limi
 		if err != nil {
 			return fmt.Errorf("list the inbox: %w", err)
 		}
-		list = make([]wait.Wait, len(rows))
-		for i := range rows {
-			if list[i], err = rows[i].wait(); err != nil {
-				return err
-			}
-		}
-		return nil
+		list, err = store.Rows(rows, (*row).wait)
+		return err
 	})
 	return page.Of(list, limit, func(w wait.Wait) page.Cursor { return page.After(w.Since, w.ID) }), err
 }

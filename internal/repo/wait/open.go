@@ -91,7 +91,7 @@ func (r *Repo) consume(tx *store.Tx, w wait.Wait) (wait.Wait, error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b kept) int {
-		return cmp.Or(time.Time(a.ReceivedAt).Compare(time.Time(b.ReceivedAt)), slices.Compare(a.ID[:], b.ID[:]))
+		return cmp.Or(time.Time(a.ReceivedAt).Compare(time.Time(b.ReceivedAt)), store.ByID(a.ID, b.ID))
 	})
 	for _, e := range found {
 		if w.Condition.Satisfied(w.Progress(), tx.Now()) {

@@ -43,10 +43,7 @@ func (r *row) values() []any {
 func rowOf(w *wait.Wait) (row, error) {
 	r := row{
 		ID: store.ID(w.ID), Namespace: w.Namespace, FlowID: store.ID(w.FlowID), ExecutionID: store.ID(w.ExecutionID), RunID: store.ID(w.RunID), StepID: store.ID(w.StepID), DeadlineAt: store.Millis(w.Deadline), OnTimeout: string(w.OnTimeout),
-		Title: w.Title, RequestedBy: w.RequestedBy, Since: store.Millis(w.Since), DueAt: store.Millis(w.DueAt()),
-	}
-	if w.Asks {
-		r.Manual = 1
+		Title: w.Title, RequestedBy: w.RequestedBy, Since: store.Millis(w.Since), DueAt: store.Millis(w.DueAt()), Manual: store.Bit(w.Asks),
 	}
 	var err error
 	if r.Condition, err = json.Marshal(w.Condition); err == nil {

@@ -49,17 +49,10 @@ func (r *signalRow) kept() wait.Kept {
 
 // Keep stores a signal on a waitpoint of an execution that is held.
 func (*Repo) Keep(tx *store.Tx, k wait.Kept) error {
-	counts, open := 0, 0
-	if k.Counts {
-		counts = 1
-	}
-	if k.Open {
-		open = 1
-	}
 	err := tx.ExecOne(`INSERT INTO signals (namespace, matched, `+signalColumns+`) VALUES (?, '[]', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		tx.Call.Namespace, store.ID(store.NewID()), k.ID, store.Text(k.CorrelationID), store.ID(k.ExecutionID), store.ID(k.WaitpointID), k.Waitpoint,
 		store.ID(k.SuspensionID), k.Name, k.Category, k.SourceType, store.Text(k.SourceIdentity), store.Text(k.IdempotencyKey), store.Millis(k.RecognisedUntil),
-		string(k.Effect), counts, store.JSON(k.Payload), open, store.Millis(k.At))
+		string(k.Effect), store.Bit(k.Counts), store.JSON(k.Payload), store.Bit(k.Open), store.Millis(k.At))
 	if err != nil {
 		return fmt.Errorf("keep signal %s: %w", k.ID, err)
 	}
@@ -107,11 +100,7 @@ func (*Repo) Give(tx *store.Tx, execution, waitpoint, suspension uuid.UUID, coun
 
 // Return keeps signals that a wait had for the next one at their waitpoints: those that counted, or the others.
 func (*Repo) Return(tx *store.Tx, suspension uuid.UUID, counted bool) error {
-	counts := 0
-	if counted {
-		counts = 1
-	}
-	_, err := tx.Exec(`UPDATE signals SET open = 1 WHERE suspension_id = ? AND counts = ?`, store.ID(suspension), counts)
+	_, err := tx.Exec(`UPDATE signals SET open = 1 WHERE suspension_id = ? AND counts = ?`, store.ID(suspension), store.Bit(counted))
 	if err != nil {
 		return fmt.Errorf("keep the signals of suspension %s: %w", suspension, err)
 	}

@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -80,7 +79,7 @@ func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
 	}
 	order := slices.Clone(list)
 	slices.SortFunc(order, func(a, b due) int {
-		return cmp.Or(cmp.Compare(a.owners(), b.owners()), bytes.Compare(a.RunID[:], b.RunID[:]), bytes.Compare(a.FlowID[:], b.FlowID[:]), bytes.Compare(a.Execution[:], b.Execution[:]))
+		return cmp.Or(cmp.Compare(a.owners(), b.owners()), store.ByID(a.RunID, b.RunID), store.ByID(a.FlowID, b.FlowID), store.ByID(a.Execution, b.Execution))
 	})
 	mine := map[store.ID]bool{}
 	for _, d := range order {

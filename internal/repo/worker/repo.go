@@ -88,7 +88,7 @@ func (r *Repo) Workers(ctx context.Context, f worker.Filter, after string, limit
 		if err != nil {
 			return fmt.Errorf("list workers: %w", err)
 		}
-		list, err = workersOf(rows)
+		list, err = store.Rows(rows, (*row).worker)
 		return err
 	})
 	return page.OfNames(list, limit, func(w worker.Worker) string { return w.InstanceID }), err

@@ -40,17 +40,6 @@ func (r *row) worker() (worker.Worker, error) {
 	return w, nil
 }
 
-func workersOf(rows []row) ([]worker.Worker, error) {
-	list := make([]worker.Worker, len(rows))
-	for i := range rows {
-		var err error
-		if list[i], err = rows[i].worker(); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
 // find returns who is registered at a place, live or not: nobody when there is no row.
 func find(q *store.Queries, namespace, instance, lock string) (worker.Worker, error) {
 	var found row
