@@ -7,11 +7,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
+	"github.com/flowapi/flowapi/internal/repo/build"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
 // visible is the condition that an execution is not part of a graph which is still being written.
-const visible = `(build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds WHERE builds.id = executions.build_id))`
+var visible = build.Shown("executions")
 
 // OpenMembers returns how many members of a flow are not terminal.
 func (r *Repo) OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {

@@ -44,7 +44,7 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 
 // due reads and locks up to limit executions that are due and that nobody holds.
 func due(tx *store.Tx, limit int) (rows []row, err error) {
-	const from = ` FROM executions WHERE due_at <= ? AND ` + visible
+	from := ` FROM executions WHERE due_at <= ? AND ` + visible
 	now := store.Millis(tx.Now())
 	if !tx.Locks() {
 		return rows, tx.Select(&rows, "SELECT "+columns+from+" ORDER BY due_at LIMIT ?", now, limit)

@@ -13,6 +13,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/build"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -224,20 +225,17 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 }
 
 // Unforgiven is the condition that an execution e keeps its flow from ending well.
-const Unforgiven = "(" + endedBadly + " OR " + leftOut + ")"
+var Unforgiven = "(" + endedBadly + " OR " + leftOut + ")"
 
 // endedBadly is the condition that an execution e ended badly and that nothing made up for it: it leads to no group, or to one that was
 // not satisfied.
-const endedBadly = `e.terminal_outcome IN ('failed', 'expired', 'cancelled')
-	AND (NOT EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND ` + shownGroup + `)
-		OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied' AND ` + shownGroup + `))`
+var endedBadly = `e.terminal_outcome IN ('failed', 'expired', 'cancelled')
+	AND (NOT EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND ` + build.Shown("g") + `)
+		OR EXISTS (SELECT 1 FROM edges d JOIN edge_groups g ON g.execution_id = d.downstream_id WHERE d.upstream_id = e.id AND g.state <> 'satisfied' AND ` + build.Shown("g") + `))`
 
 // leftOut is the condition that an execution e was skipped because of one that has ended well since: it should have run.
 const leftOut = `e.terminal_outcome = 'skipped' AND EXISTS (SELECT 1 FROM edges d JOIN executions u ON u.id = d.upstream_id
 	WHERE d.downstream_id = e.id AND d.state = 'impossible' AND u.terminal_outcome = 'success')`
-
-// shownGroup is the condition that a group is not part of a graph which is still being written.
-const shownGroup = `(g.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id))`
 
 // unforgiven names up to limit members that keep a flow from ending well: those that ended badly, or, if there are none, those that were
 // left out.

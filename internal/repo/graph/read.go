@@ -10,11 +10,12 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/repo/build"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
 // shown is the condition that an edge does not lead to a part of a graph which is still being written.
-const shown = `NOT EXISTS (SELECT 1 FROM edge_groups g JOIN builds b ON b.id = g.build_id WHERE g.execution_id = edges.downstream_id)`
+var shown = `NOT EXISTS (SELECT 1 FROM edge_groups g WHERE g.execution_id = edges.downstream_id AND NOT ` + build.Shown("g") + `)`
 
 // Graph returns the whole graph of a flow. It returns CodeNotFound.
 func (r *Repo) Graph(ctx context.Context, flowID uuid.UUID) (graph.View, error) {
@@ -33,7 +34,7 @@ func (r *Repo) Graph(ctx context.Context, flowID uuid.UUID) (graph.View, error) 
 		v.Edges = edgesOf(edges)
 		var groups []groupRow
 		if err := q.Select(&groups, "SELECT "+groupColumns+` FROM executions e JOIN edge_groups g ON g.execution_id = e.id
-			WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID)); err != nil {
+			WHERE e.flow_id = ? AND `+build.Shown("g")+` ORDER BY e.created_at, e.id`, store.ID(flowID)); err != nil {
 			return fmt.Errorf("read the groups of flow %s: %w", flowID, err)
 		}
 		v.Groups = make([]graph.Group, len(groups))

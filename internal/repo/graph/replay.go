@@ -16,6 +16,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/build"
 	flowrepo "github.com/flowapi/flowapi/internal/repo/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -293,7 +294,7 @@ func (r *Repo) replayThese(tx *store.Tx, flowID uuid.UUID, ids []uuid.UUID, star
 func (r *Repo) planReplay(q *store.Queries, flowID uuid.UUID, names []string) (replayPlan, error) {
 	var rows []replayRow
 	err := q.Select(&rows, `SELECT e.id, e.key, e.lifecycle_phase, e.terminal_outcome, e.public_state, e.policy, e.replay_count,
-		CASE WHEN `+flowrepo.Unforgiven+` THEN 1 ELSE 0 END AS unforgiven FROM executions e WHERE e.flow_id = ? AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id) ORDER BY e.created_at, e.id`, store.ID(flowID))
+		CASE WHEN `+flowrepo.Unforgiven+` THEN 1 ELSE 0 END AS unforgiven FROM executions e WHERE e.flow_id = ? AND `+build.Shown("e")+` ORDER BY e.created_at, e.id`, store.ID(flowID))
 	if err != nil {
 		return replayPlan{}, fmt.Errorf("read the members of flow %s: %w", flowID, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/graph"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
+	"github.com/flowapi/flowapi/internal/repo/build"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -64,10 +65,9 @@ type dependent struct {
 // freshOnly keeps those out that were replayed alone: they wait until what they depend on is replayed, too.
 const freshOnly = ` AND NOT EXISTS (SELECT 1 FROM executions c WHERE c.id = d.downstream_id AND c.replay_count > 0)`
 
-const selectDependents = "SELECT " + groupColumns + `, f.status AS flow_status, f.cancellation FROM edges d
+var selectDependents = "SELECT " + groupColumns + `, f.status AS flow_status, f.cancellation FROM edges d
 	JOIN edge_groups g ON g.execution_id = d.downstream_id JOIN flows f ON f.id = d.flow_id
-	WHERE d.upstream_id = ? AND d.state = 'pending' AND (g.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = g.build_id))
-`
+	WHERE d.upstream_id = ? AND d.state = 'pending' AND ` + build.Shown("g")
 
 // resolve decides the pending edges that lead out of an execution which has ended, fresh only those to members that were
 // never replayed. It says whether some are left, because it was too much for this transaction.

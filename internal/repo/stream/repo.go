@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/stream"
+	"github.com/flowapi/flowapi/internal/repo/build"
 	executionrepo "github.com/flowapi/flowapi/internal/repo/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -92,18 +93,15 @@ type headRow struct {
 const selectHead = `SELECT e.namespace, e.lifecycle_phase, e.public_state, a.attempt_index, a.frame_count, a.last_frame_id, a.trimmed_through, a.closed_at, a.closed_reason
 	FROM executions e LEFT JOIN attempts a ON a.execution_id = e.id AND a.attempt_index = `
 
-// visible is the condition that an execution is not part of a graph which is still being written.
-const visible = " AND (e.build_id IS NULL OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.id = e.build_id))"
-
 // head reads how the stream of an attempt stands. It returns CodeNotFound for an unknown execution or attempt; the current
 // attempt of an execution that nobody has claimed yet has an empty stream. namespace is "" where the caller has checked it.
 func head(q *store.Queries, namespace string, id uuid.UUID, attempt int) (stream.Head, error) {
 	var row headRow
 	var err error
 	if attempt == stream.Current {
-		err = q.Get(&row, selectHead+"e.current_attempt_index WHERE e.id = ?"+visible, store.ID(id))
+		err = q.Get(&row, selectHead+"e.current_attempt_index WHERE e.id = ? AND "+build.Shown("e"), store.ID(id))
 	} else {
-		err = q.Get(&row, selectHead+"? WHERE e.id = ?"+visible, attempt, store.ID(id))
+		err = q.Get(&row, selectHead+"? WHERE e.id = ? AND "+build.Shown("e"), attempt, store.ID(id))
 	}
 	switch {
 	case store.NotFound(err) || err == nil && namespace != "" && row.Namespace != namespace:
