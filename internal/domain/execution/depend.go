@@ -17,8 +17,8 @@ type Standing struct {
 	Blocked bool // what it depends on has not ended well
 }
 
-// MembersEnd is how members of a flow end because the flow does.
-type MembersEnd struct {
+// Cascade is how executions end because what they belong to does: the members of a flow, and what works for a run.
+type Cascade struct {
 	Reason      string    `json:"reason"`
 	PendingOnly bool      `json:"pending_only,omitempty"` // those that nobody works on, and that are not suspended
 	GraceUntil  time.Time `json:"grace_until,omitzero"`   // for those that somebody holds

@@ -69,12 +69,7 @@ func (e Execution) Pass(now time.Time) (Change, bool) {
 	case e.Ownership == Leased && due(e.Lease.ExpiresAt):
 		return e.leaseExpired(now), true
 	case e.Eligibility == NotEligibleUntilTime && due(e.DelayUntil):
-		c := Change{Execution: e}
-		n := &c.Execution
-		n.Eligibility, n.Blocking, n.BlockingDetail, n.DelayUntil = EligibleNow, WaitingForWorker, "", time.Time{}
-		n.Revision++
-		c.tellStand()
-		return c, true
+		return e.free(false, now), true
 	case e.Grant != nil && due(e.Grant.ExpiresAt):
 		c := Change{Execution: e}
 		c.Execution.Grant = nil

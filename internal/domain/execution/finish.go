@@ -2,6 +2,8 @@ package execution
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
@@ -35,6 +37,19 @@ type delayedData struct {
 var completionTypes = map[Outcome]event.Type{
 	OutcomeSuccess: event.ExecutionCompleted, OutcomeFailed: event.ExecutionFailed,
 	OutcomeCancelled: event.ExecutionCancelled, OutcomeExpired: event.ExecutionExpired, OutcomeSkipped: event.ExecutionSkipped,
+}
+
+// Completions returns the types of the events that tell of an end.
+func Completions() []event.Type { return slices.Sorted(maps.Values(completionTypes)) }
+
+// EndedBy returns the outcome that a completion event tells of, OutcomeNone for any other event.
+func EndedBy(t event.Type) Outcome {
+	for outcome, of := range completionTypes {
+		if of == t {
+			return outcome
+		}
+	}
+	return OutcomeNone
 }
 
 // Complete ends e well. A repeated call by the same owner is answered again and changes nothing. Errors are those of Check.

@@ -15,15 +15,15 @@ const (
 )
 
 // MembersEnd says how the members of a flow that has ended end with it, and whether they do.
-func (f *Flow) MembersEnd() (end execution.MembersEnd, ends bool) {
+func (f *Flow) MembersEnd() (end execution.Cascade, ends bool) {
 	switch {
 	case f.Status == Failed:
-		return execution.MembersEnd{Reason: reasonFailed}, true
+		return execution.Cascade{Reason: reasonFailed}, true
 	case f.Status == Cancelled && f.Cancellation != nil && f.Cancellation.Policy != FlowOnly:
-		return execution.MembersEnd{Reason: cmp.Or(f.Cancellation.Reason, reasonCancelled), PendingOnly: f.Cancellation.Policy == CancelPending,
+		return execution.Cascade{Reason: cmp.Or(f.Cancellation.Reason, reasonCancelled), PendingOnly: f.Cancellation.Policy == CancelPending,
 			GraceUntil: f.Cancellation.GraceUntil}, true
 	default:
-		return execution.MembersEnd{}, false
+		return execution.Cascade{}, false
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
-	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -78,7 +77,9 @@ func tellClosed(tx *store.Tx, c execution.Change, closed []closing, cause store.
 	e := &c.Execution
 	before := tx.Because(cause)
 	for _, it := range closed {
-		tx.Emit(event.Event{Namespace: e.Namespace, Type: event.StreamClosed, FlowID: e.FlowID, RunID: e.RunID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Revision: &e.Revision, Data: it})
+		told := e.Event(event.StreamClosed, it)
+		told.Revision = &e.Revision
+		tx.Emit(told)
 	}
 	tx.Because(before)
 	if e.Lifecycle == execution.Terminal || slices.ContainsFunc(c.Attempts, func(a execution.AttemptChange) bool { return a.Close != "" }) {

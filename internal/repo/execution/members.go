@@ -16,11 +16,11 @@ var visible = build.Shown("executions")
 
 // OpenMembers returns how many members of a flow are not terminal.
 func (r *Repo) OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error) {
-	return r.CountMembers(&tx.Queries, flowID, execution.MembersEnd{})
+	return r.CountMembers(&tx.Queries, flowID, execution.Cascade{})
 }
 
 // concerned is the condition of the members that are still to end.
-func concerned(end execution.MembersEnd) string {
+func concerned(end execution.Cascade) string {
 	if end.PendingOnly {
 		return `lifecycle_phase = 'runnable'`
 	}
@@ -28,14 +28,14 @@ func concerned(end execution.MembersEnd) string {
 }
 
 // CountMembers returns how many members of a flow are still to end.
-func (r *Repo) CountMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd) (int, error) {
+func (r *Repo) CountMembers(q *store.Queries, flowID uuid.UUID, end execution.Cascade) (int, error) {
 	var n int
 	err := q.Get(&n, `SELECT count(*) FROM executions WHERE flow_id = ? AND `+concerned(end)+` AND `+visible, store.ID(flowID))
 	return n, err
 }
 
 // NameMembers returns up to limit members of a flow that are still to end, and those among these that cannot be read.
-func (r *Repo) NameMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd, limit int) (open, failed []uuid.UUID, err error) {
+func (r *Repo) NameMembers(q *store.Queries, flowID uuid.UUID, end execution.Cascade, limit int) (open, failed []uuid.UUID, err error) {
 	var rows []row
 	err = q.Select(&rows, "SELECT "+columns+" FROM executions WHERE flow_id = ? AND "+concerned(end)+" AND "+visible+" ORDER BY id LIMIT ?", store.ID(flowID), limit)
 	for i := range rows {
@@ -50,7 +50,7 @@ func (r *Repo) NameMembers(q *store.Queries, flowID uuid.UUID, end execution.Mem
 
 // CancelMembers cancels up to limit members of a flow that are still to end; those that somebody holds get the grace. One that
 // cannot be read is put aside.
-func (r *Repo) CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.MembersEnd, limit int) (execution.MembersEnded, error) {
+func (r *Repo) CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.Cascade, limit int) (execution.MembersEnded, error) {
 	condition := concerned(end)
 	if !end.GraceUntil.IsZero() {
 		condition += ` AND (cancellation IS NULL OR lifecycle_phase <> 'active')` // others have been asked

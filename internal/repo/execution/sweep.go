@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,11 +13,7 @@ import (
 // timeouts, leases that ran out, delays that are over. Any number of processes may call it at the same time. A row that
 // cannot be read is put aside and reported by the error; the others go on.
 func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
-	type passed struct {
-		acted   int
-		corrupt error
-	}
-	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *passed) error {
+	return store.Sweep(ctx, r.store, func(tx *store.Tx, done *store.Swept) error {
 		rows, err := due(tx, limit)
 		if err != nil {
 			return fmt.Errorf("read due executions: %w", err)
@@ -26,20 +21,18 @@ func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
 		tx.Later()
 		for i := range rows {
 			e, err := rows[i].execution()
-			if err != nil {
-				out.corrupt = errors.Join(out.corrupt, err)
+			if done.PutAside(err) {
 				err = shelve(tx, rows[i].ID)
-			} else {
+			} else if err == nil {
 				err = r.passOne(tx, &e)
+				done.Acted++
 			}
 			if err != nil {
 				return err
 			}
-			out.acted++
 		}
 		return nil
-	}, store.Background())
-	return done.acted, errors.Join(err, done.corrupt)
+	})
 }
 
 // due reads and locks up to limit executions that are due and that nobody holds.

@@ -150,7 +150,7 @@ func (r *Repo) holdAll(tx *store.Tx, ids []uuid.UUID) ([]row, error) {
 }
 
 // EndWork cancels executions that have not ended; those that somebody holds get the grace. One that cannot be read is put aside.
-func (r *Repo) EndWork(tx *store.Tx, ids []uuid.UUID, end execution.MembersEnd) error {
+func (r *Repo) EndWork(tx *store.Tx, ids []uuid.UUID, end execution.Cascade) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (r *Repo) EndWork(tx *store.Tx, ids []uuid.UUID, end execution.MembersEnd) 
 }
 
 // cancelRows cancels executions that are held and have not ended.
-func (r *Repo) cancelRows(tx *store.Tx, rows []row, end execution.MembersEnd) (execution.MembersEnded, error) {
+func (r *Repo) cancelRows(tx *store.Tx, rows []row, end execution.Cascade) (execution.MembersEnded, error) {
 	by := execution.Cancellation{Reason: end.Reason, Actor: tx.Call.Actor, RequestedAt: tx.Now()}
 	ended := execution.MembersEnded{Looked: len(rows)}
 	for i := range rows {

@@ -99,7 +99,7 @@ func (x *executions) UnpauseMembers(*store.Tx, uuid.UUID, int) (int, error) {
 	return 0, nil
 }
 
-func (x *executions) CancelMembers(tx *store.Tx, _ uuid.UUID, end execution.MembersEnd, _ int) (execution.MembersEnded, error) {
+func (x *executions) CancelMembers(tx *store.Tx, _ uuid.UUID, end execution.Cascade, _ int) (execution.MembersEnded, error) {
 	what := "cancel"
 	if end.PendingOnly {
 		what = "cancel pending"
@@ -107,13 +107,13 @@ func (x *executions) CancelMembers(tx *store.Tx, _ uuid.UUID, end execution.Memb
 	return execution.MembersEnded{Looked: x.call("%s %s %s", what, end.Reason, tx.Call.Actor)}, nil
 }
 
-func (x *executions) CountMembers(*store.Queries, uuid.UUID, execution.MembersEnd) (int, error) {
+func (x *executions) CountMembers(*store.Queries, uuid.UUID, execution.Cascade) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.open, nil
 }
 
-func (x *executions) NameMembers(*store.Queries, uuid.UUID, execution.MembersEnd, int) (open, failed []uuid.UUID, err error) {
+func (x *executions) NameMembers(*store.Queries, uuid.UUID, execution.Cascade, int) (open, failed []uuid.UUID, err error) {
 	return nil, nil, nil
 }
 

@@ -11,32 +11,28 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// mirrored are the events of executions that can change the status of a step, with the public state that they lead to. By F4
-// no other can: what happens before the first claim is pending, and what happens between two claims is running.
-var mirrored = map[event.Type]execution.Public{
-	event.LeaseAcquired:      execution.PublicActive,
-	event.LeaseReclaimed:     execution.PublicActive,
-	event.OperatorReplayed:   execution.PublicWaiting,
-	event.ExecutionCompleted: execution.PublicCompleted,
-	event.ExecutionFailed:    execution.PublicFailed,
-	event.ExecutionCancelled: execution.PublicCancelled,
-	event.ExecutionExpired:   execution.PublicExpired,
-	event.ExecutionSkipped:   execution.PublicSkipped,
+// mirrored returns the public state that an event of an execution leads to. By F4 no others than those of [Repo.Mirror] change a step:
+// what happens before the first claim is pending, and what happens between two claims is running.
+func mirrored(t event.Type) execution.Public {
+	switch t {
+	case event.LeaseAcquired, event.LeaseReclaimed:
+		return execution.PublicActive
+	case event.OperatorReplayed:
+		return execution.PublicWaiting
+	default:
+		return execution.Vector{Lifecycle: execution.Terminal, Outcome: execution.EndedBy(t)}.Public()
+	}
 }
 
 // Mirror keeps steps equal to the executions that they are linked to, in the transaction that moves those; also steps of
 // flows that have ended. reference: runs-and-taskflows.md F4, F5 2 and 7, D6 51.
 func (r *Repo) Mirror() store.Reactor {
-	on := make([]event.Type, 0, len(mirrored))
-	for t := range mirrored {
-		on = append(on, t)
-	}
-	return store.Reactor{Name: "flow steps", On: on, Do: r.mirror}
+	return store.Reactor{Name: "flow steps", On: append(execution.Completions(), event.LeaseAcquired, event.LeaseReclaimed, event.OperatorReplayed), Do: r.mirror}
 }
 
 func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
 	return r.mirrorInto(tx, "execution_id", e.ExecutionID, func() (flow.Child, error) {
-		state := mirrored[e.Type]
+		state := mirrored(e.Type)
 		result, err := r.result(tx, e.ExecutionID, state)
 		return flow.ChildOf(state, true, result), err
 	})

@@ -42,7 +42,7 @@ func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error 
 func (r *Repo) remove(tx *store.Tx, f *flow.Flow, t event.Type) (members int, err error) {
 	if f.NodeCount > 0 {
 		// Whoever works on a member is told that it is over, before there is nothing left to tell of.
-		if _, err := r.executions.CancelMembers(tx, f.ID, execution.MembersEnd{Reason: "the flow was deleted"}, math.MaxInt32); err != nil {
+		if _, err := r.executions.CancelMembers(tx, f.ID, execution.Cascade{Reason: "the flow was deleted"}, math.MaxInt32); err != nil {
 			return 0, fmt.Errorf("cancel the members of flow %s: %w", f.ID, err)
 		}
 		if members, err = r.executions.DeleteMembers(tx, f.ID); err != nil {

@@ -59,11 +59,11 @@ type Members interface {
 	// were.
 	UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, error)
 	// CancelMembers cancels up to limit members that have not ended.
-	CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.MembersEnd, limit int) (execution.MembersEnded, error)
+	CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.Cascade, limit int) (execution.MembersEnded, error)
 	// CountMembers returns how many members are still to end.
-	CountMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd) (int, error)
+	CountMembers(q *store.Queries, flowID uuid.UUID, end execution.Cascade) (int, error)
 	// NameMembers returns up to limit of them, and those of these that cannot be read.
-	NameMembers(q *store.Queries, flowID uuid.UUID, end execution.MembersEnd, limit int) (open, failed []uuid.UUID, err error)
+	NameMembers(q *store.Queries, flowID uuid.UUID, end execution.Cascade, limit int) (open, failed []uuid.UUID, err error)
 	// EndGrace cancels a member that is held and was asked to end; any other stays as it is.
 	EndGrace(tx *store.Tx, flowID, id uuid.UUID) error
 	// DeleteMembers deletes all members with everything that they own, and returns how many that were.

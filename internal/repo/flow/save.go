@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/backlog"
@@ -105,28 +106,39 @@ func (r *Repo) followWait(tx *store.Tx, before, after *flow.Flow) error {
 	return nil
 }
 
-// followMembers lets members go with a flow that has started, and end with one that was cancelled or has failed. What is too much
-// for one transaction is left to the backlog. It returns the members that it could not cancel.
+// followMembers lets members go with a flow that has started, and end with one that was cancelled or has failed. It returns the
+// members that it could not cancel.
 func (r *Repo) followMembers(tx *store.Tx, before, after *flow.Flow) ([]uuid.UUID, error) {
 	if after.NodeCount == 0 || before.Status == after.Status {
 		return nil, nil
 	}
 	if before.Status == flow.Created && after.Status == flow.Running {
-		n, err := r.executions.UnpauseMembers(tx, after.ID, r.cfg.Batch)
-		if err != nil || n < r.cfg.Batch {
-			return nil, err
-		}
-		return nil, backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: after.ID, ExecutionID: after.ID})
+		return nil, r.StartMembers(tx, after.ID)
 	}
-	end, ends := after.MembersEnd()
-	if !ends {
-		return nil, nil
+	if end, ends := after.MembersEnd(); ends {
+		return r.EndMembers(tx, after.ID, end)
 	}
-	ended, err := r.executions.CancelMembers(tx, after.ID, end, r.cfg.Batch)
-	if err != nil || ended.Looked < r.cfg.Batch {
+	return nil, nil
+}
+
+// StartMembers lets members go on that have waited for the start of their flow: as many as one transaction may change, and the rest
+// from the backlog.
+func (r *Repo) StartMembers(tx *store.Tx, flowID uuid.UUID) error {
+	n, err := r.executions.UnpauseMembers(tx, flowID, r.cfg.Batch)
+	if err != nil || n < r.cfg.Batch {
+		return err
+	}
+	return backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: flowID, ExecutionID: flowID})
+}
+
+// EndMembers ends members because their flow does: as many as one transaction may change, and the rest from the backlog. It returns
+// those that cannot be read.
+func (r *Repo) EndMembers(tx *store.Tx, flowID uuid.UUID, end execution.Cascade) ([]uuid.UUID, error) {
+	ended, err := r.executions.CancelMembers(tx, flowID, end, r.cfg.Batch)
+	if err != nil || ended.Looked < r.cfg.Batch || len(ended.Failed) == ended.Looked {
 		return ended.Failed, err
 	}
-	return ended.Failed, backlog.Put(tx, backlog.Item{Kind: backlog.Cancel, FlowID: after.ID, ExecutionID: after.ID, Detail: end})
+	return ended.Failed, backlog.Put(tx, backlog.Item{Kind: backlog.Cancel, FlowID: flowID, ExecutionID: flowID, Detail: end})
 }
 
 // open returns how many members of a flow have not ended.

@@ -460,11 +460,7 @@ func (r *Repo) show(tx *store.Tx, b *draft) error {
 	if b.build == uuid.Nil || b.owner.Status == flow.Created {
 		return nil
 	}
-	n, err := r.executions.UnpauseMembers(tx, b.flowID, r.cfg.Batch)
-	if err != nil || n < r.cfg.Batch {
-		return err
-	}
-	return backlog.Put(tx, backlog.Item{Kind: backlog.Start, FlowID: b.flowID, ExecutionID: b.flowID})
+	return r.flows.StartMembers(tx, b.flowID)
 }
 
 // upstreams returns the members that links lead out of and that there were before, each once.

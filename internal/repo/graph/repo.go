@@ -62,10 +62,6 @@ type Executions interface {
 	Holder(tx *store.Tx, flowID uuid.UUID, f execution.Fence) error
 	// ReplayMember is the replay of a member whose flow is locked and may run again.
 	ReplayMember(tx *store.Tx, e execution.Execution, started bool) (execution.Change, error)
-	// UnpauseMembers lets up to limit members go on whose flow has started, and returns how many that were.
-	UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, error)
-	// CancelMembers cancels up to limit members of a flow that has ended.
-	CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.MembersEnd, limit int) (execution.MembersEnded, error)
 }
 
 // Flows is the store of flows, as far as graphs need it.
@@ -82,6 +78,10 @@ type Flows interface {
 	// Again lets a failed or finished flow run again because of members, and says whether it has been started. It returns
 	// CodeAlreadyTerminal for a cancelled one.
 	Again(tx *store.Tx, id uuid.UUID, expected *int64, members []uuid.UUID) (started bool, err error)
+	// StartMembers lets members go on that have waited for the start of their flow: a batch now, the rest from the backlog.
+	StartMembers(tx *store.Tx, flowID uuid.UUID) error
+	// EndMembers ends members because their flow does, in the same way. It returns those that cannot be read.
+	EndMembers(tx *store.Tx, flowID uuid.UUID, end execution.Cascade) ([]uuid.UUID, error)
 }
 
 // New returns a repository on s.

@@ -16,28 +16,15 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// ends are the events that decide edges, with the outcome that each tells of.
-var ends = map[event.Type]execution.Outcome{
-	event.ExecutionCompleted: execution.OutcomeSuccess,
-	event.ExecutionFailed:    execution.OutcomeFailed,
-	event.ExecutionCancelled: execution.OutcomeCancelled,
-	event.ExecutionExpired:   execution.OutcomeExpired,
-	event.ExecutionSkipped:   execution.OutcomeSkipped,
-}
-
 // Resolve decides, when an execution ends, the edges that lead out of it. What that does to others is told by further events,
 // which are reacted to in the same way: so it goes down the graph, until nothing more follows or enough was done for one
 // transaction. reference: flows-streams-budgets.md 2.6.
 func (r *Repo) Resolve() store.Reactor {
-	on := make([]event.Type, 0, len(ends))
-	for t := range ends {
-		on = append(on, t)
-	}
-	return store.Reactor{Name: "dependencies", On: on, Do: func(tx *store.Tx, e event.Event) error {
+	return store.Reactor{Name: "dependencies", On: execution.Completions(), Do: func(tx *store.Tx, e event.Event) error {
 		if e.FlowID == uuid.Nil {
 			return nil
 		}
-		rest, err := r.resolve(tx, e.FlowID, e.ExecutionID, ends[e.Type], false)
+		rest, err := r.resolve(tx, e.FlowID, e.ExecutionID, execution.EndedBy(e.Type), false)
 		if err != nil || !rest {
 			return err
 		}
@@ -123,8 +110,8 @@ func resolveEdges(tx *store.Tx, upstream uuid.UUID, state graph.State, found []d
 
 // owner is how a flow stands, as far as it matters to members that are decided.
 type owner struct {
-	paused bool                  // it has not been started
-	end    *execution.MembersEnd // it has ended, and its members end with it
+	paused bool               // it has not been started
+	end    *execution.Cascade // it has ended, and its members end with it
 }
 
 func standing(d *dependent) (owner, error) {

@@ -123,43 +123,25 @@ func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail 
 		}
 		budgetOf(tx).spent += len(rest.IDs)
 		return r.replayThese(tx, f.ID, rest.IDs, rest.Started)
-	case backlog.Start, backlog.Cancel:
-		budgetOf(tx).spent += r.cfg.Batch // each is a batch of its own
-		return r.continueMembers(tx, f, it, detail)
-	}
-	return nil
-}
-
-// continueMembers lets further members of a flow start, or end, with it.
-func (r *Repo) continueMembers(tx *store.Tx, f *flow.Flow, it backlog.Item, detail store.JSON) error {
-	more := false
-	if it.Kind == backlog.Start {
+	case backlog.Start:
+		budgetOf(tx).spent += r.cfg.Batch // it is a batch of its own
 		if f.Status == flow.Created {
 			return nil
 		}
-		n, err := r.executions.UnpauseMembers(tx, f.ID, r.cfg.Batch)
-		if err != nil {
-			return err
-		}
-		more = n == r.cfg.Batch
-	} else {
+		return r.flows.StartMembers(tx, f.ID)
+	case backlog.Cancel:
+		budgetOf(tx).spent += r.cfg.Batch
 		if !f.Status.Terminal() { // it runs again
 			return nil
 		}
-		var end execution.MembersEnd
+		var end execution.Cascade
 		if err := json.Unmarshal(detail, &end); err != nil {
 			return store.Corrupt("backlog of flow", f.ID, err)
 		}
-		ended, err := r.executions.CancelMembers(tx, f.ID, end, r.cfg.Batch)
-		if err != nil {
-			return err
-		}
-		it.Detail, more = end, ended.Looked == r.cfg.Batch && len(ended.Failed) < ended.Looked
+		_, err := r.flows.EndMembers(tx, f.ID, end)
+		return err
 	}
-	if !more {
-		return nil
-	}
-	return backlog.Put(tx, it)
+	return nil
 }
 
 // NextWork returns when there is something left to do: at once, or never.

@@ -265,7 +265,7 @@ func (r *Repo) drain(tx *store.Tx, x *run.Run) error {
 	draining := len(work) > left
 	work = work[:min(len(work), left)]
 	left -= len(work)
-	end := execution.MembersEnd{Reason: "the run " + x.ID.String() + " does not wait for it any more"}
+	end := execution.Cascade{Reason: "the run " + x.ID.String() + " does not wait for it any more"}
 	if err := r.executions.EndWork(tx, work, end); err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func (r *Repo) warn(tx *store.Tx, x *run.Run, done *drained) (more bool, err err
 		return false, err
 	}
 	asked := work[:min(len(work), left)]
-	if err := r.executions.EndWork(tx, asked, execution.MembersEnd{Reason: "its run is cancelled", GraceUntil: deadline}); err != nil {
+	if err := r.executions.EndWork(tx, asked, execution.Cascade{Reason: "its run is cancelled", GraceUntil: deadline}); err != nil {
 		return false, err
 	}
 	left -= len(asked)

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/run"
@@ -15,8 +16,8 @@ import (
 // Mirror keeps steps and items equal to the executions that do their work, in the transaction that moves those.
 // reference: runs-and-taskflows.md F4, F5 2 and 5, D6 51.
 func (r *Repo) Mirror() store.Reactor {
-	return store.Reactor{Name: "run steps", Do: r.mirrorExecution, On: []event.Type{event.LeaseAcquired, event.LeaseReclaimed, event.ExecutionSuspended, event.ExecutionResumed,
-		event.ExecutionCompleted, event.ExecutionFailed, event.ExecutionCancelled, event.ExecutionExpired, event.ExecutionSkipped}}
+	return store.Reactor{Name: "run steps", Do: r.mirrorExecution,
+		On: append(execution.Completions(), event.LeaseAcquired, event.LeaseReclaimed, event.ExecutionSuspended, event.ExecutionResumed)}
 }
 
 func (r *Repo) mirrorExecution(tx *store.Tx, e event.Event) error {
@@ -53,13 +54,13 @@ func (r *Repo) mirrorExecution(tx *store.Tx, e event.Event) error {
 }
 
 // workOf returns the place in a run whose work an execution does, an empty one when nobody waits for it any more.
-func workOf(tx *store.Tx, x *run.Run, execution uuid.UUID) (run.Place, error) {
+func workOf(tx *store.Tx, x *run.Run, id uuid.UUID) (run.Place, error) {
 	var at []struct {
 		StepID store.ID `db:"step_id"`
 		ItemID store.ID `db:"item_id"`
 	}
 	err := tx.Select(&at, `SELECT id AS step_id, NULL AS item_id FROM run_steps WHERE child_execution_id = ?
-		UNION ALL SELECT step_id, id AS item_id FROM run_items WHERE child_execution_id = ?`, store.ID(execution), store.ID(execution))
+		UNION ALL SELECT step_id, id AS item_id FROM run_items WHERE child_execution_id = ?`, store.ID(id), store.ID(id))
 	if err != nil || len(at) == 0 {
 		return run.Place{}, err
 	}

@@ -64,7 +64,7 @@ type Executions interface {
 	// UnaskedWork returns those of them that were not asked to end by a time.
 	UnaskedWork(tx *store.Tx, runID uuid.UUID, by time.Time) ([]uuid.UUID, error)
 	// EndWork cancels executions that have not ended; those that somebody holds get the grace.
-	EndWork(tx *store.Tx, ids []uuid.UUID, end execution.MembersEnd) error
+	EndWork(tx *store.Tx, ids []uuid.UUID, end execution.Cascade) error
 	// DropWork deletes the executions that work for a run and belong to no flow, and lets the others go.
 	DropWork(tx *store.Tx, runID uuid.UUID) (int, error)
 	// CountWork counts those that DropWork would delete.

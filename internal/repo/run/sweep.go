@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,9 +25,7 @@ const mostDue = 8
 // number of processes may call it at the same time. A run that cannot be read is put aside, and its CodeCorruptRecord returned.
 // reference: runs-and-taskflows.md A13 32, D2 21.
 func (r *Repo) Pass(ctx context.Context) (int, error) {
-	var corrupt []error
-	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *int) error {
-		corrupt = nil
+	return store.Sweep(ctx, r.store, func(tx *store.Tx, done *store.Swept) error {
 		var due []dueRun
 		err := tx.Select(&due, `SELECT id, namespace FROM runs WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), mostDue)
 		if err != nil {
@@ -37,23 +34,17 @@ func (r *Repo) Pass(ctx context.Context) (int, error) {
 		for _, d := range due {
 			tx.Call = call.Engine(d.Namespace)
 			acted, err := r.due(tx, d)
-			if fault.CodeOf(err) == fault.CodeCorruptRecord {
-				corrupt = append(corrupt, err)
-				acted, err = true, tx.ExecOne(`UPDATE runs SET due_at = NULL WHERE id = ?`, d.ID)
+			if done.PutAside(err) {
+				err = tx.ExecOne(`UPDATE runs SET due_at = NULL WHERE id = ?`, d.ID)
+			} else if acted {
+				done.Acted++
 			}
 			if err != nil {
 				return err
 			}
-			if acted {
-				*out++
-			}
 		}
 		return nil
-	}, store.Background())
-	if err != nil {
-		return 0, err
-	}
-	return done, errors.Join(corrupt...)
+	})
 }
 
 // due does what time brings to a run, and says whether it has. One that somebody else holds is left alone.

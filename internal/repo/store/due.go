@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
 // NextDue returns the instant that a query for one nullable instant finds, zero for none.
@@ -19,6 +22,30 @@ func Expire(ctx context.Context, s *Store, statement string, limit int) (int, er
 		*out = int(n)
 		return err
 	}, Background())
+}
+
+// Swept is what one sweep has done.
+type Swept struct {
+	Acted   int
+	corrupt []error
+}
+
+// PutAside says whether err is that of a record that cannot be read. It is told at the end of the sweep; the caller puts the record
+// aside, so that it does not stop the others.
+func (s *Swept) PutAside(err error) bool {
+	if fault.CodeOf(err) != fault.CodeCorruptRecord {
+		return false
+	}
+	s.Acted++
+	s.corrupt = append(s.corrupt, err)
+	return true
+}
+
+// Sweep makes changes that are due, in one transaction in the background. It returns how many records it dealt with, and the faults
+// of those that it has put aside.
+func Sweep(ctx context.Context, s *Store, fn func(tx *Tx, done *Swept) error) (int, error) {
+	done, err := Write(ctx, s, fn, Background())
+	return done.Acted, errors.Join(append(done.corrupt, err)...)
 }
 
 // ExpireKeys forgets up to limit Idempotency-Keys whose time is over, and returns how many.

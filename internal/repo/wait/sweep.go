@@ -3,7 +3,6 @@ package wait
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/call"
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -36,42 +34,32 @@ func (d *due) owners() int {
 	return 2
 }
 
-// swept is what a sweep has done.
-type swept struct {
-	acted   int
-	corrupt []error
-}
-
 // Pass decides up to limit waits that are due, by their timers or deadlines, or because their owner wants to be called, and
 // returns how many it dealt with. Any number of processes may call it at the same time: one that is in other hands is left
 // to them. A wait that cannot be read is put aside for good, and its CodeCorruptRecord returned although the others were
 // decided. reference: runs-and-taskflows.md B7, B13 4, 12 and 14.
 func (r *Repo) Pass(ctx context.Context, limit int) (int, error) {
-	done, err := store.Write(ctx, r.store, func(tx *store.Tx, out *swept) error {
-		held, err := r.holdDue(tx, limit, out)
+	return store.Sweep(ctx, r.store, func(tx *store.Tx, done *store.Swept) error {
+		held, err := r.holdDue(tx, limit, done)
 		if err != nil {
 			return err
 		}
 		for _, d := range held {
 			acted, err := r.pass(tx, d)
-			if err = out.shelve(tx, d.ID, err); err != nil {
+			if err = shelve(tx, done, d.ID, err); err != nil {
 				return err
 			}
 			if acted {
-				out.acted++
+				done.Acted++
 			}
 		}
 		return nil
-	}, store.Background())
-	if err != nil {
-		return 0, err
-	}
-	return done.acted, errors.Join(done.corrupt...)
+	})
 }
 
 // holdDue locks the owners of due waits that nobody else holds, all of them before the time is asked for: runs, flows and then
 // executions, each by their ids. What is due is found by this machine's clock, and judged by the database's.
-func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
+func (r *Repo) holdDue(tx *store.Tx, limit int, done *store.Swept) ([]due, error) {
 	var list []due
 	err := tx.Select(&list, `SELECT id, namespace, run_id, flow_id, execution_id FROM waits WHERE due_at <= ? ORDER BY due_at, id LIMIT ?`, store.Millis(tx.Queries.Now()), limit)
 	if err != nil {
@@ -85,7 +73,7 @@ func (r *Repo) holdDue(tx *store.Tx, limit int, out *swept) ([]due, error) {
 	for _, d := range order {
 		owner, id := r.owner(uuid.UUID(d.RunID), uuid.UUID(d.FlowID), uuid.UUID(d.Execution))
 		held, err := owner.Hold(tx, d.Namespace, id, true)
-		if err = out.shelve(tx, d.ID, err); err != nil {
+		if err = shelve(tx, done, d.ID, err); err != nil {
 			return nil, err
 		}
 		mine[d.ID] = held
@@ -117,12 +105,10 @@ func (r *Repo) pass(tx *store.Tx, d due) (bool, error) {
 }
 
 // shelve puts a wait aside that cannot be read. Any other error it returns.
-func (s *swept) shelve(tx *store.Tx, id store.ID, err error) error {
-	if fault.CodeOf(err) != fault.CodeCorruptRecord {
+func shelve(tx *store.Tx, done *store.Swept, id store.ID, err error) error {
+	if !done.PutAside(err) {
 		return err
 	}
-	s.acted++
-	s.corrupt = append(s.corrupt, err)
 	return tx.ExecOne(`UPDATE waits SET due_at = NULL WHERE id = ?`, id)
 }
 
