@@ -44,39 +44,6 @@ const (
 	NodeAttempt   NodeType = "attempt"
 )
 
-// Class is a status in words that flows, runs, steps and executions have in common. reference: runs-and-taskflows.md F2, F4.
-type Class string
-
-// The classes.
-const (
-	ClassOpen       Class = "open"
-	ClassWaiting    Class = "waiting"
-	ClassCancelling Class = "cancelling"
-	ClassSucceeded  Class = "succeeded"
-	ClassFailed     Class = "failed"
-	ClassCancelled  Class = "cancelled"
-	ClassSkipped    Class = "skipped"
-	ClassExpired    Class = "expired"
-)
-
-// ClassOf returns the class of a run.
-func (r *Run) ClassOf() Class {
-	switch r.Status {
-	case Waiting:
-		return ClassWaiting
-	case Cancelling:
-		return ClassCancelling
-	case Completed:
-		return ClassSucceeded
-	case Failed:
-		return ClassFailed
-	case Cancelled:
-		return ClassCancelled
-	default:
-		return ClassOpen
-	}
-}
-
 // Node returns the node of a run, without what is in it.
 func (r *Run) Node(now time.Time) Node {
 	n := Node{Type: NodeRun, ID: r.ID.String(), Name: r.Name(), Status: string(r.Status), Class: r.ClassOf(), StartedAt: r.StartedAt, EndedAt: r.EndedAt}
@@ -99,12 +66,6 @@ func (r *Run) Node(now time.Time) Node {
 	return n
 }
 
-// stepClasses are the classes of steps.
-var stepClasses = map[StepStatus]Class{
-	StepPending: ClassOpen, StepRunning: ClassOpen, StepWaiting: ClassWaiting, StepCompleted: ClassSucceeded, StepFailed: ClassFailed, StepSkipped: ClassSkipped,
-	StepTimedOut: ClassExpired, StepCancelled: ClassCancelled,
-}
-
 // Node returns the node of a step, without what is in it.
 func (s *Step) Node() Node {
 	n := Node{Type: NodeStep, ID: s.ID.String(), Name: s.Name, Status: string(s.Status), Class: stepClasses[s.Status], StartedAt: s.StartedAt, EndedAt: s.EndedAt}
@@ -123,12 +84,6 @@ func (s *Step) Node() Node {
 		n.Why = strconv.Itoa(s.FanOut.Open()) + " of its " + strconv.Itoa(s.FanOut.Total()) + " items have not ended"
 	}
 	return n
-}
-
-// executionClasses are the classes of executions that are not open.
-var executionClasses = map[execution.Public]Class{
-	execution.PublicSuspended: ClassWaiting, execution.PublicCompleted: ClassSucceeded, execution.PublicFailed: ClassFailed, execution.PublicExpired: ClassExpired,
-	execution.PublicCancelled: ClassCancelled, execution.PublicSkipped: ClassSkipped,
 }
 
 // ExecutionNode returns the node of an execution with its attempts. name is what it is called where it works.
@@ -150,26 +105,15 @@ func ExecutionNode(w *execution.Worked, name string) Node {
 	return n
 }
 
-// attemptClasses are the classes of attempts.
-var attemptClasses = map[execution.Stage]Class{
-	execution.StageStarted: ClassOpen, execution.StageSuspended: ClassWaiting, execution.StageEndedSuccess: ClassSucceeded, execution.StageEndedFailure: ClassFailed,
-	execution.StageEndedCancelled: ClassCancelled, execution.StageInterruptedReclaimed: ClassFailed,
-}
-
 // FlowNode returns the node of a flow, without what is in it.
 func FlowNode(f *flow.Flow) Node {
-	n := Node{Type: NodeFlow, ID: f.ID.String(), Name: f.Goal, Status: string(f.Status), Class: ClassOpen, StartedAt: f.CreatedAt, EndedAt: f.EndedAt}
+	n := Node{Type: NodeFlow, ID: f.ID.String(), Name: f.Goal, Status: string(f.Status), Class: flowClass(f), StartedAt: f.CreatedAt, EndedAt: f.EndedAt}
 	switch {
-	case f.Status == flow.Finished:
-		n.Class = ClassSucceeded
-	case f.Status == flow.Failed:
-		n.Class = ClassFailed
-	case f.Status == flow.Cancelled:
-		n.Class = ClassCancelled
+	case f.Status.Terminal():
 	case f.CancelRequested:
-		n.Class, n.Why = ClassCancelling, "its cancellation was requested"
+		n.Why = "its cancellation was requested"
 	case f.Status == flow.Waiting:
-		n.Class, n.Why = ClassWaiting, "it waits for "+words(string(f.Wait.Condition.Kind))
+		n.Why = "it waits for " + words(string(f.Wait.Condition.Kind))
 	case f.Status == flow.Created:
 		n.Why = "it has not been started"
 	}
