@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // Where is the condition of a query, put together of parts that all have to hold.
 type Where struct {
 	text string
@@ -26,4 +28,4 @@ func (w *Where) If(present bool, part string, args ...any) {
 func (w *Where) String() string { return w.text }
 
 // Args returns the arguments of the condition, and those that follow it in the query.
-func (w *Where) Args(more ...any) []any { return append(w.args[:len(w.args):len(w.args)], more...) }
+func (w *Where) Args(more ...any) []any { return append(slices.Clip(w.args), more...) }
