@@ -36,10 +36,12 @@ func (m *metrics) watch(a *App) error {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
+	statements := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "flowapi_statements_total", Help: "Statements sent to the database, transactions' own aside."},
+		func() float64 { return float64(a.store.Statements()) })
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.group, m.seconds,
+		m.group, m.seconds, statements,
 		gauge("flowapi_write_queue_depth", "Changes that wait for the writer.", func() float64 { return float64(a.store.QueueDepth()) }),
 		gauge("flowapi_sse_subscribers", "Open streams of events and of frames.", func() float64 {
 			n := a.frames.Subscribers()

@@ -154,7 +154,7 @@ func readPostgres(ctx context.Context, s *Store, fn func(q *Queries) error) erro
 		return s.dialect.wrap(err)
 	}
 	defer func() { _ = tx.Rollback() }() // a snapshot has nothing to commit
-	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: onTx(tx), clock: s.cfg.Clock})
+	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: onTx(tx), clock: s.cfg.Clock, count: &s.count})
 }
 
 // onTx returns the statements of tx. The driver keeps those it has prepared.
@@ -197,7 +197,7 @@ func runPostgres(s *Store, op *operation) error {
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 	op.tx = &Tx{
-		Queries: Queries{ctx: ctx, dialect: s.dialect, prepare: onTx(tx), clock: s.cfg.Clock},
+		Queries: Queries{ctx: ctx, dialect: s.dialect, prepare: onTx(tx), clock: s.cfg.Clock, count: &s.count},
 		Call:    call.From(op.ctx),
 		store:   s,
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -19,7 +20,8 @@ type Queries struct {
 	dialect *dialect
 	prepare func(ctx context.Context, query string) (statement, error)
 	clock   *Clock
-	err     error // the first failure of a method that returns none
+	count   *atomic.Int64 // of the statements that ran
+	err     error         // the first failure of a method that returns none
 }
 
 // statement is a query that is ready to run.
@@ -57,6 +59,7 @@ func (q *Queries) statement(query string, args []any) (statement, []any, error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	q.count.Add(1)
 	st, err := q.prepare(q.ctx, text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare %s: %w", query, q.dialect.wrap(err))

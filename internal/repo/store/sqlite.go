@@ -147,7 +147,7 @@ func readSQLite(ctx context.Context, s *Store, fn func(q *Queries) error) (err e
 		return s.dialect.wrap(err)
 	}
 	defer func() { _ = free.exec("ROLLBACK") }() // a snapshot has nothing to commit
-	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: free.prepare, clock: s.cfg.Clock})
+	return fn(&Queries{ctx: ctx, dialect: s.dialect, prepare: free.prepare, clock: s.cfg.Clock, count: &s.count})
 }
 
 // closeReaders closes the reading connections, once nobody reads any more.

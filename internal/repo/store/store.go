@@ -54,7 +54,8 @@ type Store struct {
 	readers  chan *session // SQLite only
 	release  func() error  // SQLite only: lets another process have the file
 	lastNow  atomic.Int64
-	process  string // names this process to the others
+	count    atomic.Int64 // of the statements that have run
+	process  string       // names this process to the others
 	closing  sync.Once
 	closed   error // what close returned
 }
@@ -66,6 +67,9 @@ type Reactor struct {
 	On   []event.Type
 	Do   func(tx *Tx, e event.Event) error
 }
+
+// Statements returns how many statements have run, transactions' own aside.
+func (s *Store) Statements() int64 { return s.count.Load() }
 
 // EventsKey is the hub's key for new events.
 const EventsKey = "events"

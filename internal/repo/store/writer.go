@@ -296,7 +296,7 @@ func (w *writer) run(op *operation) {
 		}
 	}()
 	op.tx = &Tx{
-		Queries: Queries{ctx: context.Background(), dialect: w.store.dialect, prepare: w.prepare, clock: w.store.cfg.Clock},
+		Queries: Queries{ctx: context.Background(), dialect: w.store.dialect, prepare: w.prepare, clock: w.store.cfg.Clock, count: &w.store.count},
 		Call:    call.From(op.ctx),
 		store:   w.store,
 	}
