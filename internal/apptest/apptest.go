@@ -92,7 +92,10 @@ func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, con
 			tb.Errorf("close: %v", err)
 		}
 	}
-	tb.Cleanup(s.stop)
+	tb.Cleanup(func() { // a test that has ended keeps its cleanups until all have, and the server must not stay with them
+		s.stop()
+		s.Client, s.App, s.stop = nil, nil, nil
+	})
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -29,9 +30,8 @@ type file struct {
 
 // Handler serves the page at /docs and its files below. An unknown name leads to the page: problem documents are not made here.
 func Handler() http.Handler {
-	files := load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, ok := files[strings.TrimSuffix(r.URL.Path, "/")]
+		f, ok := load()[strings.TrimSuffix(r.URL.Path, "/")]
 		if !ok {
 			http.Redirect(w, r, "/docs", http.StatusFound)
 			return
@@ -46,8 +46,9 @@ func Handler() http.Handler {
 	})
 }
 
-// load returns the files by the paths that they are served at. It panics if the binary was built without them.
-func load() map[string]file {
+// load returns the files by the paths that they are served at, which are read when the first is asked for. It panics if the binary
+// was built without them.
+var load = sync.OnceValue(func() map[string]file {
 	files := make(map[string]file)
 	err := fs.WalkDir(embedded, "page", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -67,4 +68,4 @@ func load() map[string]file {
 	}
 	files["/docs"] = files["/docs/index.html"]
 	return files
-}
+})
