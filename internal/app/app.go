@@ -53,6 +53,7 @@ type Config struct {
 	Streams     int           // of one kind that may be open at a time, requests that wait for frames among them; 0 is 10,000
 	StreamWrite time.Duration // the longest that one write to a stream's connection may take; 0 is 10 s
 	Connections int           // to the database; see store.Config
+	Patience    int           // with the database; see store.Config
 	Batch       int           // executions that one transaction changes because of another; 0 is 250
 }
 
@@ -132,9 +133,9 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	m := newMetrics()
 	a.store, err = store.Open(ctx, store.Config{
 		URL: cfg.DatabaseURL, Clock: cfg.Clock, Hub: a.hub, Fatal: cfg.Fatal, Observe: m.commit,
-		Connections: cfg.Connections,
-		OnError:     func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
-		Alarm:       func(loop string, at time.Time) { a.loops.Arm(loop, at) },
+		Connections: cfg.Connections, Patience: cfg.Patience,
+		OnError: func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
+		Alarm:   func(loop string, at time.Time) { a.loops.Arm(loop, at) },
 	})
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func Still(tb testing.TB, url string, clock *store.Clock, change ...func(*app.Co
 func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, context.Context) error, change ...func(*app.Config)) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, Clock: clock, URL: url}
-	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
+	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Patience: 5, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
 	if strings.HasPrefix(url, "postgres") { // SQLite has it beside its file
 		cfg.Waitpoints.Secret = []byte("the master secret of PostgreSQL in tests")
 	}

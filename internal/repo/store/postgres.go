@@ -61,11 +61,13 @@ func newPostgres() *dialect {
 
 // postgresSettings are set on every connection, and read back at start: a role's default of synchronous_commit=off would
 // break the promise that what was answered is on disk.
-var postgresSettings = map[string]string{
-	"jit":                                 "off",
-	"synchronous_commit":                  "on",
-	"lock_timeout":                        "5s",
-	"idle_in_transaction_session_timeout": "10s",
+func (cfg *Config) postgresSettings() map[string]string {
+	return map[string]string{
+		"jit":                                 "off",
+		"synchronous_commit":                  "on",
+		"lock_timeout":                        cfg.within(lockLimit).String(),
+		"idle_in_transaction_session_timeout": cfg.within(idleLimit).String(),
+	}
 }
 
 func openPostgres(ctx context.Context, s *Store) error {
@@ -73,13 +75,14 @@ func openPostgres(ctx context.Context, s *Store) error {
 	if err != nil {
 		return errors.New("the URL is not one of PostgreSQL") // the parser's own text may hold the password
 	}
-	maps.Copy(cfg.RuntimeParams, postgresSettings)
+	settings := s.cfg.postgresSettings()
+	maps.Copy(cfg.RuntimeParams, settings)
 	db := stdlib.OpenDB(*cfg)
 	conns := cmp.Or(s.cfg.Connections, postgresConns)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	if err := preparePostgres(ctx, db); err != nil {
+	if err := preparePostgres(ctx, db, settings); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	s.db = sqlx.NewDb(db, "pgx")
@@ -87,8 +90,8 @@ func openPostgres(ctx context.Context, s *Store) error {
 	return nil
 }
 
-func preparePostgres(ctx context.Context, db *sql.DB) error {
-	for name, want := range postgresSettings {
+func preparePostgres(ctx context.Context, db *sql.DB, settings map[string]string) error {
+	for name, want := range settings {
 		var got string
 		if err := db.QueryRowContext(ctx, `SELECT current_setting($1)`, name).Scan(&got); err != nil {
 			return err
@@ -179,7 +182,7 @@ func writePostgres(s *Store, op *operation) error {
 
 // runPostgres runs op once. The caller's context counts only until the transaction has begun.
 func runPostgres(s *Store, op *operation) error {
-	started, cancel := context.WithTimeout(op.ctx, writeLimit)
+	started, cancel := context.WithTimeout(op.ctx, s.cfg.within(writeLimit))
 	defer cancel()
 	conn, err := s.db.Connx(started)
 	if err != nil {

@@ -39,8 +39,15 @@ type Config struct {
 	// Connections is how many reads, and on PostgreSQL also changes, run at a time. The default is 32 on PostgreSQL, and twice
 	// the number of processors, at least 4, on SQLite.
 	Connections int
+	// Patience multiplies the limits of reads, of changes and of waiting for locks; 0 is 1. Tests have more of it, for slow machines.
+	Patience int
 	// Observe is told of each commit: how many operations it carried and how long it took. It must not block.
 	Observe func(operations int, commit time.Duration)
+}
+
+// within returns a limit as this store has it.
+func (cfg *Config) within(limit time.Duration) time.Duration {
+	return limit * time.Duration(max(1, cfg.Patience))
 }
 
 // Store runs reads and atomic changes. It is safe for concurrent use.
@@ -77,6 +84,8 @@ const EventsKey = "events"
 const (
 	readLimit  = 5 * time.Second // a longer snapshot would keep SQLite from reusing its write-ahead log
 	writeLimit = 10 * time.Second
+	lockLimit  = 5 * time.Second // for which a change waits for another one's rows
+	idleLimit  = 10 * time.Second
 )
 
 // Open opens the database, migrates it and starts the writer or the sequencer. It refuses a database that a newer
@@ -172,7 +181,7 @@ func (s *Store) QueueDepth() int {
 
 // Read runs fn on one snapshot. fn must not write to the network: a snapshot ends after five seconds.
 func (s *Store) Read(ctx context.Context, fn func(q *Queries) error) error {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.within(readLimit))
 	defer cancel()
 	return s.dialect.read(ctx, s, fn)
 }

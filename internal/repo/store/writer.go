@@ -75,7 +75,7 @@ func (w *writer) submit(op *operation) error {
 	select {
 	case queue <- op:
 	default:
-		timeout := time.NewTimer(writeLimit)
+		timeout := time.NewTimer(w.store.cfg.within(writeLimit))
 		defer timeout.Stop()
 		select {
 		case queue <- op:
