@@ -15,7 +15,6 @@ import (
 // TestNew is the three rows of executions.md 1.11 that create, and 2.1.
 func TestNew(t *testing.T) {
 	t.Parallel()
-	const delayedRow = "runnable unowned not_eligible_until_time waiting_for_delay none pending_first_attempt"
 	blank := func(change func(*execution.Execution)) execution.Execution {
 		e := execution.Execution{ID: id(1), Namespace: "default", Lane: "ci", Kind: "shell", Vector: vector(t, waitingRow),
 			PayloadEncoding: execution.EncodingJSON, CreatedAt: start, AttemptIndex: execution.NoAttempt}

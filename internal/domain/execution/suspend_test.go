@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,184 +55,203 @@ const (
 // TestSuspend_Transitions is executions.md 1.11 and 2.18 about what is suspended.
 func TestSuspend_Transitions(t *testing.T) {
 	t.Parallel()
-	wake := func(signal string, delay *time.Duration) func(e execution.Execution) (execution.Change, error) {
-		return func(e execution.Execution) (execution.Change, error) { return e.Wake(signal, delay, after(40)), nil }
-	}
-	timeOut := func(e execution.Execution) (execution.Change, error) {
-		c, escalated := e.TimeOut(after(80))
-		if escalated != (e.Suspension.Behavior == execution.OnTimeoutEscalate) {
-			return c, fmt.Errorf("escalated: %v", escalated)
-		}
-		return c, nil
-	}
-	resumedData := func(by, signal, state, until string) string {
-		if signal != "" {
-			signal = `,"signal_id":"` + signal + `"`
-		}
-		if until != "" {
-			until = `,"delay_until":"` + until + `"`
-		}
-		return fmt.Sprintf(`execution.resumed {"suspension_id":"%s","by":"%s"%s,"public_state":"%s"%s}`, id(70), by, signal, state, until)
-	}
-	told := func(blocking, reason, timeout, behavior, more string) string {
-		if timeout != "" {
-			timeout = `"timeout_at":"` + timeout + `",`
-		}
-		return fmt.Sprintf(`execution.suspended {"suspension_id":"%s","reason_code":"%s","blocking_reason":"%s","waitpoints":[{"waitpoint_id":"%s","waitpoint_key":"go"}],%s"timeout_behavior":"%s"%s}`,
-			id(70), reason, blocking, id(71), timeout, behavior, more)
-	}
-	const twenty = "2026-11-21T09:31:20.000Z" // after(80)
-	failedBy := func(behavior string) *execution.Failure {
-		return &execution.Failure{Reason: "suspension_timeout:" + behavior, Category: "timeout"}
-	}
-	rows := []transition{
-		{
-			name: "suspend", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return suspend(e, suspension()) },
-			vector: suspendedRow, public: execution.PublicSuspended,
+	rows := slices.Clone(suspendTransitions)
+	for _, behavior := range []execution.TimeoutBehavior{execution.OnTimeoutResume, execution.OnTimeoutResumeTold} {
+		rows = append(rows, transition{
+			name: "timeout: " + string(behavior), do: timeOut, vector: interruptedRow, public: execution.PublicWaiting,
+			from: suspended(behaves(behavior), func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }),
 			change: func(e *execution.Execution) {
-				s := suspension()
-				s.AttemptIndex, s.Since = 0, after(20)
-				e.Suspension, e.BlockingDetail = &s, "suspended: waitpoint "+id(71).String()+" awaiting waiting_for_signal"
-				e.Lease.ExpiresAt, e.AttemptTimeoutAt = time.Time{}, time.Time{}
-				e.Released = &execution.Released{Op: execution.OpSuspend, Epoch: 1, AttemptLeft: 581 * time.Second}
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageSuspended}},
-			events:   []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"suspended"`), told("waiting_for_signal", "waiting_for_signal", twenty, "fail", "")},
-		},
-		{
-			name: "a signal wakes it", from: suspended(), do: wake("s1", nil), vector: interruptedRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(40), "resumed")
-				e.Suspension.Closer, e.BlockingDetail = "s1", ""
-			},
-			events: []string{resumedData("signal", "s1", "waiting", "")},
-		},
-		{
-			name: "a signal wakes it, later", from: suspended(func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }), do: wake("s1", nil), vector: putOffRow, public: execution.PublicDelayed,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(40), "resumed")
-				e.Suspension.Closer, e.DelayUntil, e.BlockingDetail = "s1", after(100), "resumed, delayed until 2026-11-21T09:31:40.000Z"
-			},
-			events: []string{resumedData("signal", "s1", "delayed", "2026-11-21T09:31:40.000Z")},
-		},
-		{
-			name: "the signal's delay is the one that counts", from: suspended(func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }), do: wake("s1", new(time.Duration(0))), vector: interruptedRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(40), "resumed")
-				e.Suspension.Closer, e.BlockingDetail = "s1", ""
-			},
-			events: []string{resumedData("signal", "s1", "waiting", "")},
-		},
-		{
-			name: "an operator resumes it", from: suspended(func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }),
-			do: func(e execution.Execution) (execution.Change, error) { return e.Resume(0, after(40)) }, vector: interruptedRow, public: execution.PublicWaiting,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(40), "resumed")
+				closedAt(e, after(80), "timed_out_auto_resume")
 				e.BlockingDetail = ""
 			},
-			events: []string{`operator.resumed {"blocking_reason":"waiting_for_signal"}`, resumedData("operator", "", "waiting", "")},
-		},
-		{
-			name: "an operator resumes it, later", from: suspended(),
-			do: func(e execution.Execution) (execution.Change, error) { return e.Resume(time.Minute, after(40)) }, vector: putOffRow, public: execution.PublicDelayed,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(40), "resumed")
-				e.DelayUntil, e.BlockingDetail = after(100), "resumed, delayed until 2026-11-21T09:31:40.000Z"
-			},
-			events: []string{`operator.resumed {"blocking_reason":"waiting_for_signal","resume_delay_ms":60000}`, resumedData("operator", "", "delayed", "2026-11-21T09:31:40.000Z")},
-		},
-		{
-			name: "the next claim resumes it: the same attempt, with what is left of its time",
-			from: func(tb testing.TB) execution.Execution {
-				tb.Helper()
-				return suspended()(tb).Wake("s1", nil, after(40)).Execution
-			},
-			do: func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(50)) }, vector: activeRow, public: execution.PublicActive,
-			change: func(e *execution.Execution) {
-				attempt := e.Lease.AttemptID
-				e.Lease = execution.Lease{ID: id(21), Epoch: 2, AttemptID: attempt, WorkerID: "w2", InstanceID: "w2-1", AcquiredAt: after(50), ExpiresAt: after(110)}
-				e.AttemptTimeoutAt, e.Released = after(50+581), nil
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Lease: &execution.Lease{ID: id(21), Epoch: 2, AttemptID: id(12), WorkerID: "w2", InstanceID: "w2-1", AcquiredAt: after(50), ExpiresAt: after(110)}}},
-			events:   []string{`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:31:50.000Z"`)},
-		},
-		{
-			name: "what it waits for had come: it stays with its owner", from: plain(active),
-			do: func(e execution.Execution) (execution.Change, error) {
-				return e.Satisfied(suspension(), "s1", after(20)), nil
-			},
-			vector: activeRow, public: execution.PublicActive,
-			change: func(e *execution.Execution) {
-				s := suspension()
-				s.Since, s.ClosedAt, s.CloseReason, s.Closer = after(20), after(20), "already_satisfied", "s1"
-				e.Suspension = &s
-			},
-			events: []string{fmt.Sprintf(`waitpoint.closed {"waitpoint_id":"%s","waitpoint_key":"go","reason":"resumed"}`, id(71))},
-		},
-		{
-			name: "timeout: fail", from: suspended(), do: timeOut, vector: failedRow, public: execution.PublicFailed,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(80), "timed_out_fail")
-				e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("fail"), ""
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("fail"), Close: execution.ClosedSuspensionTimeout}},
-			events:   []string{`execution.failed ` + ended("failed", `"attempt_index":0,"reason":"suspension_timeout:fail","category":"timeout",`)},
-		},
-		{
-			name: "timeout: expire", from: suspended(behaves(execution.OnTimeoutExpire)), do: timeOut, vector: expiredRow, public: execution.PublicExpired,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(80), "timed_out_expire")
-				e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("expire"), ""
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("expire"), Close: execution.ClosedSuspensionTimeout}},
-			events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"suspension_timeout:expire","category":"timeout",`)},
-		},
-		{
-			name: "timeout: cancel", from: suspended(behaves(execution.OnTimeoutCancel)), do: timeOut, vector: cancelledRow, public: execution.PublicCancelled,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(80), "timed_out_cancel")
-				e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("cancel"), ""
-				e.Cancellation = &execution.Cancellation{Reason: "suspension_timeout:cancel", Actor: "engine", RequestedAt: after(80)}
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(80), Failure: failedBy("cancel"), Close: execution.ClosedSuspensionTimeout}},
-			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"suspension_timeout:cancel","category":"timeout",`)},
-		},
-		{
-			name: "timeout: escalate", from: suspended(behaves(execution.OnTimeoutEscalate)), do: timeOut, public: execution.PublicSuspended,
-			vector: "suspended unowned not_applicable paused_by_operator none attempt_interrupted",
-			change: func(e *execution.Execution) {
-				s := *e.Suspension
-				s.Reason, s.TimeoutAt = execution.SuspendOperatorReview, time.Time{}
-				e.Suspension, e.BlockingDetail = &s, "suspension escalated: timeout at 2026-11-21T09:31:20.000Z"
-			},
-			events: []string{told("paused_by_operator", "waiting_for_operator_review", "", "escalate", `,"escalated":true`)},
-		},
-		{
-			name: "cancelled while it waits", from: suspended(), do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(40)) }, vector: cancelledRow, public: execution.PublicCancelled,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(40), "cancelled")
-				e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.BlockingDetail = after(40), &byOperator, 2, ""
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(40), Close: execution.ClosedCancelled}},
-			events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
-		},
-		{
-			name: "its deadline passes while it waits",
-			from: func(tb testing.TB) execution.Execution {
-				tb.Helper()
-				return must(tb)(suspend(withDeadline(active)(tb), suspension()))
-			},
-			do: pass(50), vector: expiredRow, public: execution.PublicExpired,
-			change: func(e *execution.Execution) {
-				closedAt(e, after(50), "expired:execution_deadline")
-				e.CompletedAt, e.Failure, e.BlockingDetail = after(50), &execution.Failure{Reason: "execution_deadline", Category: "timeout"}, ""
-			},
-			attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: &execution.Failure{Reason: "execution_deadline", Category: "timeout"}, Close: execution.ClosedExpired}},
-			events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
-		},
+			events: []string{resumedData("timeout", "", "waiting", "")},
+		})
 	}
-	late := &execution.Failure{Reason: "execution_deadline", Category: "timeout"}
-	rows = append(rows, transition{
+	runTransitions(t, rows)
+}
+
+func wakes(signal string, delay *time.Duration) func(e execution.Execution) (execution.Change, error) {
+	return func(e execution.Execution) (execution.Change, error) { return e.Wake(signal, delay, after(40)), nil }
+}
+
+func timeOut(e execution.Execution) (execution.Change, error) {
+	c, escalated := e.TimeOut(after(80))
+	if escalated != (e.Suspension.Behavior == execution.OnTimeoutEscalate) {
+		return c, fmt.Errorf("escalated: %v", escalated)
+	}
+	return c, nil
+}
+
+func resumedData(by, signal, state, until string) string {
+	if signal != "" {
+		signal = `,"signal_id":"` + signal + `"`
+	}
+	if until != "" {
+		until = `,"delay_until":"` + until + `"`
+	}
+	return fmt.Sprintf(`execution.resumed {"suspension_id":"%s","by":"%s"%s,"public_state":"%s"%s}`, id(70), by, signal, state, until)
+}
+
+func toldSuspended(blocking, reason, timeout, behavior, more string) string {
+	if timeout != "" {
+		timeout = `"timeout_at":"` + timeout + `",`
+	}
+	return fmt.Sprintf(`execution.suspended {"suspension_id":"%s","reason_code":"%s","blocking_reason":"%s","waitpoints":[{"waitpoint_id":"%s","waitpoint_key":"go"}],%s"timeout_behavior":"%s"%s}`,
+		id(70), reason, blocking, id(71), timeout, behavior, more)
+}
+
+const timeoutText = "2026-11-21T09:31:20.000Z" // after(80)
+
+func failedBy(behavior string) *execution.Failure {
+	return &execution.Failure{Reason: "suspension_timeout:" + behavior, Category: "timeout"}
+}
+
+var suspendTransitions = []transition{
+	{
+		name: "suspend", from: plain(active), do: func(e execution.Execution) (execution.Change, error) { return suspend(e, suspension()) },
+		vector: suspendedRow, public: execution.PublicSuspended,
+		change: func(e *execution.Execution) {
+			s := suspension()
+			s.AttemptIndex, s.Since = 0, after(20)
+			e.Suspension, e.BlockingDetail = &s, "suspended: waitpoint "+id(71).String()+" awaiting waiting_for_signal"
+			e.Lease.ExpiresAt, e.AttemptTimeoutAt = time.Time{}, time.Time{}
+			e.Released = &execution.Released{Op: execution.OpSuspend, Epoch: 1, AttemptLeft: 581 * time.Second}
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageSuspended}},
+		events:   []string{`lease.revoked ` + lease(1, 1, 0, `"reason":"suspended"`), toldSuspended("waiting_for_signal", "waiting_for_signal", timeoutText, "fail", "")},
+	},
+	{
+		name: "a signal wakes it", from: suspended(), do: wakes("s1", nil), vector: interruptedRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(40), "resumed")
+			e.Suspension.Closer, e.BlockingDetail = "s1", ""
+		},
+		events: []string{resumedData("signal", "s1", "waiting", "")},
+	},
+	{
+		name: "a signal wakes it, later", from: suspended(func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }), do: wakes("s1", nil), vector: putOffRow, public: execution.PublicDelayed,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(40), "resumed")
+			e.Suspension.Closer, e.DelayUntil, e.BlockingDetail = "s1", after(100), "resumed, delayed until 2026-11-21T09:31:40.000Z"
+		},
+		events: []string{resumedData("signal", "s1", "delayed", "2026-11-21T09:31:40.000Z")},
+	},
+	{
+		name: "the signal's delay is the one that counts", from: suspended(func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }), do: wakes("s1", new(time.Duration(0))), vector: interruptedRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(40), "resumed")
+			e.Suspension.Closer, e.BlockingDetail = "s1", ""
+		},
+		events: []string{resumedData("signal", "s1", "waiting", "")},
+	},
+	{
+		name: "an operator resumes it", from: suspended(func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }),
+		do: func(e execution.Execution) (execution.Change, error) { return e.Resume(0, after(40)) }, vector: interruptedRow, public: execution.PublicWaiting,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(40), "resumed")
+			e.BlockingDetail = ""
+		},
+		events: []string{`operator.resumed {"blocking_reason":"waiting_for_signal"}`, resumedData("operator", "", "waiting", "")},
+	},
+	{
+		name: "an operator resumes it, later", from: suspended(),
+		do: func(e execution.Execution) (execution.Change, error) { return e.Resume(time.Minute, after(40)) }, vector: putOffRow, public: execution.PublicDelayed,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(40), "resumed")
+			e.DelayUntil, e.BlockingDetail = after(100), "resumed, delayed until 2026-11-21T09:31:40.000Z"
+		},
+		events: []string{`operator.resumed {"blocking_reason":"waiting_for_signal","resume_delay_ms":60000}`, resumedData("operator", "", "delayed", "2026-11-21T09:31:40.000Z")},
+	},
+	{
+		name: "the next claim resumes it: the same attempt, with what is left of its time",
+		from: func(tb testing.TB) execution.Execution {
+			tb.Helper()
+			return suspended()(tb).Wake("s1", nil, after(40)).Execution
+		},
+		do: func(e execution.Execution) (execution.Change, error) { return claim(e, 2, after(50)) }, vector: activeRow, public: execution.PublicActive,
+		change: func(e *execution.Execution) {
+			attempt := e.Lease.AttemptID
+			e.Lease = execution.Lease{ID: id(21), Epoch: 2, AttemptID: attempt, WorkerID: "w2", InstanceID: "w2-1", AcquiredAt: after(50), ExpiresAt: after(110)}
+			e.AttemptTimeoutAt, e.Released = after(50+581), nil
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageStarted, Lease: &execution.Lease{ID: id(21), Epoch: 2, AttemptID: id(12), WorkerID: "w2", InstanceID: "w2-1", AcquiredAt: after(50), ExpiresAt: after(110)}}},
+		events:   []string{`lease.acquired ` + lease(2, 2, 0, `"kind":"resumed","expires_at":"2026-11-21T09:31:50.000Z"`)},
+	},
+	{
+		name: "what it waits for had come: it stays with its owner", from: plain(active),
+		do: func(e execution.Execution) (execution.Change, error) {
+			return e.Satisfied(suspension(), "s1", after(20)), nil
+		},
+		vector: activeRow, public: execution.PublicActive,
+		change: func(e *execution.Execution) {
+			s := suspension()
+			s.Since, s.ClosedAt, s.CloseReason, s.Closer = after(20), after(20), "already_satisfied", "s1"
+			e.Suspension = &s
+		},
+		events: []string{fmt.Sprintf(`waitpoint.closed {"waitpoint_id":"%s","waitpoint_key":"go","reason":"resumed"}`, id(71))},
+	},
+	{
+		name: "timeout: fail", from: suspended(), do: timeOut, vector: failedRow, public: execution.PublicFailed,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(80), "timed_out_fail")
+			e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("fail"), ""
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("fail"), Close: execution.ClosedSuspensionTimeout}},
+		events:   []string{`execution.failed ` + ended("failed", `"attempt_index":0,"reason":"suspension_timeout:fail","category":"timeout",`)},
+	},
+	{
+		name: "timeout: expire", from: suspended(behaves(execution.OnTimeoutExpire)), do: timeOut, vector: expiredRow, public: execution.PublicExpired,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(80), "timed_out_expire")
+			e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("expire"), ""
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(80), Failure: failedBy("expire"), Close: execution.ClosedSuspensionTimeout}},
+		events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"suspension_timeout:expire","category":"timeout",`)},
+	},
+	{
+		name: "timeout: cancel", from: suspended(behaves(execution.OnTimeoutCancel)), do: timeOut, vector: cancelledRow, public: execution.PublicCancelled,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(80), "timed_out_cancel")
+			e.CompletedAt, e.Failure, e.BlockingDetail = after(80), failedBy("cancel"), ""
+			e.Cancellation = &execution.Cancellation{Reason: "suspension_timeout:cancel", Actor: "engine", RequestedAt: after(80)}
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(80), Failure: failedBy("cancel"), Close: execution.ClosedSuspensionTimeout}},
+		events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"suspension_timeout:cancel","category":"timeout",`)},
+	},
+	{
+		name: "timeout: escalate", from: suspended(behaves(execution.OnTimeoutEscalate)), do: timeOut, public: execution.PublicSuspended,
+		vector: "suspended unowned not_applicable paused_by_operator none attempt_interrupted",
+		change: func(e *execution.Execution) {
+			s := *e.Suspension
+			s.Reason, s.TimeoutAt = execution.SuspendOperatorReview, time.Time{}
+			e.Suspension, e.BlockingDetail = &s, "suspension escalated: timeout at 2026-11-21T09:31:20.000Z"
+		},
+		events: []string{toldSuspended("paused_by_operator", "waiting_for_operator_review", "", "escalate", `,"escalated":true`)},
+	},
+	{
+		name: "cancelled while it waits", from: suspended(), do: func(e execution.Execution) (execution.Change, error) { return cancel(e, after(40)) }, vector: cancelledRow, public: execution.PublicCancelled,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(40), "cancelled")
+			e.CompletedAt, e.Cancellation, e.Lease.Epoch, e.BlockingDetail = after(40), &byOperator, 2, ""
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedCancelled, EndedAt: after(40), Close: execution.ClosedCancelled}},
+		events:   []string{`execution.cancelled ` + ended("cancelled", `"attempt_index":0,"reason":"not needed",`)},
+	},
+	{
+		name: "its deadline passes while it waits",
+		from: func(tb testing.TB) execution.Execution {
+			tb.Helper()
+			return must(tb)(suspend(withDeadline(active)(tb), suspension()))
+		},
+		do: pass(50), vector: expiredRow, public: execution.PublicExpired,
+		change: func(e *execution.Execution) {
+			closedAt(e, after(50), "expired:execution_deadline")
+			e.CompletedAt, e.Failure, e.BlockingDetail = after(50), &execution.Failure{Reason: "execution_deadline", Category: "timeout"}, ""
+		},
+		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(50), Failure: &execution.Failure{Reason: "execution_deadline", Category: "timeout"}, Close: execution.ClosedExpired}},
+		events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
+	},
+	{
 		name: "its deadline has passed before its timeout", do: func(e execution.Execution) (execution.Change, error) {
 			c, _ := e.TimeOut(after(90))
 			return c, nil
@@ -247,19 +267,7 @@ func TestSuspend_Transitions(t *testing.T) {
 		},
 		attempts: []execution.AttemptChange{{Index: 0, Stage: execution.StageEndedFailure, EndedAt: after(90), Failure: late, Close: execution.ClosedExpired}},
 		events:   []string{`execution.expired ` + ended("expired", `"attempt_index":0,"reason":"execution_deadline","category":"timeout",`)},
-	})
-	for _, behavior := range []execution.TimeoutBehavior{execution.OnTimeoutResume, execution.OnTimeoutResumeTold} {
-		rows = append(rows, transition{
-			name: "timeout: " + string(behavior), do: timeOut, vector: interruptedRow, public: execution.PublicWaiting,
-			from: suspended(behaves(behavior), func(s *execution.Suspension) { s.Policy.DelayMS = 60_000 }),
-			change: func(e *execution.Execution) {
-				closedAt(e, after(80), "timed_out_auto_resume")
-				e.BlockingDetail = ""
-			},
-			events: []string{resumedData("timeout", "", "waiting", "")},
-		})
-	}
-	runTransitions(t, rows)
+	},
 }
 
 // TestSuspend_Cancelling: what was to end is not suspended.
