@@ -50,155 +50,13 @@ func TestBreach(t *testing.T) {
 // TestBreach_ends: it lasts until the dimension gets another limit, or less of it is used; nothing else ends it.
 func TestBreach_ends(t *testing.T) {
 	t.Parallel()
-	type limits = map[string]*int64
-	const available = `budget.available {}`
-	one := breached(t, used(t, fresh(t, dims{"x": 10, "y": 10}, dims{"x": 8}), dims{"x": 4, "y": 4}), dims{"x": 7}).Reserve(dims{"x": 2})
-	both := breached(t, one, dims{"y": 7})
-	full := breached(t, used(t, one, dims{"x": 6}), dims{"x": 1})
-	unused := breached(t, fresh(t, dims{"x": 10}, nil), dims{"x": 11})
-	regular := one
-	regular.ResetInterval, regular.NextResetAt = time.Minute, at(60)
-
-	// of returns what changes one dimension, beside the flag of the budget.
-	of := func(dimension string, exhausted bool, change func(*budget.Amount)) func(*budget.Budget) {
-		return func(b *budget.Budget) {
-			a := b.Amounts[dimension]
-			change(&a)
-			b.Amounts[dimension], b.Exhausted = a, exhausted
-		}
-	}
-	decided := func(change func(*budget.Budget)) func(*budget.Budget) {
-		return func(b *budget.Budget) {
-			change(b)
-			b.Revision, b.UpdatedAt = 2, at(2)
-		}
-	}
-	hard := func(limit *int64) func(*budget.Amount) {
-		return func(a *budget.Amount) { a.Hard, a.Breached = limit, false }
-	}
-	fallen := func(usage int64) func(*budget.Amount) {
-		return func(a *budget.Amount) { a.Usage, a.Breached = usage, false }
-	}
-	anew := func(next time.Time, now time.Time) func(*budget.Budget) {
-		return func(b *budget.Budget) {
-			for dimension, a := range b.Amounts {
-				a.Usage, a.Breached = 0, false
-				b.Amounts[dimension] = a
-			}
-			b.LastBreachAt, b.LastBreachDimension, b.Exhausted = time.Time{}, "", false
-			b.LastResetAt, b.NextResetAt, b.Period, b.Revision, b.UpdatedAt = now, next, 1, 2, now
-		}
-	}
-	counted := func(usage dims) func(*budget.Budget) {
-		return func(b *budget.Budget) {
-			for dimension, n := range usage {
-				a := b.Amounts[dimension]
-				a.Usage, a.Used = n, true
-				b.Amounts[dimension] = a
-			}
-			b.UpdatedAt = at(2)
-		}
-	}
-
-	reset := func(manual bool, now time.Time) func(testing.TB, budget.Budget) budget.Change {
-		return func(_ testing.TB, b budget.Budget) budget.Change { return b.Reset(manual, now) }
-	}
-	topUp := func(by dims) func(testing.TB, budget.Budget) budget.Change {
-		return func(tb testing.TB, b budget.Budget) budget.Change {
-			tb.Helper()
-			c, err := b.TopUp(by, at(2))
-			if err != nil {
-				tb.Fatal(err)
-			}
-			return c
-		}
-	}
-	change := func(p budget.Patch) func(testing.TB, budget.Budget) budget.Change {
-		return func(tb testing.TB, b budget.Budget) budget.Change {
-			tb.Helper()
-			c, err := b.Patch(p, at(2))
-			if err != nil {
-				tb.Fatal(err)
-			}
-			return c
-		}
-	}
-	refund := func(spent dims) func(testing.TB, budget.Budget) budget.Change {
-		return func(_ testing.TB, b budget.Budget) budget.Change { return b.Refund(spent, at(2)) }
-	}
-	report := func(want budget.Outcome, spent dims) func(testing.TB, budget.Budget) budget.Change {
-		return func(tb testing.TB, b budget.Budget) budget.Change {
-			tb.Helper()
-			after, v, err := budget.Apply([]budget.Budget{b}, spent, at(2))
-			if err != nil || v.Outcome != want {
-				tb.Fatal(v, err)
-			}
-			return after[0]
-		}
-	}
-	tests := []struct {
-		name   string
-		before budget.Budget
-		do     func(testing.TB, budget.Budget) budget.Change
-		want   func(*budget.Budget)
-		told   []string
-	}{
-		{"a reset by hand", one, reset(true, at(2)), anew(time.Time{}, at(2)), []string{`budget.reset {"by":"request","usage":{"x":4,"y":4},"period":1}`, available}},
-		{"a reset that is due", regular, reset(false, at(60)), anew(at(120), at(60)),
-			[]string{`budget.reset {"by":"schedule","usage":{"x":4,"y":4},"period":1,"next_reset_at":"2026-11-21T09:32:00.000Z"}`, available}},
-		{"a reset of two", both, reset(true, at(2)), anew(time.Time{}, at(2)), []string{`budget.reset {"by":"request","usage":{"x":4,"y":4},"period":1}`, available}},
-		{"a reset of what nobody has used", unused, reset(true, at(2)), anew(time.Time{}, at(2)), []string{`budget.reset {"by":"request","usage":{},"period":1}`, available}},
-		{"a top-up", one, topUp(dims{"x": 1}), decided(of("x", false, hard(new(int64(11))))),
-			[]string{`budget.topped_up {"dimensions":{"x":1},"hard_limits":{"x":11}}`, available}},
-		{"a top-up of what is used up", full, topUp(dims{"x": 1}), decided(of("x", false, hard(new(int64(11))))),
-			[]string{`budget.topped_up {"dimensions":{"x":1},"hard_limits":{"x":11}}`, available}},
-		{"a top-up of one of two", both, topUp(dims{"x": 1}), decided(of("x", true, hard(new(int64(11))))), []string{`budget.topped_up {"dimensions":{"x":1},"hard_limits":{"x":11}}`}},
-		{"a higher limit", one, change(budget.Patch{Hard: limits{"x": new(int64(11))}}), decided(of("x", false, hard(new(int64(11))))),
-			[]string{`budget.updated {"changed":["hard_limits"]}`, available}},
-		{"a lower limit", one, change(budget.Patch{Hard: limits{"x": new(int64(5))}}), decided(of("x", false, hard(new(int64(5))))),
-			[]string{`budget.updated {"changed":["hard_limits"]}`, available}},
-		{"a limit that leaves nothing", one, change(budget.Patch{Hard: limits{"x": new(int64(4))}}), decided(of("x", true, hard(new(int64(4))))),
-			[]string{`budget.updated {"changed":["hard_limits"]}`}},
-		{"a limit of 0", one, change(budget.Patch{Hard: limits{"x": new(int64(0))}}), decided(of("x", false, hard(new(int64(0))))),
-			[]string{`budget.updated {"changed":["hard_limits"]}`, available}},
-		{"no limit", one, change(budget.Patch{Hard: limits{"x": nil}}), decided(of("x", false, hard(nil))), []string{`budget.updated {"changed":["hard_limits"]}`, available}},
-		{"no limit of what nobody has used", unused, change(budget.Patch{Hard: limits{"x": nil}}), decided(func(b *budget.Budget) {
-			delete(b.Amounts, "x")
-			b.Exhausted = false
-		}), []string{`budget.updated {"changed":["hard_limits"]}`, available}},
-		{"a refund", one, refund(dims{"x": 1}), decided(of("x", false, fallen(3))), []string{`budget.released {"dimensions":{"x":1}}`, available}},
-		{"a refund of what is used up", full, refund(dims{"x": 1}), decided(of("x", false, fallen(9))), []string{`budget.released {"dimensions":{"x":1}}`, available}},
-		{"a refund of one of two", both, refund(dims{"y": 4}), decided(of("y", true, fallen(0))), []string{`budget.released {"dimensions":{"y":4}}`}},
-
-		{"a reset before it is due", regular, reset(false, at(60).Add(-1)), nil, nil},
-		{"a top-up of another dimension", one, topUp(dims{"x": 0, "y": 1}), decided(of("y", true, hard(new(int64(11))))),
-			[]string{`budget.topped_up {"dimensions":{"y":1},"hard_limits":{"y":11}}`}},
-		{"a top-up by nothing", one, topUp(dims{"x": 0}), nil, nil},
-		{"another limit of another dimension", one, change(budget.Patch{Hard: limits{"y": nil}}), decided(of("y", true, hard(nil))), []string{`budget.updated {"changed":["hard_limits"]}`}},
-		{"the same limit", one, change(budget.Patch{Hard: limits{"x": new(int64(10))}}), nil, nil},
-		{"another soft limit", one, change(budget.Patch{Soft: limits{"x": new(int64(9))}}), decided(of("x", true, func(a *budget.Amount) { a.Soft = new(int64(9)) })),
-			[]string{`budget.updated {"changed":["soft_limits"]}`}},
-		{"another policy", one, change(budget.Patch{OnHardLimit: patch.Some(budget.Cancel)}), decided(func(b *budget.Budget) { b.OnHardLimit = budget.Cancel }),
-			[]string{`budget.updated {"changed":["on_hard_limit"]}`}},
-		{"a refund of another dimension", one, refund(dims{"x": 0, "y": 1}), decided(of("y", true, fallen(3))), []string{`budget.released {"dimensions":{"y":1}}`}},
-		{"a refund of what nobody has used", unused, refund(dims{"x": 11}), nil, nil},
-		{"a report that fits", one, report(budget.OK, dims{"x": 1, "y": 1}), counted(dims{"x": 5, "y": 5}), nil},
-		{"a report of just what is left", one, report(budget.SoftBreach, dims{"x": 6}), func(b *budget.Budget) {
-			counted(dims{"x": 10})(b)
-			b.SoftBreaches = 1
-		}, []string{`budget.soft_breached {"dimension":"x","current_usage":10,"delta":6,"limit":8}`}},
-		{"another one that is refused", one, report(budget.HardBreach, dims{"x": 8}), func(b *budget.Budget) { b.Breaches, b.LastBreachAt = 2, at(2) },
-			[]string{`budget.breached {"dimension":"x","current_usage":4,"delta":8,"limit":10}`}},
-		{"what is reserved", one, func(_ testing.TB, b budget.Budget) budget.Change {
-			return budget.Change{Budget: b.Reserve(dims{"x": 3}).Unreserve(dims{"x": 5})}
-		}, of("x", true, func(a *budget.Amount) { a.Reserved = 0 }), nil},
-	}
-	for _, tt := range tests {
+	for _, tt := range breachEnds {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			before := frozen(tt.before)
-			got := tt.do(t, tt.before)
-			if diff := cmp.Diff(before, tt.before); diff != "" {
+			from := tt.before(t)
+			before := frozen(from)
+			got := tt.do(t, from)
+			if diff := cmp.Diff(before, from); diff != "" {
 				t.Errorf("it changed its receiver:\n%s", diff)
 			}
 			want := frozen(before)
@@ -211,6 +69,180 @@ func TestBreach_ends(t *testing.T) {
 			}
 		})
 	}
+}
+
+const available = `budget.available {}`
+
+func withOneBreach(tb testing.TB) budget.Budget {
+	tb.Helper()
+	return breached(tb, used(tb, fresh(tb, dims{"x": 10, "y": 10}, dims{"x": 8}), dims{"x": 4, "y": 4}), dims{"x": 7}).Reserve(dims{"x": 2})
+}
+
+func withBothBreached(tb testing.TB) budget.Budget {
+	tb.Helper()
+	return breached(tb, withOneBreach(tb), dims{"y": 7})
+}
+
+func usedUpAndBreached(tb testing.TB) budget.Budget {
+	tb.Helper()
+	return breached(tb, used(tb, withOneBreach(tb), dims{"x": 6}), dims{"x": 1})
+}
+
+func unusedAndBreached(tb testing.TB) budget.Budget {
+	tb.Helper()
+	return breached(tb, fresh(tb, dims{"x": 10}, nil), dims{"x": 11})
+}
+
+func regularAndBreached(tb testing.TB) budget.Budget {
+	tb.Helper()
+	b := withOneBreach(tb)
+	b.ResetInterval, b.NextResetAt = time.Minute, at(60)
+	return b
+}
+
+// ofDimension returns what changes one dimension, beside the flag of the budget.
+func ofDimension(dimension string, exhausted bool, change func(*budget.Amount)) func(*budget.Budget) {
+	return func(b *budget.Budget) {
+		a := b.Amounts[dimension]
+		change(&a)
+		b.Amounts[dimension], b.Exhausted = a, exhausted
+	}
+}
+
+func byRequest(change func(*budget.Budget)) func(*budget.Budget) {
+	return func(b *budget.Budget) {
+		change(b)
+		b.Revision, b.UpdatedAt = 2, at(2)
+	}
+}
+
+func hardLimit(limit *int64) func(*budget.Amount) {
+	return func(a *budget.Amount) { a.Hard, a.Breached = limit, false }
+}
+
+func fallenTo(usage int64) func(*budget.Amount) {
+	return func(a *budget.Amount) { a.Usage, a.Breached = usage, false }
+}
+
+func begunAnew(next time.Time, now time.Time) func(*budget.Budget) {
+	return func(b *budget.Budget) {
+		for dimension, a := range b.Amounts {
+			a.Usage, a.Breached = 0, false
+			b.Amounts[dimension] = a
+		}
+		b.LastBreachAt, b.LastBreachDimension, b.Exhausted = time.Time{}, "", false
+		b.LastResetAt, b.NextResetAt, b.Period, b.Revision, b.UpdatedAt = now, next, 1, 2, now
+	}
+}
+
+func countedTo(usage dims) func(*budget.Budget) {
+	return func(b *budget.Budget) {
+		for dimension, n := range usage {
+			a := b.Amounts[dimension]
+			a.Usage, a.Used = n, true
+			b.Amounts[dimension] = a
+		}
+		b.UpdatedAt = at(2)
+	}
+}
+
+func resets(manual bool, now time.Time) func(testing.TB, budget.Budget) budget.Change {
+	return func(_ testing.TB, b budget.Budget) budget.Change { return b.Reset(manual, now) }
+}
+
+func topsUp(by dims) func(testing.TB, budget.Budget) budget.Change {
+	return func(tb testing.TB, b budget.Budget) budget.Change {
+		tb.Helper()
+		c, err := b.TopUp(by, at(2))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return c
+	}
+}
+
+func changes(p budget.Patch) func(testing.TB, budget.Budget) budget.Change {
+	return func(tb testing.TB, b budget.Budget) budget.Change {
+		tb.Helper()
+		c, err := b.Patch(p, at(2))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return c
+	}
+}
+
+func refunds(spent dims) func(testing.TB, budget.Budget) budget.Change {
+	return func(_ testing.TB, b budget.Budget) budget.Change { return b.Refund(spent, at(2)) }
+}
+
+func reports(want budget.Outcome, spent dims) func(testing.TB, budget.Budget) budget.Change {
+	return func(tb testing.TB, b budget.Budget) budget.Change {
+		tb.Helper()
+		after, v, err := budget.Apply([]budget.Budget{b}, spent, at(2))
+		if err != nil || v.Outcome != want {
+			tb.Fatal(v, err)
+		}
+		return after[0]
+	}
+}
+
+var breachEnds = []struct {
+	name   string
+	before func(testing.TB) budget.Budget
+	do     func(testing.TB, budget.Budget) budget.Change
+	want   func(*budget.Budget)
+	told   []string
+}{
+	{"a reset by hand", withOneBreach, resets(true, at(2)), begunAnew(time.Time{}, at(2)), []string{`budget.reset {"by":"request","usage":{"x":4,"y":4},"period":1}`, available}},
+	{"a reset that is due", regularAndBreached, resets(false, at(60)), begunAnew(at(120), at(60)),
+		[]string{`budget.reset {"by":"schedule","usage":{"x":4,"y":4},"period":1,"next_reset_at":"2026-11-21T09:32:00.000Z"}`, available}},
+	{"a reset of two", withBothBreached, resets(true, at(2)), begunAnew(time.Time{}, at(2)), []string{`budget.reset {"by":"request","usage":{"x":4,"y":4},"period":1}`, available}},
+	{"a reset of what nobody has used", unusedAndBreached, resets(true, at(2)), begunAnew(time.Time{}, at(2)), []string{`budget.reset {"by":"request","usage":{},"period":1}`, available}},
+	{"a top-up", withOneBreach, topsUp(dims{"x": 1}), byRequest(ofDimension("x", false, hardLimit(new(int64(11))))),
+		[]string{`budget.topped_up {"dimensions":{"x":1},"hard_limits":{"x":11}}`, available}},
+	{"a top-up of what is used up", usedUpAndBreached, topsUp(dims{"x": 1}), byRequest(ofDimension("x", false, hardLimit(new(int64(11))))),
+		[]string{`budget.topped_up {"dimensions":{"x":1},"hard_limits":{"x":11}}`, available}},
+	{"a top-up of one of two", withBothBreached, topsUp(dims{"x": 1}), byRequest(ofDimension("x", true, hardLimit(new(int64(11))))), []string{`budget.topped_up {"dimensions":{"x":1},"hard_limits":{"x":11}}`}},
+	{"a higher limit", withOneBreach, changes(budget.Patch{Hard: limits{"x": new(int64(11))}}), byRequest(ofDimension("x", false, hardLimit(new(int64(11))))),
+		[]string{`budget.updated {"changed":["hard_limits"]}`, available}},
+	{"a lower limit", withOneBreach, changes(budget.Patch{Hard: limits{"x": new(int64(5))}}), byRequest(ofDimension("x", false, hardLimit(new(int64(5))))),
+		[]string{`budget.updated {"changed":["hard_limits"]}`, available}},
+	{"a limit that leaves nothing", withOneBreach, changes(budget.Patch{Hard: limits{"x": new(int64(4))}}), byRequest(ofDimension("x", true, hardLimit(new(int64(4))))),
+		[]string{`budget.updated {"changed":["hard_limits"]}`}},
+	{"a limit of 0", withOneBreach, changes(budget.Patch{Hard: limits{"x": new(int64(0))}}), byRequest(ofDimension("x", false, hardLimit(new(int64(0))))),
+		[]string{`budget.updated {"changed":["hard_limits"]}`, available}},
+	{"no limit", withOneBreach, changes(budget.Patch{Hard: limits{"x": nil}}), byRequest(ofDimension("x", false, hardLimit(nil))), []string{`budget.updated {"changed":["hard_limits"]}`, available}},
+	{"no limit of what nobody has used", unusedAndBreached, changes(budget.Patch{Hard: limits{"x": nil}}), byRequest(func(b *budget.Budget) {
+		delete(b.Amounts, "x")
+		b.Exhausted = false
+	}), []string{`budget.updated {"changed":["hard_limits"]}`, available}},
+	{"a refund", withOneBreach, refunds(dims{"x": 1}), byRequest(ofDimension("x", false, fallenTo(3))), []string{`budget.released {"dimensions":{"x":1}}`, available}},
+	{"a refund of what is used up", usedUpAndBreached, refunds(dims{"x": 1}), byRequest(ofDimension("x", false, fallenTo(9))), []string{`budget.released {"dimensions":{"x":1}}`, available}},
+	{"a refund of one of two", withBothBreached, refunds(dims{"y": 4}), byRequest(ofDimension("y", true, fallenTo(0))), []string{`budget.released {"dimensions":{"y":4}}`}},
+
+	{"a reset before it is due", regularAndBreached, resets(false, at(60).Add(-1)), nil, nil},
+	{"a top-up of another dimension", withOneBreach, topsUp(dims{"x": 0, "y": 1}), byRequest(ofDimension("y", true, hardLimit(new(int64(11))))),
+		[]string{`budget.topped_up {"dimensions":{"y":1},"hard_limits":{"y":11}}`}},
+	{"a top-up by nothing", withOneBreach, topsUp(dims{"x": 0}), nil, nil},
+	{"another limit of another dimension", withOneBreach, changes(budget.Patch{Hard: limits{"y": nil}}), byRequest(ofDimension("y", true, hardLimit(nil))), []string{`budget.updated {"changed":["hard_limits"]}`}},
+	{"the same limit", withOneBreach, changes(budget.Patch{Hard: limits{"x": new(int64(10))}}), nil, nil},
+	{"another soft limit", withOneBreach, changes(budget.Patch{Soft: limits{"x": new(int64(9))}}), byRequest(ofDimension("x", true, func(a *budget.Amount) { a.Soft = new(int64(9)) })),
+		[]string{`budget.updated {"changed":["soft_limits"]}`}},
+	{"another policy", withOneBreach, changes(budget.Patch{OnHardLimit: patch.Some(budget.Cancel)}), byRequest(func(b *budget.Budget) { b.OnHardLimit = budget.Cancel }),
+		[]string{`budget.updated {"changed":["on_hard_limit"]}`}},
+	{"a refund of another dimension", withOneBreach, refunds(dims{"x": 0, "y": 1}), byRequest(ofDimension("y", true, fallenTo(3))), []string{`budget.released {"dimensions":{"y":1}}`}},
+	{"a refund of what nobody has used", unusedAndBreached, refunds(dims{"x": 11}), nil, nil},
+	{"a report that fits", withOneBreach, reports(budget.OK, dims{"x": 1, "y": 1}), countedTo(dims{"x": 5, "y": 5}), nil},
+	{"a report of just what is left", withOneBreach, reports(budget.SoftBreach, dims{"x": 6}), func(b *budget.Budget) {
+		countedTo(dims{"x": 10})(b)
+		b.SoftBreaches = 1
+	}, []string{`budget.soft_breached {"dimension":"x","current_usage":10,"delta":6,"limit":8}`}},
+	{"another one that is refused", withOneBreach, reports(budget.HardBreach, dims{"x": 8}), func(b *budget.Budget) { b.Breaches, b.LastBreachAt = 2, at(2) },
+		[]string{`budget.breached {"dimension":"x","current_usage":4,"delta":8,"limit":10}`}},
+	{"what is reserved", withOneBreach, func(_ testing.TB, b budget.Budget) budget.Change {
+		return budget.Change{Budget: b.Reserve(dims{"x": 3}).Unreserve(dims{"x": 5})}
+	}, ofDimension("x", true, func(a *budget.Amount) { a.Reserved = 0 }), nil},
 }
 
 // TestBreach_every: a budget that every report goes over holds everybody up after the first, and is told to be exhausted once.

@@ -30,6 +30,9 @@ func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.
 
 type dims = map[string]int64
 
+// limits are those of a change of a budget: nil takes one away.
+type limits = map[string]*int64
+
 // fresh returns a new budget with hard and soft limits.
 func fresh(tb testing.TB, hard, soft dims) budget.Budget {
 	tb.Helper()
