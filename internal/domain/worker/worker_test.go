@@ -51,82 +51,8 @@ func told(tb testing.TB, c worker.Change) []string {
 
 func TestWorker(t *testing.T) {
 	t.Parallel()
-	const me = `"worker_instance_id":"builder-1","worker_id":"builder"`
-	draining := with(alive, func(w *worker.Worker) { w.DrainingSince = after(5) })
-	beaten := func(w worker.Worker, at time.Time) worker.Worker {
-		return with(w, func(w *worker.Worker) { w.HeartbeatAt, w.ExpiresAt = at, at.Add(w.TTL) })
-	}
-	register := func(change func(in *worker.Registration)) func(worker.Worker, time.Time) (worker.Change, error) {
-		in := said
-		change(&in)
-		return func(w worker.Worker, now time.Time) (worker.Change, error) {
-			c, made, err := w.Register(in, now)
-			if err == nil && made != !w.Live(now) {
-				t.Errorf("registered anew: %t", made)
-			}
-			return c, err
-		}
-	}
-	again := register(func(*worker.Registration) {})
-	drain := func(w worker.Worker, now time.Time) (worker.Change, error) { return w.Drain("update", now) }
-	remove := func(w worker.Worker, now time.Time) (worker.Change, error) { return w.Remove("", now) }
-	lapse := func(w worker.Worker, now time.Time) (worker.Change, error) {
-		c, lapsed := w.Lapse(now)
-		if !lapsed {
-			c.Worker = w
-		}
-		return c, nil
-	}
-	tests := []struct {
-		name string
-		from worker.Worker
-		do   func(worker.Worker, time.Time) (worker.Change, error)
-		at   int // seconds after its registration
-		want worker.Worker
-		told []string
-		code fault.Code
-	}{
-		{"register, where nobody is", nobody, again, 0, alive, []string{`worker.registered {` + me + `,"lanes":["ci"],"capabilities":["go"],"liveness_ttl_ms":30000}`}, ""},
-		{"register for all lanes, with nothing", nobody, register(func(in *worker.Registration) { in.Lanes, in.Capabilities = []string{}, nil }), 0,
-			with(alive, func(w *worker.Worker) { w.Lanes, w.Capabilities = nil, nil }),
-			[]string{`worker.registered {` + me + `,"lanes":[],"capabilities":[],"liveness_ttl_ms":30000}`}, ""},
-		{"register, in any order and twice", nobody, register(func(in *worker.Registration) {
-			in.Lanes, in.Capabilities = []string{"b", "a", "b"}, []string{"y", "x", "y"}
-		}), 0, with(alive, func(w *worker.Worker) { w.Lanes, w.Capabilities = []string{"a", "b"}, execution.Capabilities{"x", "y"} }),
-			[]string{`worker.registered {` + me + `,"lanes":["a","b"],"capabilities":["x","y"],"liveness_ttl_ms":30000}`}, ""},
-		{"register again is a heartbeat", alive, again, 10, beaten(alive, after(10)), nil, ""},
-		{"register with another ttl", alive, register(func(in *worker.Registration) { in.TTL = time.Second }), 10,
-			with(alive, func(w *worker.Worker) { w.TTL, w.HeartbeatAt, w.ExpiresAt = time.Second, after(10), after(11) }),
-			[]string{`worker.registered {` + me + `,"lanes":["ci"],"capabilities":["go"],"liveness_ttl_ms":1000}`}, ""},
-		{"register with other lanes", alive, register(func(in *worker.Registration) { in.Lanes = []string{"cd"} }), 0,
-			with(alive, func(w *worker.Worker) { w.Lanes = []string{"cd"} }),
-			[]string{`worker.registered {` + me + `,"lanes":["cd"],"capabilities":["go"],"liveness_ttl_ms":30000}`}, ""},
-		{"register while it drains", draining, again, 10, beaten(draining, after(10)), nil, ""},
-		{"register as another worker", alive, register(func(in *worker.Registration) { in.WorkerID = "other" }), 29, worker.Worker{}, nil, fault.CodeWorkerReassigned},
-		{"register as another worker, when the one before has lapsed", draining, register(func(in *worker.Registration) { in.WorkerID = "other" }), 30,
-			with(alive, func(w *worker.Worker) {
-				w.WorkerID, w.RegisteredAt, w.HeartbeatAt, w.ExpiresAt = "other", after(30), after(30), after(60)
-			}), []string{`worker.registered {"worker_instance_id":"builder-1","worker_id":"other","lanes":["ci"],"capabilities":["go"],"liveness_ttl_ms":30000}`}, ""},
-		{"register with a bad capability", alive, register(func(in *worker.Registration) { in.Capabilities = []string{"a b"} }), 0, worker.Worker{}, nil, fault.CodeInvalidCapabilities},
-		{"register with a bad capability, as another worker", alive, register(func(in *worker.Registration) { in.WorkerID, in.Capabilities = "other", []string{""} }), 0,
-			worker.Worker{}, nil, fault.CodeInvalidCapabilities},
-		{"heartbeat", alive, worker.Worker.Heartbeat, 29, beaten(alive, after(29)), nil, ""},
-		{"heartbeat while it drains", draining, worker.Worker.Heartbeat, 29, beaten(draining, after(29)), nil, ""},
-		{"heartbeat at the expiry", alive, worker.Worker.Heartbeat, 30, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
-		{"heartbeat of nobody", nobody, worker.Worker.Heartbeat, 0, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
-		{"drain", alive, drain, 5, draining, []string{`worker.drained {` + me + `,"reason":"update"}`}, ""},
-		{"drain again", draining, drain, 6, draining, nil, ""},
-		{"drain at the expiry", draining, drain, 30, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
-		{"drain nobody", nobody, drain, 0, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
-		{"remove", draining, remove, 10, nobody, []string{`worker.removed {` + me + `}`}, ""},
-		{"remove at the expiry", alive, remove, 30, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
-		{"remove nobody", nobody, remove, 0, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
-		{"lapse at the expiry", draining, lapse, 30, nobody, []string{`worker.heartbeat_lost {` + me + `}`}, ""},
-		{"lapse before the expiry", alive, lapse, 29, alive, nil, ""},
-		{"lapse of nobody", nobody, lapse, 0, nobody, nil, ""},
-	}
-	for _, tt := range tests {
-		c, err := tt.do(tt.from, after(tt.at))
+	for _, tt := range changes {
+		c, err := tt.do(t, tt.from, after(tt.at))
 		if fault.CodeOf(err) != tt.code {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.code)
 			continue
@@ -141,6 +67,100 @@ func TestWorker(t *testing.T) {
 			t.Errorf("%s tells (-want +got):\n%s", tt.name, diff)
 		}
 	}
+}
+
+const me = `"worker_instance_id":"builder-1","worker_id":"builder"`
+
+var draining = with(alive, func(w *worker.Worker) { w.DrainingSince = after(5) })
+
+// beaten is a worker after a heartbeat.
+func beaten(w worker.Worker, at time.Time) worker.Worker {
+	return with(w, func(w *worker.Worker) { w.HeartbeatAt, w.ExpiresAt = at, at.Add(w.TTL) })
+}
+
+// register registers the worker, with some changes.
+func register(change func(in *worker.Registration)) func(testing.TB, worker.Worker, time.Time) (worker.Change, error) {
+	in := said
+	change(&in)
+	return func(tb testing.TB, w worker.Worker, now time.Time) (worker.Change, error) {
+		tb.Helper()
+		c, made, err := w.Register(in, now)
+		if err == nil && made != !w.Live(now) {
+			tb.Errorf("registered anew: %t", made)
+		}
+		return c, err
+	}
+}
+
+var again = register(func(*worker.Registration) {})
+
+func drain(_ testing.TB, w worker.Worker, now time.Time) (worker.Change, error) {
+	return w.Drain("update", now)
+}
+
+func remove(_ testing.TB, w worker.Worker, now time.Time) (worker.Change, error) {
+	return w.Remove("", now)
+}
+
+func lapse(_ testing.TB, w worker.Worker, now time.Time) (worker.Change, error) {
+	c, lapsed := w.Lapse(now)
+	if !lapsed {
+		c.Worker = w
+	}
+	return c, nil
+}
+
+func heartbeat(_ testing.TB, w worker.Worker, now time.Time) (worker.Change, error) {
+	return w.Heartbeat(now)
+}
+
+var changes = []struct {
+	name string
+	from worker.Worker
+	do   func(testing.TB, worker.Worker, time.Time) (worker.Change, error)
+	at   int // seconds after its registration
+	want worker.Worker
+	told []string
+	code fault.Code
+}{
+	{"register, where nobody is", nobody, again, 0, alive, []string{`worker.registered {` + me + `,"lanes":["ci"],"capabilities":["go"],"liveness_ttl_ms":30000}`}, ""},
+	{"register for all lanes, with nothing", nobody, register(func(in *worker.Registration) { in.Lanes, in.Capabilities = []string{}, nil }), 0,
+		with(alive, func(w *worker.Worker) { w.Lanes, w.Capabilities = nil, nil }),
+		[]string{`worker.registered {` + me + `,"lanes":[],"capabilities":[],"liveness_ttl_ms":30000}`}, ""},
+	{"register, in any order and twice", nobody, register(func(in *worker.Registration) {
+		in.Lanes, in.Capabilities = []string{"b", "a", "b"}, []string{"y", "x", "y"}
+	}), 0, with(alive, func(w *worker.Worker) { w.Lanes, w.Capabilities = []string{"a", "b"}, execution.Capabilities{"x", "y"} }),
+		[]string{`worker.registered {` + me + `,"lanes":["a","b"],"capabilities":["x","y"],"liveness_ttl_ms":30000}`}, ""},
+	{"register again is a heartbeat", alive, again, 10, beaten(alive, after(10)), nil, ""},
+	{"register with another ttl", alive, register(func(in *worker.Registration) { in.TTL = time.Second }), 10,
+		with(alive, func(w *worker.Worker) { w.TTL, w.HeartbeatAt, w.ExpiresAt = time.Second, after(10), after(11) }),
+		[]string{`worker.registered {` + me + `,"lanes":["ci"],"capabilities":["go"],"liveness_ttl_ms":1000}`}, ""},
+	{"register with other lanes", alive, register(func(in *worker.Registration) { in.Lanes = []string{"cd"} }), 0,
+		with(alive, func(w *worker.Worker) { w.Lanes = []string{"cd"} }),
+		[]string{`worker.registered {` + me + `,"lanes":["cd"],"capabilities":["go"],"liveness_ttl_ms":30000}`}, ""},
+	{"register while it drains", draining, again, 10, beaten(draining, after(10)), nil, ""},
+	{"register as another worker", alive, register(func(in *worker.Registration) { in.WorkerID = "other" }), 29, worker.Worker{}, nil, fault.CodeWorkerReassigned},
+	{"register as another worker, when the one before has lapsed", draining, register(func(in *worker.Registration) { in.WorkerID = "other" }), 30,
+		with(alive, func(w *worker.Worker) {
+			w.WorkerID, w.RegisteredAt, w.HeartbeatAt, w.ExpiresAt = "other", after(30), after(30), after(60)
+		}), []string{`worker.registered {"worker_instance_id":"builder-1","worker_id":"other","lanes":["ci"],"capabilities":["go"],"liveness_ttl_ms":30000}`}, ""},
+	{"register with a bad capability", alive, register(func(in *worker.Registration) { in.Capabilities = []string{"a b"} }), 0, worker.Worker{}, nil, fault.CodeInvalidCapabilities},
+	{"register with a bad capability, as another worker", alive, register(func(in *worker.Registration) { in.WorkerID, in.Capabilities = "other", []string{""} }), 0,
+		worker.Worker{}, nil, fault.CodeInvalidCapabilities},
+	{"heartbeat", alive, heartbeat, 29, beaten(alive, after(29)), nil, ""},
+	{"heartbeat while it drains", draining, heartbeat, 29, beaten(draining, after(29)), nil, ""},
+	{"heartbeat at the expiry", alive, heartbeat, 30, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
+	{"heartbeat of nobody", nobody, heartbeat, 0, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
+	{"drain", alive, drain, 5, draining, []string{`worker.drained {` + me + `,"reason":"update"}`}, ""},
+	{"drain again", draining, drain, 6, draining, nil, ""},
+	{"drain at the expiry", draining, drain, 30, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
+	{"drain nobody", nobody, drain, 0, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
+	{"remove", draining, remove, 10, nobody, []string{`worker.removed {` + me + `}`}, ""},
+	{"remove at the expiry", alive, remove, 30, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
+	{"remove nobody", nobody, remove, 0, worker.Worker{}, nil, fault.CodeWorkerNotRegistered},
+	{"lapse at the expiry", draining, lapse, 30, nobody, []string{`worker.heartbeat_lost {` + me + `}`}, ""},
+	{"lapse before the expiry", alive, lapse, 29, alive, nil, ""},
+	{"lapse of nobody", nobody, lapse, 0, nobody, nil, ""},
 }
 
 // A heartbeat is taken exactly until the last one and the ttl, and a refresh leaves registered_at alone. executions.md 5/35.
