@@ -82,20 +82,21 @@ func TestHub_SignalAll(t *testing.T) {
 	check(t, "the one that was woken has left both queues", waiters, 2)
 }
 
+// fourWaiters are four that wait for the same.
+func fourWaiters() (*hub.Hub, []*hub.Waiter) {
+	h := hub.New()
+	waiters := make([]*hub.Waiter, 4)
+	for i := range waiters {
+		waiters[i] = h.Wait([]string{"a", "b", "a"}, only("cpu"))
+	}
+	return h, waiters
+}
+
 func TestWaiter_Stop(t *testing.T) {
 	t.Parallel()
-	k := hub.Kind{Key: "a", Need: "cpu"}
-	setup := func() (*hub.Hub, []*hub.Waiter) {
-		h := hub.New()
-		waiters := make([]*hub.Waiter, 4)
-		for i := range waiters {
-			waiters[i] = h.Wait([]string{"a", "b", "a"}, only("cpu"))
-		}
-		return h, waiters
-	}
 	t.Run("without having taken the work passes it on", func(t *testing.T) {
 		t.Parallel()
-		h, waiters := setup()
+		h, waiters := fourWaiters()
 		h.Signal("a", "cpu", 1)
 		waiters[0].Stop()
 		waiters[0].Stop()
@@ -105,21 +106,41 @@ func TestWaiter_Stop(t *testing.T) {
 	})
 	t.Run("having taken the work keeps it", func(t *testing.T) {
 		t.Parallel()
-		h, waiters := setup()
+		h, waiters := fourWaiters()
 		h.Signal("a", "cpu", 1)
-		waiters[0].Stop(k)
+		waiters[0].Stop(hub.Kind{Key: "a", Need: "cpu"})
 		check(t, "Stop", waiters[1:])
 	})
 	t.Run("having taken other work passes it on", func(t *testing.T) {
 		t.Parallel()
-		h, waiters := setup()
+		h, waiters := fourWaiters()
 		h.Signal("a", "cpu", 1)
 		waiters[0].Stop(hub.Kind{Key: "b", Need: "cpu"})
 		check(t, "Stop", waiters[1:], 0)
 	})
+	t.Run("of an armed waiter frees its place", func(t *testing.T) {
+		t.Parallel()
+		h, waiters := fourWaiters()
+		waiters[0].Stop()
+		h.Signal("b", "cpu", 1)
+		check(t, "one piece", waiters, 1)
+	})
+	t.Run("is final", func(t *testing.T) {
+		t.Parallel()
+		h, waiters := fourWaiters()
+		waiters[0].Stop()
+		waiters[0].Rearm()
+		h.SignalAll("a")
+		check(t, "all", waiters, 1, 2, 3)
+	})
+}
+
+// TestWaiter_Stop_looked: what is passed on by a waiter that has looked, and looked again.
+func TestWaiter_Stop_looked(t *testing.T) {
+	t.Parallel()
 	t.Run("after an unfinished look passes both signals on", func(t *testing.T) {
 		t.Parallel()
-		h, waiters := setup()
+		h, waiters := fourWaiters()
 		h.Signal("a", "cpu", 4)
 		check(t, "four pieces", waiters, 0, 1, 2, 3)
 		waiters[0].Rearm()
@@ -132,7 +153,7 @@ func TestWaiter_Stop(t *testing.T) {
 	})
 	t.Run("names work as often as it took it", func(t *testing.T) {
 		t.Parallel()
-		h, waiters := setup()
+		h, waiters := fourWaiters()
 		h.Signal("a", "cpu", 4)
 		check(t, "four pieces", waiters, 0, 1, 2, 3)
 		waiters[0].Rearm()
@@ -140,12 +161,12 @@ func TestWaiter_Stop(t *testing.T) {
 		for _, w := range waiters[1:] {
 			w.Rearm()
 		}
-		waiters[0].Stop(k)
+		waiters[0].Stop(hub.Kind{Key: "a", Need: "cpu"})
 		check(t, "Stop", waiters[1:], 0)
 	})
 	t.Run("after a look that found nothing passes nothing on", func(t *testing.T) {
 		t.Parallel()
-		h, waiters := setup()
+		h, waiters := fourWaiters()
 		h.Signal("a", "cpu", 1)
 		check(t, "one piece", waiters, 0)
 		waiters[0].Rearm()
@@ -154,21 +175,6 @@ func TestWaiter_Stop(t *testing.T) {
 		}
 		waiters[0].Stop()
 		check(t, "Stop", waiters[1:])
-	})
-	t.Run("of an armed waiter frees its place", func(t *testing.T) {
-		t.Parallel()
-		h, waiters := setup()
-		waiters[0].Stop()
-		h.Signal("b", "cpu", 1)
-		check(t, "one piece", waiters, 1)
-	})
-	t.Run("is final", func(t *testing.T) {
-		t.Parallel()
-		h, waiters := setup()
-		waiters[0].Stop()
-		waiters[0].Rearm()
-		h.SignalAll("a")
-		check(t, "all", waiters, 1, 2, 3)
 	})
 }
 
@@ -262,90 +268,121 @@ func draw(rng *rand.Rand, from []string) []string {
 // producers, waiters that look, take, find nothing, get lost between any two steps, and claimers who never wait.
 func TestHub_Signal_NothingLies(t *testing.T) {
 	t.Parallel()
-	type worker struct {
-		*hub.Waiter
-		keys, needs []string
-		asleep      bool
-	}
 	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		h := hub.New()
-		tb := &table{lying: map[hub.Kind]int{}}
-		var workers []*worker
+		f := &floor{rng: rand.New(rand.NewPCG(seed, 1)), hub: hub.New(), table: &table{lying: map[hub.Kind]int{}}}
 		for step := range 400 {
-			switch rng.IntN(16) {
+			switch f.rng.IntN(16) {
 			case 0, 1:
-				k := hub.Kind{Key: lanes[rng.IntN(3)], Need: needs[rng.IntN(3)]}
-				n := 1 + rng.IntN(2)
-				for range n {
-					tb.add(k)
-				}
-				h.Signal(k.Key, k.Need, n)
+				f.produce()
 			case 2, 3, 4, 5:
-				w := &worker{keys: draw(rng, lanes), needs: draw(rng, needs)}
-				if rng.IntN(4) == 0 { // one who takes and never waits
-					tb.take(rng, w.keys, only(w.needs...), 1)
-					break
-				}
-				w.Waiter = h.Wait(w.keys, only(w.needs...))
-				workers = append(workers, w)
+				f.enter()
 			default:
-				if len(workers) == 0 {
-					break
-				}
-				i := rng.IntN(len(workers))
-				w := workers[i]
-				gone := rng.IntN(8) == 0
-				switch {
-				case gone:
-					w.Stop()
-				case w.asleep:
-					if ready(w.C()) {
-						w.Rearm()
-						w.asleep = false
-					}
-				default:
-					if got := tb.take(rng, w.keys, only(w.needs...), 1+rng.IntN(2)); got != nil {
-						w.Stop(got...)
-						gone = true
-					} else {
-						w.C()
-						w.asleep = true
-					}
-				}
-				if gone {
-					workers = slices.Delete(workers, i, i+1)
-				}
+				f.move()
 			}
-			// Let everybody who is awake run to the end, on a coin, and see whether anything lies before a sleeper.
-			if rng.IntN(10) != 0 {
+			if f.rng.IntN(10) != 0 {
 				continue
 			}
-			for busy := true; busy; {
-				busy = false
-				for i := 0; i < len(workers); i++ {
-					w := workers[i]
-					if w.asleep && !ready(w.C()) {
-						continue
-					}
-					if w.asleep {
-						w.Rearm()
-					}
-					busy = true
-					if got := tb.take(rng, w.keys, only(w.needs...), 1); got != nil {
-						w.Stop(got...)
-						workers = slices.Delete(workers, i, i+1)
-						i--
-					} else {
-						w.C()
-						w.asleep = true
-					}
-				}
-			}
-			for _, w := range workers {
-				if got := tb.take(rng, w.keys, only(w.needs...), 1); got != nil {
+			f.finish()
+			for _, w := range f.workers {
+				if got := f.take(w, 1); got != nil {
 					t.Fatalf("seed %d, step %d: %v lies, and the waiter for %v of %v sleeps", seed, step, got, w.needs, w.keys)
 				}
+			}
+		}
+	}
+}
+
+// sleeper is somebody who takes from the table, and sleeps while nothing lies there.
+type sleeper struct {
+	*hub.Waiter
+	keys, needs []string
+	asleep      bool
+}
+
+// floor is where sleepers wait for work, at random.
+type floor struct {
+	rng     *rand.Rand
+	hub     *hub.Hub
+	table   *table
+	workers []*sleeper
+}
+
+func (f *floor) take(w *sleeper, limit int) []hub.Kind {
+	return f.table.take(f.rng, w.keys, only(w.needs...), limit)
+}
+
+// produce puts work on the table and signals it.
+func (f *floor) produce() {
+	k := hub.Kind{Key: lanes[f.rng.IntN(3)], Need: needs[f.rng.IntN(3)]}
+	n := 1 + f.rng.IntN(2)
+	for range n {
+		f.table.add(k)
+	}
+	f.hub.Signal(k.Key, k.Need, n)
+}
+
+// enter lets somebody come: one who waits, or one who takes and never does.
+func (f *floor) enter() {
+	w := &sleeper{keys: draw(f.rng, lanes), needs: draw(f.rng, needs)}
+	if f.rng.IntN(4) == 0 {
+		f.take(w, 1)
+		return
+	}
+	w.Waiter = f.hub.Wait(w.keys, only(w.needs...))
+	f.workers = append(f.workers, w)
+}
+
+// move lets somebody do a step: get lost, wake up, or look.
+func (f *floor) move() {
+	if len(f.workers) == 0 {
+		return
+	}
+	i := f.rng.IntN(len(f.workers))
+	w := f.workers[i]
+	gone := f.rng.IntN(8) == 0
+	switch {
+	case gone:
+		w.Stop()
+	case w.asleep:
+		if ready(w.C()) {
+			w.Rearm()
+			w.asleep = false
+		}
+	default:
+		gone = f.look(w, 1+f.rng.IntN(2))
+	}
+	if gone {
+		f.workers = slices.Delete(f.workers, i, i+1)
+	}
+}
+
+// look lets somebody take what it finds and go, or fall asleep. It says whether it has gone.
+func (f *floor) look(w *sleeper, limit int) bool {
+	if got := f.take(w, limit); got != nil {
+		w.Stop(got...)
+		return true
+	}
+	w.C()
+	w.asleep = true
+	return false
+}
+
+// finish lets everybody who is awake run to the end.
+func (f *floor) finish() {
+	for busy := true; busy; {
+		busy = false
+		for i := 0; i < len(f.workers); i++ {
+			w := f.workers[i]
+			if w.asleep && !ready(w.C()) {
+				continue
+			}
+			if w.asleep {
+				w.Rearm()
+			}
+			busy = true
+			if f.look(w, 1) {
+				f.workers = slices.Delete(f.workers, i, i+1)
+				i--
 			}
 		}
 	}

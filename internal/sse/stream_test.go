@@ -383,6 +383,11 @@ func TestTail_Stream_Ends(t *testing.T) {
 			checkNews(t, s, []event{{"0", "bye", `{"after":0}`}})
 		})
 	})
+}
+
+// TestTail_Stream_Fails: what is wrong with the log ends a stream too.
+func TestTail_Stream_Fails(t *testing.T) {
+	t.Parallel()
 	t.Run("when the log cannot be read", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			h := open(t, sse.Options{})

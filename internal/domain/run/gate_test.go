@@ -160,29 +160,10 @@ func TestAdmits(t *testing.T) {
 	options := func(g *run.Gate) { g.Options = []run.Option{{Value: "beta"}, {Value: "alpha", Label: "A"}} }
 	running, ended := in(t, run.Running), in(t, run.Completed)
 	decided := func(d run.Decision) run.Step {
-		v := vote("eve", d)
+		v := eves(d)
 		return opened(t, options).Decided(&running, &v, by(30)).Step
 	}
-	said := func(d run.Decision, change ...func(*run.Vote)) run.Vote {
-		v := vote("eve", d)
-		for _, c := range change {
-			c(&v)
-		}
-		return v
-	}
-	as := func(voter, actor string) func(*run.Vote) {
-		return func(v *run.Vote) { v.Voter, v.Actor = voter, actor }
-	}
-	selects := func(s ...string) func(*run.Vote) {
-		return func(v *run.Vote) { v.Selections = append([]string{}, s...) }
-	}
-	resolved := func(o run.GateOutcome, by string) map[string]any {
-		return map[string]any{"state": o, "by": by, "at": event.Stamp(at(30))}
-	}
 	asker := map[string]any{"requested_by": "token:dev"}
-	invalid := func(s string, allowed ...string) map[string]any {
-		return map[string]any{"invalid": s, "allowed": append([]string{}, allowed...)}
-	}
 	tests := []struct {
 		name  string
 		step  run.Step
@@ -191,38 +172,38 @@ func TestAdmits(t *testing.T) {
 		code  fault.Code
 		facts map[string]any
 	}{
-		{"approval", opened(t), running, said(run.Approve), "", nil},
-		{"rejection", opened(t), running, said(run.Reject), "", nil},
-		{"note", opened(t), running, said(run.Note), "", nil},
-		{"no gate, of a run that has ended", stepIn(t, run.StepCompleted), ended, said(run.Approve), fault.CodeNotAGate, map[string]any{"role": run.RoleAgent}},
-		{"answered, of a run that has ended", decided(run.Approve), ended, said(run.Reject), fault.CodeGateAlreadyResolved, resolved(run.GateApproved, "eve")},
-		{"answered, a note", decided(run.Reject), running, said(run.Note), fault.CodeGateAlreadyResolved, resolved(run.GateRejected, "eve")},
-		{"timed out", opened(t).Late(&running, by(30)).Step, running, said(run.Approve), fault.CodeGateAlreadyResolved, resolved(run.GateTimedOut, "token:ci")},
-		{"cancelled", opened(t).EndWith(&running, run.StepCancelled, by(30)).Step, running, said(run.Approve), fault.CodeGateAlreadyResolved, resolved(run.GateCancelled, "token:ci")},
-		{"skipped", opened(t).EndWith(&running, run.StepSkipped, by(30)).Step, running, said(run.Approve), fault.CodeGateAlreadyResolved, resolved(run.GateSkipped, "token:ci")},
-		{"open, of a run that has ended", opened(t), ended, said(run.Note), fault.CodeRunTerminal, map[string]any{"current_status": run.Completed}},
-		{"not opened, of a run that has ended", asking(t), ended, said(run.Approve), fault.CodeRunTerminal, nil},
-		{"not opened, by the asker", asking(t), running, said(run.Approve, as("token:dev", "token:dev")), fault.CodeIllegalTransition, map[string]any{"from": run.StepPending, "to": run.Approve}},
-		{"not opened, rejected", asking(t), running, said(run.Reject), fault.CodeIllegalTransition, map[string]any{"from": run.StepPending, "to": run.Reject}},
-		{"not opened, a note", asking(t), running, said(run.Note), "", nil},
-		{"by the asker, with no option", opened(t), running, said(run.Approve, as("token:dev", "x"), selects("x")), fault.CodeSelfApproval, asker},
-		{"rejected by the asker", opened(t), running, said(run.Reject, as("token:dev", "x")), fault.CodeSelfApproval, asker},
-		{"sent by the asker", opened(t), running, said(run.Approve, as("eve", "token:dev")), fault.CodeSelfApproval, asker},
-		{"by who has made it", opened(t), running, said(run.Approve, as("token:ci", "x")), fault.CodeSelfApproval, asker},
-		{"sent by who has made it", opened(t), running, said(run.Approve, as("eve", "token:ci")), fault.CodeSelfApproval, asker},
-		{"noted by the asker", opened(t), running, said(run.Note, as("token:dev", "token:dev")), "", nil},
-		{"by the asker, who may", opened(t, func(g *run.Gate) { g.AllowSelf = true }), running, said(run.Approve, as("token:dev", "token:ci")), "", nil},
-		{"by the asker, with the kind of actor", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, said(run.Approve, as("token:eve", "x")), fault.CodeSelfApproval, map[string]any{"requested_by": "eve"}},
-		{"by the asker, by name", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, said(run.Approve, as("eve", "x")), fault.CodeSelfApproval, map[string]any{"requested_by": "eve"}},
-		{"sent by the asker, with the kind of actor", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, said(run.Approve, as("joe", "token:eve")), fault.CodeSelfApproval, nil},
-		{"by somebody of another name", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, said(run.Approve, as("token:steve", "token:eve2")), "", nil},
-		{"by a kind without a name", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, said(run.Approve, as("token:", "eve:")), "", nil},
-		{"selected", opened(t, options), running, said(run.Approve, selects("alpha", "beta", "alpha")), "", nil},
-		{"nothing selected", opened(t, options), running, said(run.Approve, selects()), "", nil},
-		{"nothing selected, without options", opened(t), running, said(run.Approve, selects()), "", nil},
-		{"selected what is none", opened(t, options), running, said(run.Approve, selects("alpha", "x", "y")), fault.CodeInvalidSelection, invalid("x", "alpha", "beta")},
-		{"selected a label", opened(t, options), running, said(run.Approve, selects("A")), fault.CodeInvalidSelection, invalid("A", "alpha", "beta")},
-		{"selected without options", opened(t), running, said(run.Approve, selects("x")), fault.CodeInvalidSelection, invalid("x")},
+		{"approval", opened(t), running, eves(run.Approve), "", nil},
+		{"rejection", opened(t), running, eves(run.Reject), "", nil},
+		{"note", opened(t), running, eves(run.Note), "", nil},
+		{"no gate, of a run that has ended", stepIn(t, run.StepCompleted), ended, eves(run.Approve), fault.CodeNotAGate, map[string]any{"role": run.RoleAgent}},
+		{"answered, of a run that has ended", decided(run.Approve), ended, eves(run.Reject), fault.CodeGateAlreadyResolved, resolved(run.GateApproved, "eve")},
+		{"answered, a note", decided(run.Reject), running, eves(run.Note), fault.CodeGateAlreadyResolved, resolved(run.GateRejected, "eve")},
+		{"timed out", opened(t).Late(&running, by(30)).Step, running, eves(run.Approve), fault.CodeGateAlreadyResolved, resolved(run.GateTimedOut, "token:ci")},
+		{"cancelled", opened(t).EndWith(&running, run.StepCancelled, by(30)).Step, running, eves(run.Approve), fault.CodeGateAlreadyResolved, resolved(run.GateCancelled, "token:ci")},
+		{"skipped", opened(t).EndWith(&running, run.StepSkipped, by(30)).Step, running, eves(run.Approve), fault.CodeGateAlreadyResolved, resolved(run.GateSkipped, "token:ci")},
+		{"open, of a run that has ended", opened(t), ended, eves(run.Note), fault.CodeRunTerminal, map[string]any{"current_status": run.Completed}},
+		{"not opened, of a run that has ended", asking(t), ended, eves(run.Approve), fault.CodeRunTerminal, nil},
+		{"not opened, by the asker", asking(t), running, eves(run.Approve, as("token:dev", "token:dev")), fault.CodeIllegalTransition, map[string]any{"from": run.StepPending, "to": run.Approve}},
+		{"not opened, rejected", asking(t), running, eves(run.Reject), fault.CodeIllegalTransition, map[string]any{"from": run.StepPending, "to": run.Reject}},
+		{"not opened, a note", asking(t), running, eves(run.Note), "", nil},
+		{"by the asker, with no option", opened(t), running, eves(run.Approve, as("token:dev", "x"), selects("x")), fault.CodeSelfApproval, asker},
+		{"rejected by the asker", opened(t), running, eves(run.Reject, as("token:dev", "x")), fault.CodeSelfApproval, asker},
+		{"sent by the asker", opened(t), running, eves(run.Approve, as("eve", "token:dev")), fault.CodeSelfApproval, asker},
+		{"by who has made it", opened(t), running, eves(run.Approve, as("token:ci", "x")), fault.CodeSelfApproval, asker},
+		{"sent by who has made it", opened(t), running, eves(run.Approve, as("eve", "token:ci")), fault.CodeSelfApproval, asker},
+		{"noted by the asker", opened(t), running, eves(run.Note, as("token:dev", "token:dev")), "", nil},
+		{"by the asker, who may", opened(t, func(g *run.Gate) { g.AllowSelf = true }), running, eves(run.Approve, as("token:dev", "token:ci")), "", nil},
+		{"by the asker, with the kind of actor", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, eves(run.Approve, as("token:eve", "x")), fault.CodeSelfApproval, map[string]any{"requested_by": "eve"}},
+		{"by the asker, by name", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, eves(run.Approve, as("eve", "x")), fault.CodeSelfApproval, map[string]any{"requested_by": "eve"}},
+		{"sent by the asker, with the kind of actor", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, eves(run.Approve, as("joe", "token:eve")), fault.CodeSelfApproval, nil},
+		{"by somebody of another name", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, eves(run.Approve, as("token:steve", "token:eve2")), "", nil},
+		{"by a kind without a name", opened(t, func(g *run.Gate) { g.RequestedBy = "eve" }), running, eves(run.Approve, as("token:", "eve:")), "", nil},
+		{"selected", opened(t, options), running, eves(run.Approve, selects("alpha", "beta", "alpha")), "", nil},
+		{"nothing selected", opened(t, options), running, eves(run.Approve, selects()), "", nil},
+		{"nothing selected, without options", opened(t), running, eves(run.Approve, selects()), "", nil},
+		{"selected what is none", opened(t, options), running, eves(run.Approve, selects("alpha", "x", "y")), fault.CodeInvalidSelection, invalid("x", "alpha", "beta")},
+		{"selected a label", opened(t, options), running, eves(run.Approve, selects("A")), fault.CodeInvalidSelection, invalid("A", "alpha", "beta")},
+		{"selected without options", opened(t), running, eves(run.Approve, selects("x")), fault.CodeInvalidSelection, invalid("x")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,6 +221,31 @@ func TestAdmits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// eves is what eve says, with some changes.
+func eves(d run.Decision, change ...func(*run.Vote)) run.Vote {
+	v := vote("eve", d)
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+func as(voter, actor string) func(*run.Vote) {
+	return func(v *run.Vote) { v.Voter, v.Actor = voter, actor }
+}
+
+func selects(s ...string) func(*run.Vote) {
+	return func(v *run.Vote) { v.Selections = append([]string{}, s...) }
+}
+
+func resolved(o run.GateOutcome, by string) map[string]any {
+	return map[string]any{"state": o, "by": by, "at": event.Stamp(at(30))}
+}
+
+func invalid(s string, allowed ...string) map[string]any {
+	return map[string]any{"invalid": s, "allowed": append([]string{}, allowed...)}
 }
 
 // TestAdmits_AskerByName: whoever is known by a kind of actor and a name is the asker by the name alone, too.

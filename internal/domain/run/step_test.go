@@ -147,6 +147,11 @@ func TestInsert(t *testing.T) {
 	if diff := cmp.Diff(&run.Gate{Type: run.HumanApproval, Prompt: "ship it?"}, asked); diff != "" {
 		t.Errorf("the caller's gate was changed:\n%s", diff)
 	}
+}
+
+// TestInsert_Statuses: a run that has ended, or is to, gets no steps.
+func TestInsert_Statuses(t *testing.T) {
+	t.Parallel()
 	for _, s := range run.Statuses() {
 		r := in(t, s)
 		_, err := r.Insert(run.NewStep{Name: "build", Role: run.RoleAgent}, by(10))
