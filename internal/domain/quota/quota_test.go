@@ -185,93 +185,109 @@ func TestQuota_properties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := start
-		var starts []time.Time
-		var working int64
-		usage := func() quota.Usage {
-			u := quota.Usage{Active: working}
-			for _, s := range starts {
-				if now.Before(s.Add(q.Window)) {
-					if u.Recent++; u.Recent == 1 {
-						u.Oldest = s
-					}
-				}
-			}
-			return u
-		}
-		ask := func(t *rapid.T, slot, begins bool) quota.Verdict {
-			v, room := q.Check(usage(), slot, begins, now), q.Room(usage(), slot, begins)
-			if (v.Outcome == quota.Admitted) != (room > 0) {
-				t.Fatalf("%s, with room for %d", v.Outcome, room)
-			}
-			if v.Outcome == quota.Admitted {
-				if begins {
-					starts = append(starts, now)
-				}
-				if slot {
-					working++
-				}
-			}
-			return v
-		}
+		c := &comings{quota: q, now: start}
 		t.Repeat(map[string]func(*rapid.T){
-			"begin": func(t *rapid.T) { ask(t, true, true) },
-			"begin as often as possible": func(t *rapid.T) {
-				u := usage()
-				room := q.Room(u, true, true)
-				n := int64(0)
-				for n < min(room, 10) && ask(t, true, true).Outcome == quota.Admitted {
-					n++
-				}
-				if n != min(room, 10) || room <= 10 && ask(t, true, true).Outcome == quota.Admitted {
-					t.Fatalf("room for %d, and %d have begun", room, n)
-				}
-			},
+			"begin":                      func(t *rapid.T) { c.ask(t, true, true) },
+			"begin as often as possible": c.beginAsOftenAsPossible,
 			"again": func(t *rapid.T) {
-				if working == 0 {
+				if c.working == 0 {
 					t.Skip("nobody works")
 				}
-				ask(t, false, true)
+				c.ask(t, false, true)
 			},
-			"go on": func(t *rapid.T) { ask(t, true, false) },
+			"go on": func(t *rapid.T) { c.ask(t, true, false) },
 			"end": func(t *rapid.T) {
-				if working == 0 {
+				if c.working == 0 {
 					t.Skip("nobody works")
 				}
-				working--
+				c.working--
 			},
-			"come when told": func(t *rapid.T) {
-				v := ask(t, true, true)
-				if v.Outcome != quota.RateExceeded {
-					t.Skip("nobody has to wait")
-				}
-				if !v.RetryAt.After(now) || v.RetryAfter != v.RetryAt.Sub(now) || v.RetryAfter > q.Window {
-					t.Fatalf("at %s: %+v", now, v)
-				}
-				now = v.RetryAt.Add(-1)
-				if early := ask(t, false, true); early.Outcome != quota.RateExceeded {
-					t.Fatalf("too early: %s", early.Outcome)
-				}
-				if now = v.RetryAt; ask(t, false, true).Outcome != quota.Admitted {
-					t.Fatal("refused when it was told to come")
-				}
-			},
+			"come when told": c.comeWhenTold,
 			"wait": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.Int64Range(0, 3000).Draw(t, "ms")) * time.Millisecond)
+				c.now = c.now.Add(time.Duration(rapid.Int64Range(0, 3000).Draw(t, "ms")) * time.Millisecond)
 			},
-			"": func(t *rapid.T) {
-				if q.MaxConcurrent > 0 && working > q.MaxConcurrent {
-					t.Fatalf("%d at work", working)
-				}
-				if !slices.IsSortedFunc(starts, time.Time.Compare) || q.MaxRequests == 0 {
-					return
-				}
-				for i := int(q.MaxRequests); i < len(starts); i++ {
-					if within := starts[i].Sub(starts[i-int(q.MaxRequests)]); within < q.Window {
-						t.Fatalf("%d starts within %s of a window of %s", q.MaxRequests+1, within, q.Window)
-					}
-				}
-			},
+			"": c.check,
 		})
 	})
+}
+
+// comings are executions that come and go under a quota, while the clock runs.
+type comings struct {
+	quota   quota.Quota
+	now     time.Time
+	starts  []time.Time
+	working int64
+}
+
+func (c *comings) usage() quota.Usage {
+	u := quota.Usage{Active: c.working}
+	for _, s := range c.starts {
+		if c.now.Before(s.Add(c.quota.Window)) {
+			if u.Recent++; u.Recent == 1 {
+				u.Oldest = s
+			}
+		}
+	}
+	return u
+}
+
+// ask asks whether one may begin, and lets it when it may.
+func (c *comings) ask(t *rapid.T, slot, begins bool) quota.Verdict {
+	v, room := c.quota.Check(c.usage(), slot, begins, c.now), c.quota.Room(c.usage(), slot, begins)
+	if (v.Outcome == quota.Admitted) != (room > 0) {
+		t.Fatalf("%s, with room for %d", v.Outcome, room)
+	}
+	if v.Outcome == quota.Admitted {
+		if begins {
+			c.starts = append(c.starts, c.now)
+		}
+		if slot {
+			c.working++
+		}
+	}
+	return v
+}
+
+func (c *comings) beginAsOftenAsPossible(t *rapid.T) {
+	u := c.usage()
+	room := c.quota.Room(u, true, true)
+	n := int64(0)
+	for n < min(room, 10) && c.ask(t, true, true).Outcome == quota.Admitted {
+		n++
+	}
+	if n != min(room, 10) || room <= 10 && c.ask(t, true, true).Outcome == quota.Admitted {
+		t.Fatalf("room for %d, and %d have begun", room, n)
+	}
+}
+
+func (c *comings) comeWhenTold(t *rapid.T) {
+	v := c.ask(t, true, true)
+	if v.Outcome != quota.RateExceeded {
+		t.Skip("nobody has to wait")
+	}
+	if !v.RetryAt.After(c.now) || v.RetryAfter != v.RetryAt.Sub(c.now) || v.RetryAfter > c.quota.Window {
+		t.Fatalf("at %s: %+v", c.now, v)
+	}
+	c.now = v.RetryAt.Add(-1)
+	if early := c.ask(t, false, true); early.Outcome != quota.RateExceeded {
+		t.Fatalf("too early: %s", early.Outcome)
+	}
+	if c.now = v.RetryAt; c.ask(t, false, true).Outcome != quota.Admitted {
+		t.Fatal("refused when it was told to come")
+	}
+}
+
+// check fails when there are more at work, or more starts in a window, than there may be.
+func (c *comings) check(t *rapid.T) {
+	if c.quota.MaxConcurrent > 0 && c.working > c.quota.MaxConcurrent {
+		t.Fatalf("%d at work", c.working)
+	}
+	if !slices.IsSortedFunc(c.starts, time.Time.Compare) || c.quota.MaxRequests == 0 {
+		return
+	}
+	for i := int(c.quota.MaxRequests); i < len(c.starts); i++ {
+		if within := c.starts[i].Sub(c.starts[i-int(c.quota.MaxRequests)]); within < c.quota.Window {
+			t.Fatalf("%d starts within %s of a window of %s", c.quota.MaxRequests+1, within, c.quota.Window)
+		}
+	}
 }
