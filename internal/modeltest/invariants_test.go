@@ -56,10 +56,17 @@ func (s *side) hold(before, now snapshot) {
 
 // invariants says what is wrong with an execution, its attempts and its events.
 func invariants(v executionView, attempts []attemptView, events []logged) string {
-	at := strings.Fields(v.Vector)
-	phase, attemptState := at[0], at[5]
-	public, isLegal := legal[strings.Join(at[:5], " ")]
-	open, leases := 0, 0
+	if wrong := ofAttempts(attempts); wrong != "" {
+		return wrong
+	}
+	if wrong := ofVector(v, attempts); wrong != "" {
+		return wrong
+	}
+	return ofEvents(v, len(attempts), events)
+}
+
+// ofAttempts says what is wrong with the attempts, each by itself and after the one before.
+func ofAttempts(attempts []attemptView) string {
 	for i, a := range attempts {
 		if a.Index != i {
 			return fmt.Sprintf("5/8: attempt %d stands in place %d", a.Index, i)
@@ -67,14 +74,25 @@ func invariants(v executionView, attempts []attemptView, events []logged) string
 		if (a.Ended == nil) != (a.State == "started" || a.State == "suspended") {
 			return fmt.Sprintf("attempt %d is %s and has ended at %v", i, a.State, a.Ended)
 		}
-		if a.Ended == nil {
-			open++
-		}
 		if a.PreviousIndex >= i {
 			return fmt.Sprintf("attempt %d comes after %d", i, a.PreviousIndex)
 		}
 		if i > 0 && a.Epoch <= attempts[i-1].Epoch {
 			return fmt.Sprintf("5/3: attempt %d has epoch %d after %d", i, a.Epoch, attempts[i-1].Epoch)
+		}
+	}
+	return ""
+}
+
+// ofVector says what is wrong with what is shown, by the vector.
+func ofVector(v executionView, attempts []attemptView) string {
+	at := strings.Fields(v.Vector)
+	phase, attemptState := at[0], at[5]
+	public, isLegal := legal[strings.Join(at[:5], " ")]
+	open := 0
+	for _, a := range attempts {
+		if a.Ended == nil {
+			open++
 		}
 	}
 	hasAttempt := attemptState == "running_attempt" || attemptState == "attempt_interrupted"
@@ -104,6 +122,12 @@ func invariants(v executionView, attempts []attemptView, events []logged) string
 	case v.Cancellation != "" && phase == "runnable", v.Cancellation == "" && v.Public == "cancelled":
 		return "the cancellation"
 	}
+	return ""
+}
+
+// ofEvents says what is wrong with the events: with the epochs, who owns it and the revisions that they tell of.
+func ofEvents(v executionView, attempts int, events []logged) string {
+	leases := 0
 	epoch, owned, revision := int64(0), false, int64(-1)
 	for _, e := range events {
 		switch e.kind {
@@ -132,11 +156,11 @@ func invariants(v executionView, attempts []attemptView, events []logged) string
 		revision = e.revision
 	}
 	switch {
-	case owned != (at[1] == "leased"):
+	case owned != (strings.Fields(v.Vector)[1] == "leased"):
 		return "5/1: who owns it by its events is not who does"
 	case revision > v.Revision:
 		return fmt.Sprintf("its last event has revision %d", revision)
-	case leases < len(attempts):
+	case leases < attempts:
 		return "an attempt without an acquisition"
 	}
 	return ""

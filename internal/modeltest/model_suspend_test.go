@@ -105,49 +105,10 @@ func (m *model) suspend(e *execution, f fence, r suspendRequest) answer {
 	if r.timeout > 0 {
 		s.timeout = m.now + r.timeout
 	}
-	if p := r.pending; p != nil {
-		switch {
-		case p.e != e:
-			return refused("not_found")
-		case p.state != "pending" || p.index != e.current:
-			return refused("waitpoint_not_pending")
-		case p.expires <= m.now:
-			return refused("pending_waitpoint_expired")
-		}
-		s.points = []*waitpoint{p}
-		if !slices.Equal(r.keys(), []string{p.key}) && len(r.keys()) > 0 {
-			return refused("invalid_condition")
-		}
-		for _, x := range e.signals {
-			if x.at == p && x.open {
-				x.open, x.to, x.counts = false, s, false
-				if r.cond.holds(s.got) {
-					continue // that was enough
-				}
-				_, x.counts = s.condition.effect(s.got, x)
-				s.got = append(s.got, x)
-				if x.counts {
-					s.last = x.name
-				}
-			}
-		}
-		if r.cond.holds(s.got) {
-			m.reach("suspend: already satisfied")
-			e.suspension = s
-			s.closed, s.closing = m.now, "already_satisfied"
-			if s.keep.points {
-				m.reach("suspend: already satisfied, and kept")
-				m.returned(e, s)
-				e.change("execution.resumed signal")
-				return m.suspended(e, r, "already_satisfied")
-			}
-			p.state, p.suspension, p.end, p.closing = "closed", s, m.now, "resumed"
-			e.change("waitpoint.closed resumed")
-			return m.suspended(e, r, "already_satisfied")
-		}
-		s.last = ""
-	} else {
+	if r.pending == nil {
 		s.points = r.fresh
+	} else if a, done := m.suspendOnPending(e, r, s); done {
+		return a
 	}
 	if e.cancelling() {
 		m.reach("cancelling, and then suspend")
@@ -172,6 +133,53 @@ func (m *model) suspend(e *execution, f fence, r suspendRequest) answer {
 	e.ending = &ending{op: "suspend", owner: e.owner}
 	e.change("lease.revoked suspended @"+number(e.epoch), "execution.suspended")
 	return m.suspended(e, r, "suspended")
+}
+
+// suspendOnPending binds the suspension to the waitpoint that was made before it. It says whether it is answered with that:
+// refused, or satisfied by what had come there already.
+func (m *model) suspendOnPending(e *execution, r suspendRequest, s *suspension) (answer, bool) {
+	p := r.pending
+	switch {
+	case p.e != e:
+		return refused("not_found"), true
+	case p.state != "pending" || p.index != e.current:
+		return refused("waitpoint_not_pending"), true
+	case p.expires <= m.now:
+		return refused("pending_waitpoint_expired"), true
+	}
+	s.points = []*waitpoint{p}
+	if !slices.Equal(r.keys(), []string{p.key}) && len(r.keys()) > 0 {
+		return refused("invalid_condition"), true
+	}
+	for _, x := range e.signals {
+		if x.at == p && x.open {
+			x.open, x.to, x.counts = false, s, false
+			if r.cond.holds(s.got) {
+				continue // that was enough
+			}
+			_, x.counts = s.condition.effect(s.got, x)
+			s.got = append(s.got, x)
+			if x.counts {
+				s.last = x.name
+			}
+		}
+	}
+	if r.cond.holds(s.got) {
+		m.reach("suspend: already satisfied")
+		e.suspension = s
+		s.closed, s.closing = m.now, "already_satisfied"
+		if s.keep.points {
+			m.reach("suspend: already satisfied, and kept")
+			m.returned(e, s)
+			e.change("execution.resumed signal")
+			return m.suspended(e, r, "already_satisfied"), true
+		}
+		p.state, p.suspension, p.end, p.closing = "closed", s, m.now, "resumed"
+		e.change("waitpoint.closed resumed")
+		return m.suspended(e, r, "already_satisfied"), true
+	}
+	s.last = ""
+	return answer{}, false
 }
 
 // suspended answers a suspension, and keeps it under its key.

@@ -322,59 +322,13 @@ func (w *world) operates(method string, e *execution, op string, body map[string
 }
 
 func operating() []kind {
-	stop := func(w *world, grace int64) {
-		fits := func(e *execution) bool { return e.phase == "active" }
-		if w.kind == "operator-cancel again" {
-			fits = (*execution).cancelling
-		}
-		e := w.where(fits)
-		if e == nil {
-			return
-		}
-		reason := draw(w, "reason", "enough", "superseded")
-		body := map[string]any{"reason": reason}
-		if grace > 0 {
-			body["grace_ms"] = grace
-		}
-		w.operates(http.MethodPost, e, "operator-cancel", body, func() answer { return w.stop(e, reason, grace) })
-	}
-	revoke := func(w *world, how string) {
-		e := w.where(func(e *execution) bool { return e.phase == "active" })
-		if e == nil {
-			return
-		}
-		instance, lease := "", 0
-		switch how {
-		case "by instance":
-			instance = draw(w, "instance", "i1", "i2", "i3")
-		case "by lease":
-			of := slices.DeleteFunc(slices.Clone(w.owners), func(o *owner) bool { return o.e != e })
-			if len(of) == 0 {
-				return
-			}
-			lease = of[len(of)-1].number
-			if w.sometimes("an old lease", 30) {
-				lease = of[w.below(len(of), "lease")].number
-			}
-		}
-		w.ask(w.revoke(e, instance, lease), w.sometimes("keyed", 10), func(s *side) request {
-			body := map[string]any{}
-			if instance != "" {
-				body["worker_instance_id"] = instance
-			}
-			if lease != 0 {
-				body["expected_lease_id"] = s.fences[lease].LeaseID
-			}
-			return request{method: http.MethodPost, path: path(e, "revoke-lease"), body: body}
-		})
-	}
 	return []kind{
-		{"operator-cancel", 1, someActive, func(w *world) { stop(w, 0) }},
-		{"operator-cancel with grace", 4, someHeld, func(w *world) { stop(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
-		{"operator-cancel again", 3, someCancelling, func(w *world) { stop(w, draw[int64](w, "grace", 0, 0, 100, 1000, 40000, 80000)) }},
-		{"revoke-lease", 2, someHeld, func(w *world) { revoke(w, "") }},
-		{"revoke-lease by instance", 1, someHeld, func(w *world) { revoke(w, "by instance") }},
-		{"revoke-lease by lease", 1, someHeld, func(w *world) { revoke(w, "by lease") }},
+		{"operator-cancel", 1, someActive, func(w *world) { stopSome(w, 0) }},
+		{"operator-cancel with grace", 4, someHeld, func(w *world) { stopSome(w, draw[int64](w, "grace", 1000, 100, 40000)) }},
+		{"operator-cancel again", 3, someCancelling, func(w *world) { stopSome(w, draw[int64](w, "grace", 0, 0, 100, 1000, 40000, 80000)) }},
+		{"revoke-lease", 2, someHeld, func(w *world) { revokeSome(w, "") }},
+		{"revoke-lease by instance", 1, someHeld, func(w *world) { revokeSome(w, "by instance") }},
+		{"revoke-lease by lease", 1, someHeld, func(w *world) { revokeSome(w, "by lease") }},
 		{"priority", 2, someRunnable, func(w *world) {
 			if e := w.where(func(e *execution) bool { return e.phase == "runnable" }); e != nil {
 				priority := draw(w, "priority", 0, 1, 5, 9000, 20000, -1)
@@ -416,6 +370,56 @@ func operating() []kind {
 			w.operates(http.MethodPut, e, "tags/"+key, body, func() answer { return w.setTag(e, key, value) })
 		}},
 	}
+}
+
+// stopSome stops some execution.
+func stopSome(w *world, grace int64) {
+	fits := func(e *execution) bool { return e.phase == "active" }
+	if w.kind == "operator-cancel again" {
+		fits = (*execution).cancelling
+	}
+	e := w.where(fits)
+	if e == nil {
+		return
+	}
+	reason := draw(w, "reason", "enough", "superseded")
+	body := map[string]any{"reason": reason}
+	if grace > 0 {
+		body["grace_ms"] = grace
+	}
+	w.operates(http.MethodPost, e, "operator-cancel", body, func() answer { return w.stop(e, reason, grace) })
+}
+
+// revokeSome revokes some lease.
+func revokeSome(w *world, how string) {
+	e := w.where(func(e *execution) bool { return e.phase == "active" })
+	if e == nil {
+		return
+	}
+	instance, lease := "", 0
+	switch how {
+	case "by instance":
+		instance = draw(w, "instance", "i1", "i2", "i3")
+	case "by lease":
+		of := slices.DeleteFunc(slices.Clone(w.owners), func(o *owner) bool { return o.e != e })
+		if len(of) == 0 {
+			return
+		}
+		lease = of[len(of)-1].number
+		if w.sometimes("an old lease", 30) {
+			lease = of[w.below(len(of), "lease")].number
+		}
+	}
+	w.ask(w.revoke(e, instance, lease), w.sometimes("keyed", 10), func(s *side) request {
+		body := map[string]any{}
+		if instance != "" {
+			body["worker_instance_id"] = instance
+		}
+		if lease != 0 {
+			body["expected_lease_id"] = s.fences[lease].LeaseID
+		}
+		return request{method: http.MethodPost, path: path(e, "revoke-lease"), body: body}
+	})
 }
 
 func granting() []kind {
