@@ -194,24 +194,16 @@ func TestTokens(t *testing.T) {
 		}
 		return run(t, env, append([]string{"token"}, args...)...)
 	}
-	secret := func(o outcome) string {
-		t.Helper()
-		token, more, ended := strings.Cut(o.out, "\n")
-		if o.code != 0 || !ended || more != "" || len(token) < 20 {
-			t.Fatalf("token create: exit code %d, %q, %q", o.code, o.out, o.errors)
-		}
-		return token
-	}
 	// The first one is made by whoever is at the machine; from then on nobody is let in without one.
-	admin := secret(cli("", "create", "--role", "admin", "--name", "first", "--namespace", "*"))
+	admin := secretOf(t, cli("", "create", "--role", "admin", "--name", "first", "--namespace", "*"))
 	if got := cli("", "list"); got.code != 1 || !strings.Contains(got.errors, "unauthenticated") {
 		t.Errorf("an anonymous list: %+v", got)
 	}
 	if r := must(t, client, http.MethodPost, s.url+"/v1/executions", `{"lane":"a"}`); r.status != http.StatusUnauthorized {
 		t.Errorf("an anonymous create = %d %s", r.status, r.body)
 	}
-	worker := secret(cli(admin, "create", "--role", "worker", "--name", "w", "--namespace", "red"))
-	short := secret(cli(admin, "create", "--role", "viewer", "--name", "s", "--ttl", "1s"))
+	worker := secretOf(t, cli(admin, "create", "--role", "worker", "--name", "w", "--namespace", "red"))
+	short := secretOf(t, cli(admin, "create", "--role", "viewer", "--name", "s", "--ttl", "1s"))
 	if got := status(worker, http.MethodPost, "/v1/claims", `{"lane":"a","worker_id":"w"}`); got != http.StatusNoContent {
 		t.Errorf("the worker's claim = %d", got)
 	}
@@ -234,32 +226,14 @@ func TestTokens(t *testing.T) {
 			t.Error("the list tells a secret")
 		}
 	}
-	var list struct {
-		Items []struct {
-			ID   string `json:"token_id"`
-			Name string
-		}
-	}
-	if got := cli(admin, "list", "--json"); json.Unmarshal([]byte(got.out), &list) != nil || len(list.Items) != 3 {
-		t.Fatalf("token list --json: %+v", got)
-	}
-	ids := map[string]string{}
-	for _, item := range list.Items {
-		ids[item.Name] = item.ID
-	}
+	ids := tokenIDs(t, cli(admin, "list", "--json"))
 	if got := cli(admin, "revoke", ids["w"]); got.code != 0 || got.out != "revoked\n" {
 		t.Errorf("token revoke: %+v", got)
 	}
 	if got := status(worker, http.MethodPost, "/v1/claims", `{"lane":"a","worker_id":"w"}`); got != http.StatusUnauthorized {
 		t.Errorf("a claim with the revoked token = %d", got)
 	}
-	for _, tt := range []struct {
-		args []string
-		code int
-	}{
-		{[]string{"revoke", "x"}, 2}, {[]string{"revoke"}, 2}, {[]string{"create", "--role", "admin"}, 2}, {[]string{"create", "--role", "king", "--name", "n"}, 1},
-		{[]string{"revoke", "00000000-0000-4000-8000-000000000000"}, 1},
-	} {
+	for _, tt := range refusedTokenCommands {
 		if got := cli(admin, tt.args...); got.code != tt.code || !strings.HasPrefix(got.errors, "flowapi: ") {
 			t.Errorf("token %v: %+v, want exit code %d", tt.args, got, tt.code)
 		}
@@ -282,6 +256,43 @@ func TestTokens(t *testing.T) {
 	if r := must(t, client, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%s/v1/executions", port), ""); r.status != http.StatusUnauthorized {
 		t.Errorf("anonymous on all addresses = %d", r.status)
 	}
+}
+
+// secretOf is the token that a command has made.
+func secretOf(t *testing.T, o outcome) string {
+	t.Helper()
+	token, more, ended := strings.Cut(o.out, "\n")
+	if o.code != 0 || !ended || more != "" || len(token) < 20 {
+		t.Fatalf("token create: exit code %d, %q, %q", o.code, o.out, o.errors)
+	}
+	return token
+}
+
+// tokenIDs are the ids of the three tokens of a list, by name.
+func tokenIDs(t *testing.T, got outcome) map[string]string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			ID   string `json:"token_id"`
+			Name string
+		}
+	}
+	if json.Unmarshal([]byte(got.out), &list) != nil || len(list.Items) != 3 {
+		t.Fatalf("token list --json: %+v", got)
+	}
+	ids := map[string]string{}
+	for _, item := range list.Items {
+		ids[item.Name] = item.ID
+	}
+	return ids
+}
+
+var refusedTokenCommands = []struct {
+	args []string
+	code int
+}{
+	{[]string{"revoke", "x"}, 2}, {[]string{"revoke"}, 2}, {[]string{"create", "--role", "admin"}, 2}, {[]string{"create", "--role", "king", "--name", "n"}, 1},
+	{[]string{"revoke", "00000000-0000-4000-8000-000000000000"}, 1},
 }
 
 // A server is there at once.

@@ -111,59 +111,11 @@ func TestSubmit_codes(t *testing.T) {
 	})
 	t.Run("failed", func(t *testing.T) {
 		t.Parallel()
-		report := filepath.Join(t.TempDir(), "report.xml")
-		startWorker(t, s, "bad", `echo working; [ "$FLOWAPI_KEY" = build ] || { printf 'one\ntwo\nthe cause\n' >&2; exit 3; }`)
-		env := []string{"FLOWAPI_URL=" + s.url, "FLOWAPI_PUBLIC_URL=https://ci.example.org/"}
-		got := run(t, env, "submit", pipeline(t, "bad"), "--wait", "--junit", report)
-		flow := flowID(t, got.out)
-		for _, want := range []string{"https://ci.example.org/v1/flows/", "test failed", "exit status 3", "| the cause\n", "flowapi why ", "flowapi replay " + flow, "publish skipped"} {
-			if !strings.Contains(got.out, want) {
-				t.Errorf("it does not say %q", want)
-			}
-		}
-		if got.code != 1 || strings.Contains(got.out, "| working") {
-			t.Errorf("%+v", got)
-		}
-		xml, err := os.ReadFile(report)
-		for _, want := range []string{`tests="3" failures="1"`, `skipped="1"`, `<failure message="exit status 3"`, "one&#xA;two&#xA;the cause", "working"} {
-			if err != nil || !strings.Contains(string(xml), want) {
-				t.Errorf("the report does not have %s: %v\n%s", want, err, xml)
-			}
-		}
-		// What failed runs again.
-		env = env[:1]
-		if got := run(t, env, "replay", flow, "--dry-run"); got.code != 0 || got.out != "would run again: test, publish\nkept: build\n" {
-			t.Errorf("flowapi replay --dry-run: %+v", got)
-		}
-		if got := run(t, env, "replay", flow, "--from", "test"); got.code != 0 || !strings.Contains(got.out, "runs again: test") {
-			t.Errorf("flowapi replay: %+v", got)
-		}
+		submitFailed(t, s)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()
-		w := startWorker(t, s, "stopped", `echo on >"$FOLDER/on"; exec sleep 60`)
-		submit := startTool(t, s.url, "submit", pipeline(t, "stopped"), "--wait", "--json")
-		w.wrote("on")
-		submit.says("/v1/flows/")
-		flow := flowID(t, submit.err.String())
-		got := run(t, []string{"FLOWAPI_URL=" + s.url}, "cancel", flow, "--reason", "superseded", "--wait")
-		if got.code != 0 || got.out != "cancelled "+flow+"\n" {
-			t.Errorf("flowapi cancel: %+v", got)
-		}
-		if code := submit.ended(); code != 3 {
-			t.Errorf("exit code %d", code)
-		}
-		var document struct {
-			Outcome string
-			Code    int `json:"exit_code"`
-			Flow    struct{ ID, Status string }
-			Graph   struct{ Nodes []struct{ Key string } }
-		}
-		if err := json.Unmarshal([]byte(submit.out.String()), &document); err != nil || document.Outcome != "cancelled" || document.Code != 3 ||
-			document.Flow.ID != flow || document.Flow.Status != "cancelled" || len(document.Graph.Nodes) != 3 {
-			t.Errorf("%v: %+v", err, document)
-		}
-		w.says("cancelled")
+		submitCancelled(t, s)
 	})
 	t.Run("nobody works", func(t *testing.T) {
 		t.Parallel()
@@ -219,6 +171,70 @@ func TestSubmit_codes(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+func submitFailed(t *testing.T, s *server) {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "report.xml")
+	startWorker(t, s, "bad", `echo working; [ "$FLOWAPI_KEY" = build ] || { printf 'one\ntwo\nthe cause\n' >&2; exit 3; }`)
+	env := []string{"FLOWAPI_URL=" + s.url, "FLOWAPI_PUBLIC_URL=https://ci.example.org/"}
+	got := run(t, env, "submit", pipeline(t, "bad"), "--wait", "--junit", report)
+	flow := flowID(t, got.out)
+	for _, want := range []string{"https://ci.example.org/v1/flows/", "test failed", "exit status 3", "| the cause\n", "flowapi why ", "flowapi replay " + flow, "publish skipped"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if got.code != 1 || strings.Contains(got.out, "| working") {
+		t.Errorf("%+v", got)
+	}
+	xml, err := os.ReadFile(report)
+	for _, want := range []string{`tests="3" failures="1"`, `skipped="1"`, `<failure message="exit status 3"`, "one&#xA;two&#xA;the cause", "working"} {
+		if err != nil || !strings.Contains(string(xml), want) {
+			t.Errorf("the report does not have %s: %v\n%s", want, err, xml)
+		}
+	}
+	// What failed runs again.
+	env = env[:1]
+	if got := run(t, env, "replay", flow, "--dry-run"); got.code != 0 || got.out != "would run again: test, publish\nkept: build\n" {
+		t.Errorf("flowapi replay --dry-run: %+v", got)
+	}
+	if got := run(t, env, "replay", flow, "--from", "test"); got.code != 0 || !strings.Contains(got.out, "runs again: test") {
+		t.Errorf("flowapi replay: %+v", got)
+	}
+}
+
+func submitCancelled(t *testing.T, s *server) {
+	t.Helper()
+	w := startWorker(t, s, "stopped", `echo on >"$FOLDER/on"; exec sleep 60`)
+	submit := startTool(t, s.url, "submit", pipeline(t, "stopped"), "--wait", "--json")
+	w.wrote("on")
+	submit.says("/v1/flows/")
+	flow := flowID(t, submit.err.String())
+	got := run(t, []string{"FLOWAPI_URL=" + s.url}, "cancel", flow, "--reason", "superseded", "--wait")
+	if got.code != 0 || got.out != "cancelled "+flow+"\n" {
+		t.Errorf("flowapi cancel: %+v", got)
+	}
+	if code := submit.ended(); code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+	var document struct {
+		Outcome string
+		Code    int `json:"exit_code"`
+		Flow    struct{ ID, Status string }
+		Graph   struct{ Nodes []struct{ Key string } }
+	}
+	if err := json.Unmarshal([]byte(submit.out.String()), &document); err != nil || document.Outcome != "cancelled" || document.Code != 3 ||
+		document.Flow.ID != flow || document.Flow.Status != "cancelled" || len(document.Graph.Nodes) != 3 {
+		t.Errorf("%v: %+v", err, document)
+	}
+	w.says("cancelled")
+}
+
+// What is wrong with the command or the file is told at once.
+func TestSubmit_mistakes(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
 	for name, tt := range map[string]struct {
 		args []string
 		text string

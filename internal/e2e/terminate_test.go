@@ -73,36 +73,41 @@ func TestTerminate(t *testing.T) {
 		if seen.last != "bye" || seen.cursor != through {
 			t.Errorf("the stream ends with %s %d after event %d", seen.last, seen.cursor, through)
 		}
-
-		again := serve(t, url)
-		complete := list(t, again.url)
-		if diff := seen.missing(complete); diff != "" {
-			t.Errorf("the log and the stream differ: %s", diff)
-		}
-		var made struct{ ID string }
-		if err := json.Unmarshal(last.body, &made); err != nil || made.ID == "" {
-			t.Fatalf("%s: %v", last.body, err)
-		}
-		told.created[made.ID] = ""
-		for id := range told.created {
-			if !complete.has("execution.created", id) {
-				t.Errorf("the creation of %s was answered and is lost", id)
-			}
-		}
-		for id := range told.completed {
-			if !complete.has("execution.completed", id) {
-				t.Errorf("the completion of %s was answered and is lost", id)
-			}
-		}
-		delete(told.created, made.ID)
-		sample(t, newClient(t), again.url, told)
-		if !strings.HasPrefix(url, "postgres://") {
-			told.created[made.ID] = "" // without a payload
-			if err := new(audit).check(t.Context(), url, told); err != nil {
-				t.Error(err)
-			}
-		}
+		checkKept(t, url, seen, told, last)
 	})
+}
+
+// checkKept looks, after a stop, whether all that was answered is there, and last, the answer to the last request, too.
+func checkKept(t *testing.T, url string, seen *feed, told *ledger, last response) {
+	t.Helper()
+	again := serve(t, url)
+	complete := list(t, again.url)
+	if diff := seen.missing(complete); diff != "" {
+		t.Errorf("the log and the stream differ: %s", diff)
+	}
+	var made struct{ ID string }
+	if err := json.Unmarshal(last.body, &made); err != nil || made.ID == "" {
+		t.Fatalf("%s: %v", last.body, err)
+	}
+	told.created[made.ID] = ""
+	for id := range told.created {
+		if !complete.has("execution.created", id) {
+			t.Errorf("the creation of %s was answered and is lost", id)
+		}
+	}
+	for id := range told.completed {
+		if !complete.has("execution.completed", id) {
+			t.Errorf("the completion of %s was answered and is lost", id)
+		}
+	}
+	delete(told.created, made.ID)
+	sample(t, newClient(t), again.url, told)
+	if !strings.HasPrefix(url, "postgres://") {
+		told.created[made.ID] = "" // without a payload
+		if err := new(audit).check(t.Context(), url, told); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A client that never ends its request does not keep the server from stopping.
