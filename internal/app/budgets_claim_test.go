@@ -262,144 +262,148 @@ func (x *budgetTest) usesGrant(g oapi.Grant, op string) oapi.Claim {
 // TestBudgets_Spent: what an exhausted budget does to those at work. reference: flows-streams-budgets.md 6.7.
 func TestBudgets_Spent(t *testing.T) {
 	t.Parallel()
-	calls := map[string]func(x *budgetTest, id uuid.UUID, c oapi.Claim) oapi.Directives{
-		"renew": func(x *budgetTest, _ uuid.UUID, c oapi.Claim) oapi.Directives {
-			return answerAs[oapi.RenewedLease](x.report(c, "renew", "").Want(http.StatusOK)).Directives
-		},
-		"progress": func(x *budgetTest, _ uuid.UUID, c oapi.Claim) oapi.Directives {
-			return answerAs[oapi.ProgressNoted](x.report(c, "progress", `"pct":1`).Want(http.StatusOK)).Directives
-		},
-		"usage": func(x *budgetTest, id uuid.UUID, c oapi.Claim) oapi.Directives {
-			return x.uses(id, `"tokens":1`, "hard_breach tokens 10/10", handleOf(c)).Directives
-		},
-	}
-	runBudgetCases(t, []budgetCase{
-		{"deny, suspend or cancel", func(x *budgetTest) {
-			for policy, want := range map[string]struct{ at, directive string }{
-				"deny": {atActive, "budget_low"}, "suspend": {atBudgetSuspend, "suspend"}, "cancel": {atCancelled, "cancel"},
-			} {
-				for name, call := range calls {
-					x.t.Run(policy+" "+name, func(t *testing.T) {
-						y := budgetsOn(t, x.server, "policies")
-						id := y.tokens(10, `"on_hard_limit":"`+policy+`"`)
-						e := y.limited("", id)
-						c := y.claim(lasting)
-						y.uses(id, `"tokens":10`, "ok")
-						y.stands(e.ID, atActive) // until its worker asks
-						if got := call(y, id, c); len(got) == 0 || got[len(got)-1] != want.directive {
-							t.Errorf("%v, want %s", got, want.directive)
-						}
-						y.stands(e.ID, want.at)
-						if policy == "deny" {
-							y.report(c, "complete", "").Want(http.StatusOK)
-							return
-						}
-						y.denied(fault.CodeExecutionNotActive, func() *apitest.Response { return y.report(c, "complete", "") })
-						y.done(id, "topup", dimensions(`"tokens":1`))
-						if policy == "cancel" {
-							y.stands(e.ID, atCancelled)
-							return
-						}
-						again := y.claim(lasting)
-						if again.Execution.ID != e.ID || again.Kind != "resumed" || again.Fence.AttemptID != c.Fence.AttemptID {
-							t.Errorf("%+v", again)
-						}
-						y.report(again, "complete", "").Want(http.StatusOK)
-					})
-				}
+	runBudgetCases(t, budgetsSpentCases)
+}
+
+// directedCalls are what a worker says whose answers carry directives.
+var directedCalls = map[string]func(x *budgetTest, id uuid.UUID, c oapi.Claim) oapi.Directives{
+	"renew": func(x *budgetTest, _ uuid.UUID, c oapi.Claim) oapi.Directives {
+		return answerAs[oapi.RenewedLease](x.report(c, "renew", "").Want(http.StatusOK)).Directives
+	},
+	"progress": func(x *budgetTest, _ uuid.UUID, c oapi.Claim) oapi.Directives {
+		return answerAs[oapi.ProgressNoted](x.report(c, "progress", `"pct":1`).Want(http.StatusOK)).Directives
+	},
+	"usage": func(x *budgetTest, id uuid.UUID, c oapi.Claim) oapi.Directives {
+		return x.uses(id, `"tokens":1`, "hard_breach tokens 10/10", handleOf(c)).Directives
+	},
+}
+
+var budgetsSpentCases = []budgetCase{
+	{"deny, suspend or cancel", func(x *budgetTest) {
+		for policy, want := range map[string]struct{ at, directive string }{
+			"deny": {atActive, "budget_low"}, "suspend": {atBudgetSuspend, "suspend"}, "cancel": {atCancelled, "cancel"},
+		} {
+			for name, call := range directedCalls {
+				x.t.Run(policy+" "+name, func(t *testing.T) {
+					y := budgetsOn(t, x.server, "policies")
+					id := y.tokens(10, `"on_hard_limit":"`+policy+`"`)
+					e := y.limited("", id)
+					c := y.claim(lasting)
+					y.uses(id, `"tokens":10`, "ok")
+					y.stands(e.ID, atActive) // until its worker asks
+					if got := call(y, id, c); len(got) == 0 || got[len(got)-1] != want.directive {
+						t.Errorf("%v, want %s", got, want.directive)
+					}
+					y.stands(e.ID, want.at)
+					if policy == "deny" {
+						y.report(c, "complete", "").Want(http.StatusOK)
+						return
+					}
+					y.denied(fault.CodeExecutionNotActive, func() *apitest.Response { return y.report(c, "complete", "") })
+					y.done(id, "topup", dimensions(`"tokens":1`))
+					if policy == "cancel" {
+						y.stands(e.ID, atCancelled)
+						return
+					}
+					again := y.claim(lasting)
+					if again.Execution.ID != e.ID || again.Kind != "resumed" || again.Fence.AttemptID != c.Fence.AttemptID {
+						t.Errorf("%+v", again)
+					}
+					y.report(again, "complete", "").Want(http.StatusOK)
+				})
 			}
-		}},
-		{"whoever is done may say so", func(x *budgetTest) {
-			for _, policy := range []string{"suspend", "cancel"} {
-				for op, members := range map[string]string{"complete": "", "fail": `"reason":"boom","category":"permanent"`} {
-					id := x.tokens(10, `"on_hard_limit":"`+policy+`"`)
-					x.limited("", id)
-					c := x.claim(lasting)
-					x.uses(id, `"tokens":10`, "ok")
-					x.report(c, op, members).Want(http.StatusOK)
-				}
-			}
-		}},
-		{"its own report is enough", func(x *budgetTest) {
-			id := x.tokens(10, `"on_hard_limit":"suspend"`)
-			e := x.limited(estimate(5), id)
-			c := x.claim(lasting)
-			if got := x.uses(id, `"tokens":10`, "ok", handleOf(c)).Directives; len(got) == 0 || got[len(got)-1] != "suspend" {
-				x.t.Errorf("%v", got)
-			}
-			x.stands(e.ID, atBudgetSuspend)
-			x.reserves(id, "")
-		}},
-		{"cancel is stronger than suspend, and a budget above counts", func(x *budgetTest) {
-			top := x.tokens(10, `"on_hard_limit":"cancel"`)
-			id := x.under(top, `"hard_limits":{"tokens":10},"on_hard_limit":"suspend"`)
-			e := x.limited("", id)
-			c := x.claim(lasting)
-			x.uses(id, `"tokens":10`, "ok")
-			x.report(c, "renew", "").Want(http.StatusOK)
-			x.stands(e.ID, atCancelled)
-		}},
-		{"each thing that makes room resumes", func(x *budgetTest) {
-			for name, resume := range map[string]func(id uuid.UUID){
-				"topup": func(id uuid.UUID) { x.done(id, "topup", dimensions(`"tokens":1`)) },
-				"reset": func(id uuid.UUID) { x.done(id, "reset", "") },
-				"delete": func(id uuid.UUID) {
-					x.Do(http.MethodDelete, budgetPath(id), nil).Want(http.StatusNoContent)
-				},
-				"patch": func(id uuid.UUID) {
-					x.Do(http.MethodPatch, budgetPath(id), `{"hard_limits":{"tokens":null}}`).Want(http.StatusOK)
-				},
-			} {
-				id := x.tokens(10, `"on_hard_limit":"suspend"`)
-				e := x.limited("", id)
+		}
+	}},
+	{"whoever is done may say so", func(x *budgetTest) {
+		for _, policy := range []string{"suspend", "cancel"} {
+			for op, members := range map[string]string{"complete": "", "fail": `"reason":"boom","category":"permanent"`} {
+				id := x.tokens(10, `"on_hard_limit":"`+policy+`"`)
+				x.limited("", id)
 				c := x.claim(lasting)
 				x.uses(id, `"tokens":10`, "ok")
-				x.report(c, "renew", "").Want(http.StatusOK)
-				x.stands(e.ID, atBudgetSuspend)
-				w := x.wait(lasting)
-				x.settled()
-				resume(id)
-				if got := w.got(); got.Execution.ID != e.ID {
-					x.t.Errorf("%s: %s was claimed", name, got.Execution.ID)
-				}
+				x.report(c, op, members).Want(http.StatusOK)
 			}
-		}},
-		{"what was cancelled meanwhile stays so", func(x *budgetTest) {
+		}
+	}},
+	{"its own report is enough", func(x *budgetTest) {
+		id := x.tokens(10, `"on_hard_limit":"suspend"`)
+		e := x.limited(estimate(5), id)
+		c := x.claim(lasting)
+		if got := x.uses(id, `"tokens":10`, "ok", handleOf(c)).Directives; len(got) == 0 || got[len(got)-1] != "suspend" {
+			x.t.Errorf("%v", got)
+		}
+		x.stands(e.ID, atBudgetSuspend)
+		x.reserves(id, "")
+	}},
+	{"cancel is stronger than suspend, and a budget above counts", func(x *budgetTest) {
+		top := x.tokens(10, `"on_hard_limit":"cancel"`)
+		id := x.under(top, `"hard_limits":{"tokens":10},"on_hard_limit":"suspend"`)
+		e := x.limited("", id)
+		c := x.claim(lasting)
+		x.uses(id, `"tokens":10`, "ok")
+		x.report(c, "renew", "").Want(http.StatusOK)
+		x.stands(e.ID, atCancelled)
+	}},
+	{"each thing that makes room resumes", func(x *budgetTest) {
+		for name, resume := range map[string]func(id uuid.UUID){
+			"topup": func(id uuid.UUID) { x.done(id, "topup", dimensions(`"tokens":1`)) },
+			"reset": func(id uuid.UUID) { x.done(id, "reset", "") },
+			"delete": func(id uuid.UUID) {
+				x.Do(http.MethodDelete, budgetPath(id), nil).Want(http.StatusNoContent)
+			},
+			"patch": func(id uuid.UUID) {
+				x.Do(http.MethodPatch, budgetPath(id), `{"hard_limits":{"tokens":null}}`).Want(http.StatusOK)
+			},
+		} {
 			id := x.tokens(10, `"on_hard_limit":"suspend"`)
 			e := x.limited("", id)
 			c := x.claim(lasting)
 			x.uses(id, `"tokens":10`, "ok")
 			x.report(c, "renew", "").Want(http.StatusOK)
-			x.operated(e.ID, "operator-cancel", `"reason":"no"`)
-			n := len(x.events(e.ID))
-			x.done(id, "topup", dimensions(`"tokens":1`))
-			x.server.Settle()
-			x.stands(e.ID, atCancelled)
-			x.toldSince(e.ID, n)
-			x.none("")
-		}},
-		{"more than are resumed at once", func(x *budgetTest) {
-			const many = 260
-			id := x.tokens(10, `"on_hard_limit":"suspend"`)
-			x.createMany(many, func(int) string { return attached(id) })
-			var held []oapi.Claim
-			for len(held) < many {
-				held = append(held, x.claims(`"max":100,`+lasting)...)
+			x.stands(e.ID, atBudgetSuspend)
+			w := x.wait(lasting)
+			x.settled()
+			resume(id)
+			if got := w.got(); got.Execution.ID != e.ID {
+				x.t.Errorf("%s: %s was claimed", name, got.Execution.ID)
 			}
-			x.uses(id, `"tokens":10`, "ok")
-			for _, c := range held {
-				x.report(c, "renew", "").Want(http.StatusOK)
-			}
-			if diff := cmp.Diff(map[string]int{"suspended": many}, x.counted()); diff != "" {
-				x.t.Fatalf("(-want +got):\n%s", diff)
-			}
-			x.done(id, "topup", dimensions(`"tokens":1`))
-			x.server.Settle()
-			if diff := cmp.Diff(map[string]int{"waiting": many}, x.counted()); diff != "" {
-				x.t.Errorf("(-want +got):\n%s", diff)
-			}
-		}},
-	})
+		}
+	}},
+	{"what was cancelled meanwhile stays so", func(x *budgetTest) {
+		id := x.tokens(10, `"on_hard_limit":"suspend"`)
+		e := x.limited("", id)
+		c := x.claim(lasting)
+		x.uses(id, `"tokens":10`, "ok")
+		x.report(c, "renew", "").Want(http.StatusOK)
+		x.operated(e.ID, "operator-cancel", `"reason":"no"`)
+		n := len(x.events(e.ID))
+		x.done(id, "topup", dimensions(`"tokens":1`))
+		x.server.Settle()
+		x.stands(e.ID, atCancelled)
+		x.toldSince(e.ID, n)
+		x.none("")
+	}},
+	{"more than are resumed at once", func(x *budgetTest) {
+		const many = 260
+		id := x.tokens(10, `"on_hard_limit":"suspend"`)
+		x.createMany(many, func(int) string { return attached(id) })
+		var held []oapi.Claim
+		for len(held) < many {
+			held = append(held, x.claims(`"max":100,`+lasting)...)
+		}
+		x.uses(id, `"tokens":10`, "ok")
+		for _, c := range held {
+			x.report(c, "renew", "").Want(http.StatusOK)
+		}
+		if diff := cmp.Diff(map[string]int{"suspended": many}, x.counted()); diff != "" {
+			x.t.Fatalf("(-want +got):\n%s", diff)
+		}
+		x.done(id, "topup", dimensions(`"tokens":1`))
+		x.server.Settle()
+		if diff := cmp.Diff(map[string]int{"waiting": many}, x.counted()); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+	}},
 }
 
 // TestBudgets_Estimates: what is reserved, and when it is given back.

@@ -216,104 +216,109 @@ var executionsGiveBackCases = []executionCase{
 // TestExecutions_Override: an operator reports in place of the holder. executions.md 1.8 and 6.4/47, 54; 7.1/19.
 func TestExecutions_Override(t *testing.T) {
 	t.Parallel()
-	overrides := []struct{ op, members, operation, at string }{
-		{"complete", `"result":{"n":1}`, "complete", atCompleted}, {"fail", `"reason":"stuck"`, "fail", atFailed},
-		{"delay", `"delay_ms":60000`, "delay", atPutOff}, {"wait-children", "", "wait_children", atChildren},
-	}
-	const override = `"override":true`
-	runExecutionCases(t, []executionCase{
-		{"without handle or fence (6.4/47, 54)", func(x *executionTest) {
-			by, actor := x.as("operator", "op-"+x.lane)
-			for _, o := range overrides {
-				e := x.create("")
-				c := x.claim(lasting)
-				n := len(x.events(e.ID))
-				got := by.by(e.ID, o.op, executionMembers(o.members, override)).Want(http.StatusOK)
-				now := x.stands(e.ID, o.at)
-				if diff := cmp.Diff(now, answerAs[oapi.Operated](got).Execution); diff != "" || got.Get("replayed") != false || now.CurrentLease != nil {
-					x.t.Errorf("answered and read differ:\n%s", diff)
-				}
-				events := x.since(e.ID, n)
-				if events[0].Type != "operator.reported" || eventData(x.t, events[0])["operation"] != o.operation {
-					x.t.Errorf("%s %s", events[0].Type, events[0].Data)
-				}
-				for i, event := range events {
-					if event.Actor != actor || i > 0 && (event.Cause == nil || *event.Cause != events[0].ID) {
-						x.t.Errorf("%s by %s because of %v", event.Type, event.Actor, event.Cause)
-					}
-				}
-				for _, call := range workerCalls { // the holder has not done it: it is no replay
-					x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, e.ID)
-				}
-				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return by.by(e.ID, o.op, executionMembers(o.members, override)) }, e.ID)
-				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
-			}
-		}},
-		{"a failure is retried by the policy as ever", func(x *executionTest) {
-			e := x.create(retryPolicy(1))
-			x.claim(lasting)
-			if answer := x.by(e.ID, "fail", `"reason":"stuck",`+override).Want(http.StatusOK); answer.Str("outcome") != "retry_scheduled" {
-				x.t.Errorf("%s", answer.Body)
-			}
-			x.stands(e.ID, atBackoff)
-		}},
-		{"what nobody holds is refused to an operator, too (6.4/47)", func(x *executionTest) {
-			for _, o := range overrides {
-				members := executionMembers(o.members, override)
-				e := x.create("")
-				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
-				x.claim("")
-				x.unswept(e.ID)
-				x.server.Clock.Advance(30 * time.Second)
-				x.refused(fault.CodeLeaseExpired, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
-				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
-				e = x.create("")
-				x.claim("")
-				x.advance(30 * time.Second)
-				x.refused(fault.CodeLeaseExpired, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
-				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
-				e = x.create("")
-				x.claim(lasting)
-				x.operator(e.ID, "revoke-lease", "").Want(http.StatusOK)
-				x.refused(fault.CodeLeaseRevoked, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
-				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
-				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
-			}
-		}},
-		{"not beside a proof of ownership, and not by omission (7.1/19)", func(x *executionTest) {
+	runExecutionCases(t, executionsOverrideCases)
+}
+
+// overriddenReports are the reports that an operator may make in place of the holder.
+var overriddenReports = []struct{ op, members, operation, at string }{
+	{"complete", `"result":{"n":1}`, "complete", atCompleted}, {"fail", `"reason":"stuck"`, "fail", atFailed},
+	{"delay", `"delay_ms":60000`, "delay", atPutOff}, {"wait-children", "", "wait_children", atChildren},
+}
+
+const overriding = `"override":true`
+
+var executionsOverrideCases = []executionCase{
+	{"without handle or fence (6.4/47, 54)", func(x *executionTest) {
+		by, actor := x.as("operator", "op-"+x.lane)
+		for _, o := range overriddenReports {
 			e := x.create("")
 			c := x.claim(lasting)
-			for _, o := range overrides {
-				for members, pointer := range map[string]string{
-					override + `,"handle":"` + c.Handle + `"`: "/override", override + "," + fenced(c): "/override", `"override":false`: "/handle", ``: "/handle", `"override":null`: "/override", `"override":"yes"`: "/override",
-				} {
-					answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.by(e.ID, o.op, executionMembers(o.members, members)) }, e.ID)
-					if fields := answer.Fields(); len(fields) == 0 || fields[0].Pointer != pointer {
-						x.t.Errorf("%s with %s: %+v", o.op, members, fields)
-					}
+			n := len(x.events(e.ID))
+			got := by.by(e.ID, o.op, executionMembers(o.members, overriding)).Want(http.StatusOK)
+			now := x.stands(e.ID, o.at)
+			if diff := cmp.Diff(now, answerAs[oapi.Operated](got).Execution); diff != "" || got.Get("replayed") != false || now.CurrentLease != nil {
+				x.t.Errorf("answered and read differ:\n%s", diff)
+			}
+			events := x.since(e.ID, n)
+			if events[0].Type != "operator.reported" || eventData(x.t, events[0])["operation"] != o.operation {
+				x.t.Errorf("%s %s", events[0].Type, events[0].Data)
+			}
+			for i, event := range events {
+				if event.Actor != actor || i > 0 && (event.Cause == nil || *event.Cause != events[0].ID) {
+					x.t.Errorf("%s by %s because of %v", event.Type, event.Actor, event.Cause)
 				}
 			}
-			for op, members := range map[string]string{"renew": "", "progress": "", "release": "", "cancel": ""} { // these are the holder's own
-				answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.by(e.ID, op, executionMembers(members, override)) }, e.ID)
-				if fields := answer.Fields(); len(fields) == 0 || fields[0].Pointer != "/override" {
-					x.t.Errorf("%s: %+v", op, fields)
-				}
+			for _, call := range workerCalls { // the holder has not done it: it is no replay
+				x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, e.ID)
 			}
-			x.report(c, "complete", `"override":false`).Want(http.StatusOK)
-		}},
-		{"by operators only", func(x *executionTest) {
-			worker, _ := x.as("worker", "w-"+x.lane)
+			x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return by.by(e.ID, o.op, executionMembers(o.members, overriding)) }, e.ID)
+			x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+		}
+	}},
+	{"a failure is retried by the policy as ever", func(x *executionTest) {
+		e := x.create(retryPolicy(1))
+		x.claim(lasting)
+		if answer := x.by(e.ID, "fail", `"reason":"stuck",`+overriding).Want(http.StatusOK); answer.Str("outcome") != "retry_scheduled" {
+			x.t.Errorf("%s", answer.Body)
+		}
+		x.stands(e.ID, atBackoff)
+	}},
+	{"what nobody holds is refused to an operator, too (6.4/47)", func(x *executionTest) {
+		for _, o := range overriddenReports {
+			members := executionMembers(o.members, overriding)
 			e := x.create("")
-			c := worker.claim(lasting)
-			for _, o := range overrides {
-				answer := x.refused(fault.CodeForbidden, func() *apitest.Response { return worker.by(e.ID, o.op, executionMembers(o.members, override)) }, e.ID)
-				if answer.Str("required_role") != "operator" {
-					x.t.Errorf("%s", answer.Body)
+			x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
+			x.claim("")
+			x.unswept(e.ID)
+			x.server.Clock.Advance(30 * time.Second)
+			x.refused(fault.CodeLeaseExpired, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
+			x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+			e = x.create("")
+			x.claim("")
+			x.advance(30 * time.Second)
+			x.refused(fault.CodeLeaseExpired, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
+			x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+			e = x.create("")
+			x.claim(lasting)
+			x.operator(e.ID, "revoke-lease", "").Want(http.StatusOK)
+			x.refused(fault.CodeLeaseRevoked, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
+			x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+			x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.by(e.ID, o.op, members) }, e.ID)
+		}
+	}},
+	{"not beside a proof of ownership, and not by omission (7.1/19)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		for _, o := range overriddenReports {
+			for members, pointer := range map[string]string{
+				overriding + `,"handle":"` + c.Handle + `"`: "/override", overriding + "," + fenced(c): "/override", `"override":false`: "/handle", ``: "/handle", `"override":null`: "/override", `"override":"yes"`: "/override",
+			} {
+				answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.by(e.ID, o.op, executionMembers(o.members, members)) }, e.ID)
+				if fields := answer.Fields(); len(fields) == 0 || fields[0].Pointer != pointer {
+					x.t.Errorf("%s with %s: %+v", o.op, members, fields)
 				}
 			}
-			worker.report(c, "complete", "").Want(http.StatusOK)
-		}},
-	})
+		}
+		for op, members := range map[string]string{"renew": "", "progress": "", "release": "", "cancel": ""} { // these are the holder's own
+			answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.by(e.ID, op, executionMembers(members, overriding)) }, e.ID)
+			if fields := answer.Fields(); len(fields) == 0 || fields[0].Pointer != "/override" {
+				x.t.Errorf("%s: %+v", op, fields)
+			}
+		}
+		x.report(c, "complete", `"override":false`).Want(http.StatusOK)
+	}},
+	{"by operators only", func(x *executionTest) {
+		worker, _ := x.as("worker", "w-"+x.lane)
+		e := x.create("")
+		c := worker.claim(lasting)
+		for _, o := range overriddenReports {
+			answer := x.refused(fault.CodeForbidden, func() *apitest.Response { return worker.by(e.ID, o.op, executionMembers(o.members, overriding)) }, e.ID)
+			if answer.Str("required_role") != "operator" {
+				x.t.Errorf("%s", answer.Body)
+			}
+		}
+		worker.report(c, "complete", "").Want(http.StatusOK)
+	}},
 }
 
 // TestExecutions_Directives: what a worker is told beside its answer. model.md, "Every worker reply carries directives".

@@ -237,100 +237,104 @@ var grantsReclaimCases = []executionCase{
 // TestGrants_ByHand: an operator claims. executions.md 2.3 (issue_grant_and_claim), 6.2/37.
 func TestGrants_ByHand(t *testing.T) {
 	t.Parallel()
-	byHand := func(x *executionTest, id uuid.UUID) oapi.Claim {
-		x.t.Helper()
-		answer := x.operator(id, "operator-claim", `"lease_ttl_ms":3600000`).Want(http.StatusOK)
-		got := answerAs[oapi.Claims](answer)
-		if len(got.Claims) != 1 {
-			x.t.Fatalf("%s", answer.Body)
+	runExecutionCases(t, grantsByHandCases)
+}
+
+var grantsByHandCases = []executionCase{
+	{"this very execution, whatever stands before it and whatever it requires (6.2/37)", func(x *executionTest) {
+		x.create(`"priority":9`)
+		e := x.create(`"required_capabilities":["gpu"]`)
+		c := x.claimedByHand(e.ID)
+		lease := c.Execution.CurrentLease
+		if c.Kind != "fresh" || c.Fence.LeaseEpoch != 1 || c.Fence.AttemptIndex != 0 || lease.WorkerID != "operator" || lease.WorkerInstanceID != "operator" ||
+			lease.ExpiresAt.Time().Sub(lease.AcquiredAt.Time()) != time.Hour {
+			x.t.Errorf("%+v", c)
 		}
-		return got.Claims[0]
+		if diff := cmp.Diff(x.stands(e.ID, atActive), c.Execution); diff != "" {
+			x.t.Errorf("read and claimed differ (-read +claimed):\n%s", diff)
+		}
+		told := x.toldSince(e.ID, 1, "operator.claimed", "lease.acquired")
+		if diff := cmp.Diff(map[string]any{"lease_id": c.Fence.LeaseID.String(), "lease_epoch": 1.0}, eventData(x.t, told[0])); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.refused(fault.CodeLeaseConflict, func() *apitest.Response { return x.operator(e.ID, "operator-claim", "") }, e.ID)
+		x.report(c, "complete", `"result":1`).Want(http.StatusOK)
+	}},
+	{"even of a paused lane, and it leaves no grant behind", func(x *executionTest) {
+		e := x.create("")
+		x.Post("/v1/lanes/"+x.lane+"/pause", nil).Want(http.StatusOK)
+		c := x.claimedByHand(e.ID)
+		x.report(c, "release", "").Want(http.StatusOK)
+		x.Post("/v1/lanes/"+x.lane+"/resume", nil).Want(http.StatusOK)
+		x.claim("")
+	}},
+	{"in each phase (6.2/37)", func(x *executionTest) {
+		x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, c oapi.Claim) {
+			refused := map[string]fault.Code{
+				"delayed": fault.CodeExecutionNotEligible, "paused by its flow": fault.CodeExecutionNotEligible, "revoked": fault.CodeExecutionNotEligible,
+				"lost": fault.CodeExecutionNotEligible, "to be retried later": fault.CodeExecutionNotEligible, "suspended": fault.CodeExecutionNotEligible,
+				"active": fault.CodeLeaseConflict, "reserved": fault.CodeGrantExists,
+			}
+			if code, ok := refused[p.name]; ok {
+				x.refused(code, func() *apitest.Response { return x.operator(id, "operator-claim", "") }, id)
+				return
+			}
+			got := x.claimedByHand(id)
+			resumed := p.attempted && p.name != "to be retried" // interrupted: whatever it waits for
+			if (got.Kind == "resumed") != resumed || resumed && (got.Fence.AttemptID != c.Fence.AttemptID || got.Fence.AttemptIndex != 0) || got.Execution.DelayUntil != nil {
+				x.t.Errorf("a %s claim: %+v after %+v", got.Kind, got.Fence, c.Fence)
+			}
+			x.advance(30 * time.Minute)
+			x.stands(id, atActive)
+		})
+		for _, outcome := range terminals {
+			e, _ := x.ended(outcome, "")
+			answer := x.refused(fault.CodeExecutionNotEligible, func() *apitest.Response { return x.operator(e.ID, "operator-claim", "") }, e.ID)
+			if answer.Str("public_state") != outcome {
+				x.t.Errorf("%s", answer.Body)
+			}
+		}
+	}},
+	{"held by somebody whose lease has run out, which is not marked yet", func(x *executionTest) {
+		e := x.create("")
+		x.claim("")
+		x.unswept(e.ID)
+		x.server.Clock.Advance(30 * time.Second)
+		x.refused(fault.CodeLeaseConflict, func() *apitest.Response { return x.operator(e.ID, "operator-claim", "") }, e.ID)
+	}},
+	{"a grant that has lapsed is no obstacle", func(x *executionTest) {
+		e := x.create("")
+		g := x.reserved("")
+		x.unswept(e.ID)
+		x.server.Clock.Advance(10 * time.Second)
+		c := x.claimedByHand(e.ID)
+		x.report(c, "release", "").Want(http.StatusOK)
+		x.refused(fault.CodeInvalidClaimGrant, func() *apitest.Response { return x.use(g, "claim", "") }, e.ID)
+		x.claim("")
+	}},
+	{"many at once: one gets it", func(x *executionTest) {
+		e := x.create("")
+		done := 0
+		for _, answer := range atOnce(5, func(int) *apitest.Response { return x.operator(e.ID, "operator-claim", "") }) {
+			if answer.Status == http.StatusOK {
+				done++
+			} else {
+				answer.Problem(fault.CodeLeaseConflict)
+			}
+		}
+		if done != 1 || x.get(e.ID).TotalAttemptCount != 1 {
+			x.t.Errorf("done %d times", done)
+		}
+	}},
+}
+
+// claimedByHand claims an execution as an operator, which succeeds.
+func (x *executionTest) claimedByHand(id uuid.UUID) oapi.Claim {
+	x.t.Helper()
+	answer := x.operator(id, "operator-claim", `"lease_ttl_ms":3600000`).Want(http.StatusOK)
+	got := answerAs[oapi.Claims](answer)
+	if len(got.Claims) != 1 {
+		x.t.Fatalf("%s", answer.Body)
 	}
-	runExecutionCases(t, []executionCase{
-		{"this very execution, whatever stands before it and whatever it requires (6.2/37)", func(x *executionTest) {
-			x.create(`"priority":9`)
-			e := x.create(`"required_capabilities":["gpu"]`)
-			c := byHand(x, e.ID)
-			lease := c.Execution.CurrentLease
-			if c.Kind != "fresh" || c.Fence.LeaseEpoch != 1 || c.Fence.AttemptIndex != 0 || lease.WorkerID != "operator" || lease.WorkerInstanceID != "operator" ||
-				lease.ExpiresAt.Time().Sub(lease.AcquiredAt.Time()) != time.Hour {
-				x.t.Errorf("%+v", c)
-			}
-			if diff := cmp.Diff(x.stands(e.ID, atActive), c.Execution); diff != "" {
-				x.t.Errorf("read and claimed differ (-read +claimed):\n%s", diff)
-			}
-			told := x.toldSince(e.ID, 1, "operator.claimed", "lease.acquired")
-			if diff := cmp.Diff(map[string]any{"lease_id": c.Fence.LeaseID.String(), "lease_epoch": 1.0}, eventData(x.t, told[0])); diff != "" {
-				x.t.Errorf("(-want +got):\n%s", diff)
-			}
-			x.refused(fault.CodeLeaseConflict, func() *apitest.Response { return x.operator(e.ID, "operator-claim", "") }, e.ID)
-			x.report(c, "complete", `"result":1`).Want(http.StatusOK)
-		}},
-		{"even of a paused lane, and it leaves no grant behind", func(x *executionTest) {
-			e := x.create("")
-			x.Post("/v1/lanes/"+x.lane+"/pause", nil).Want(http.StatusOK)
-			c := byHand(x, e.ID)
-			x.report(c, "release", "").Want(http.StatusOK)
-			x.Post("/v1/lanes/"+x.lane+"/resume", nil).Want(http.StatusOK)
-			x.claim("")
-		}},
-		{"in each phase (6.2/37)", func(x *executionTest) {
-			x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, c oapi.Claim) {
-				refused := map[string]fault.Code{
-					"delayed": fault.CodeExecutionNotEligible, "paused by its flow": fault.CodeExecutionNotEligible, "revoked": fault.CodeExecutionNotEligible,
-					"lost": fault.CodeExecutionNotEligible, "to be retried later": fault.CodeExecutionNotEligible, "suspended": fault.CodeExecutionNotEligible,
-					"active": fault.CodeLeaseConflict, "reserved": fault.CodeGrantExists,
-				}
-				if code, ok := refused[p.name]; ok {
-					x.refused(code, func() *apitest.Response { return x.operator(id, "operator-claim", "") }, id)
-					return
-				}
-				got := byHand(x, id)
-				resumed := p.attempted && p.name != "to be retried" // interrupted: whatever it waits for
-				if (got.Kind == "resumed") != resumed || resumed && (got.Fence.AttemptID != c.Fence.AttemptID || got.Fence.AttemptIndex != 0) || got.Execution.DelayUntil != nil {
-					x.t.Errorf("a %s claim: %+v after %+v", got.Kind, got.Fence, c.Fence)
-				}
-				x.advance(30 * time.Minute)
-				x.stands(id, atActive)
-			})
-			for _, outcome := range terminals {
-				e, _ := x.ended(outcome, "")
-				answer := x.refused(fault.CodeExecutionNotEligible, func() *apitest.Response { return x.operator(e.ID, "operator-claim", "") }, e.ID)
-				if answer.Str("public_state") != outcome {
-					x.t.Errorf("%s", answer.Body)
-				}
-			}
-		}},
-		{"held by somebody whose lease has run out, which is not marked yet", func(x *executionTest) {
-			e := x.create("")
-			x.claim("")
-			x.unswept(e.ID)
-			x.server.Clock.Advance(30 * time.Second)
-			x.refused(fault.CodeLeaseConflict, func() *apitest.Response { return x.operator(e.ID, "operator-claim", "") }, e.ID)
-		}},
-		{"a grant that has lapsed is no obstacle", func(x *executionTest) {
-			e := x.create("")
-			g := x.reserved("")
-			x.unswept(e.ID)
-			x.server.Clock.Advance(10 * time.Second)
-			c := byHand(x, e.ID)
-			x.report(c, "release", "").Want(http.StatusOK)
-			x.refused(fault.CodeInvalidClaimGrant, func() *apitest.Response { return x.use(g, "claim", "") }, e.ID)
-			x.claim("")
-		}},
-		{"many at once: one gets it", func(x *executionTest) {
-			e := x.create("")
-			done := 0
-			for _, answer := range atOnce(5, func(int) *apitest.Response { return x.operator(e.ID, "operator-claim", "") }) {
-				if answer.Status == http.StatusOK {
-					done++
-				} else {
-					answer.Problem(fault.CodeLeaseConflict)
-				}
-			}
-			if done != 1 || x.get(e.ID).TotalAttemptCount != 1 {
-				x.t.Errorf("done %d times", done)
-			}
-		}},
-	})
+	return got.Claims[0]
 }

@@ -229,108 +229,113 @@ var operatorsReplayCases = []executionCase{
 	}},
 }
 
+// memberCase is about a member of a flow, and the lane that it is on.
+type memberCase struct {
+	name string
+	run  func(x *flowTest, w *executionTest)
+}
+
 // TestOperators_ReplayMember: a replay of a member of a flow. model.md "Replay".
 func TestOperators_ReplayMember(t *testing.T) {
 	t.Parallel()
-	// member makes a running flow with a member that has ended, in one of two ways.
-	member := func(x *flowTest, w *executionTest, ends string) (oapi.Flow, oapi.Execution) {
-		x.t.Helper()
-		f := x.running("")
-		e := w.create(of(f.ID))
-		w.report(w.claim(""), ends, map[string]string{"fail": `"reason":"boom"`}[ends]).Want(http.StatusOK)
-		return x.flow(f.ID), e
-	}
-	cases := []struct {
-		name string
-		run  func(x *flowTest, w *executionTest)
-	}{
-		{"a finished flow runs again, and is told so", func(x *flowTest, w *executionTest) {
-			f, e := member(x, w, "complete")
-			ended := x.do(f.ID, "finish", "")
-			n := len(w.events(e.ID))
-			w.operated(e.ID, "replay", "")
-			got := x.stands(f.ID, "running", ended.Revision+1)
-			if got.EndedAt != nil {
-				x.t.Errorf("%+v", got)
-			}
-			told := w.toldSince(e.ID, n, "operator.replayed", "execution.eligible")
-			last, data := x.last(f.ID)
-			if diff := cmp.Diff(map[string]any{"execution_ids": []any{e.ID.String()}, "members": 1.0}, data); diff != "" || last.Type != "flow.replayed" {
-				x.t.Errorf("%s (-want +got):\n%s", last.Type, diff)
-			}
-			if last.Cause == nil || *last.Cause != told[0].ID || told[0].Cause != nil || last.ID < told[0].ID { // the operator's act is the first, and causes the rest
-				x.t.Errorf("flow.replayed is event %d, caused by %v; operator.replayed %d, caused by %v", last.ID, last.Cause, told[0].ID, told[0].Cause)
-			}
-			w.report(w.claim(""), "complete", "").Want(http.StatusOK)
-			x.do(f.ID, "finish", "")
-		}},
-		{"a failed flow runs again, and its failure is gone", func(x *flowTest, w *executionTest) {
-			f, e := member(x, w, "fail")
-			ended := x.do(f.ID, "fail", `{"reason":"gave up"}`)
-			w.operated(e.ID, "replay", "")
-			if got := x.stands(f.ID, "running", ended.Revision+1); got.Failure != nil || got.EndedAt != nil {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"a second member finds it running: its revision stays", func(x *flowTest, w *executionTest) {
-			f, e := member(x, w, "complete")
-			other := w.create(of(f.ID))
-			w.report(w.claim(""), "complete", "").Want(http.StatusOK)
-			x.do(f.ID, "finish", "")
-			w.operated(e.ID, "replay", "")
-			running := x.flow(f.ID)
-			w.operated(other.ID, "replay", "")
-			x.stands(f.ID, "running", running.Revision)
-		}},
-		{"a running and a waiting flow stay as they are", func(x *flowTest, w *executionTest) {
-			f, e := member(x, w, "fail")
-			w.operated(e.ID, "replay", "")
-			x.stands(f.ID, "running", f.Revision)
-			w.report(w.claim(""), "complete", "").Want(http.StatusOK)
-			parked := x.park(f.ID, manual)
-			w.operated(e.ID, "replay", "")
-			x.stands(f.ID, "waiting", parked.Revision)
-		}},
-		{"a member of a cancelled flow stays ended", func(x *flowTest, w *executionTest) {
-			f, e := member(x, w, "complete")
-			x.do(f.ID, "cancel", "")
-			w.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return w.operator(e.ID, "replay", "") }, e.ID)
-			x.stands(f.ID, "cancelled", f.Revision+1)
-		}},
-		{"a member that is to be cancelled, whose flow is cancelled, ends at once, and as it was asked to", func(x *flowTest, w *executionTest) {
-			f := x.running("")
-			e := w.create(of(f.ID))
-			c := w.claim(lasting)
-			w.operated(e.ID, "operator-cancel", `"reason":"first","grace_ms":600000`)
-			x.do(f.ID, "cancel", `{"reason":"second"}`)
-			if got := w.stands(e.ID, atCancelled); got.Cancellation.Reason != "first" {
-				x.t.Errorf("%+v", got.Cancellation)
-			}
-			w.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return w.report(c, "complete", "") }, e.ID)
-		}},
-		{"a member of a flow that has not started waits for its start", func(x *flowTest, w *executionTest) {
-			f := x.create("")
-			e := w.create(of(f.ID))
-			w.operated(e.ID, "operator-cancel", `"reason":"no"`)
-			n := len(w.events(e.ID))
-			w.operated(e.ID, "replay", "")
-			w.stands(e.ID, atReplayPaused)
-			w.toldSince(e.ID, n, "operator.replayed", "execution.blocked")
-			x.stands(f.ID, "created", 0)
-			w.none("")
-			x.do(f.ID, "start", "")
-			w.stands(e.ID, atReplay)
-			if c := w.claim(""); c.Kind != "replay" {
-				x.t.Errorf("a %s claim", c.Kind)
-			}
-		}},
-	}
 	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
-		for i, c := range cases {
+		for i, c := range operatorsReplayMemberCases {
 			t.Run(c.name, func(t *testing.T) {
 				x := flowsOn(t, s, "members")
 				c.run(x, x.workers("lane-"+string(rune('a'+i))))
 			})
 		}
 	})
+}
+
+var operatorsReplayMemberCases = []memberCase{
+	{"a finished flow runs again, and is told so", func(x *flowTest, w *executionTest) {
+		f, e := x.endedMember(w, "complete")
+		ended := x.do(f.ID, "finish", "")
+		n := len(w.events(e.ID))
+		w.operated(e.ID, "replay", "")
+		got := x.stands(f.ID, "running", ended.Revision+1)
+		if got.EndedAt != nil {
+			x.t.Errorf("%+v", got)
+		}
+		told := w.toldSince(e.ID, n, "operator.replayed", "execution.eligible")
+		last, data := x.last(f.ID)
+		if diff := cmp.Diff(map[string]any{"execution_ids": []any{e.ID.String()}, "members": 1.0}, data); diff != "" || last.Type != "flow.replayed" {
+			x.t.Errorf("%s (-want +got):\n%s", last.Type, diff)
+		}
+		if last.Cause == nil || *last.Cause != told[0].ID || told[0].Cause != nil || last.ID < told[0].ID { // the operator's act is the first, and causes the rest
+			x.t.Errorf("flow.replayed is event %d, caused by %v; operator.replayed %d, caused by %v", last.ID, last.Cause, told[0].ID, told[0].Cause)
+		}
+		w.report(w.claim(""), "complete", "").Want(http.StatusOK)
+		x.do(f.ID, "finish", "")
+	}},
+	{"a failed flow runs again, and its failure is gone", func(x *flowTest, w *executionTest) {
+		f, e := x.endedMember(w, "fail")
+		ended := x.do(f.ID, "fail", `{"reason":"gave up"}`)
+		w.operated(e.ID, "replay", "")
+		if got := x.stands(f.ID, "running", ended.Revision+1); got.Failure != nil || got.EndedAt != nil {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"a second member finds it running: its revision stays", func(x *flowTest, w *executionTest) {
+		f, e := x.endedMember(w, "complete")
+		other := w.create(of(f.ID))
+		w.report(w.claim(""), "complete", "").Want(http.StatusOK)
+		x.do(f.ID, "finish", "")
+		w.operated(e.ID, "replay", "")
+		running := x.flow(f.ID)
+		w.operated(other.ID, "replay", "")
+		x.stands(f.ID, "running", running.Revision)
+	}},
+	{"a running and a waiting flow stay as they are", func(x *flowTest, w *executionTest) {
+		f, e := x.endedMember(w, "fail")
+		w.operated(e.ID, "replay", "")
+		x.stands(f.ID, "running", f.Revision)
+		w.report(w.claim(""), "complete", "").Want(http.StatusOK)
+		parked := x.park(f.ID, manual)
+		w.operated(e.ID, "replay", "")
+		x.stands(f.ID, "waiting", parked.Revision)
+	}},
+	{"a member of a cancelled flow stays ended", func(x *flowTest, w *executionTest) {
+		f, e := x.endedMember(w, "complete")
+		x.do(f.ID, "cancel", "")
+		w.refused(fault.CodeAlreadyTerminal, func() *apitest.Response { return w.operator(e.ID, "replay", "") }, e.ID)
+		x.stands(f.ID, "cancelled", f.Revision+1)
+	}},
+	{"a member that is to be cancelled, whose flow is cancelled, ends at once, and as it was asked to", func(x *flowTest, w *executionTest) {
+		f := x.running("")
+		e := w.create(of(f.ID))
+		c := w.claim(lasting)
+		w.operated(e.ID, "operator-cancel", `"reason":"first","grace_ms":600000`)
+		x.do(f.ID, "cancel", `{"reason":"second"}`)
+		if got := w.stands(e.ID, atCancelled); got.Cancellation.Reason != "first" {
+			x.t.Errorf("%+v", got.Cancellation)
+		}
+		w.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return w.report(c, "complete", "") }, e.ID)
+	}},
+	{"a member of a flow that has not started waits for its start", func(x *flowTest, w *executionTest) {
+		f := x.create("")
+		e := w.create(of(f.ID))
+		w.operated(e.ID, "operator-cancel", `"reason":"no"`)
+		n := len(w.events(e.ID))
+		w.operated(e.ID, "replay", "")
+		w.stands(e.ID, atReplayPaused)
+		w.toldSince(e.ID, n, "operator.replayed", "execution.blocked")
+		x.stands(f.ID, "created", 0)
+		w.none("")
+		x.do(f.ID, "start", "")
+		w.stands(e.ID, atReplay)
+		if c := w.claim(""); c.Kind != "replay" {
+			x.t.Errorf("a %s claim", c.Kind)
+		}
+	}},
+}
+
+// endedMember makes a running flow with a member that has ended, in one of two ways.
+func (x *flowTest) endedMember(w *executionTest, ends string) (oapi.Flow, oapi.Execution) {
+	x.t.Helper()
+	f := x.running("")
+	e := w.create(of(f.ID))
+	w.report(w.claim(""), ends, map[string]string{"fail": `"reason":"boom"`}[ends]).Want(http.StatusOK)
+	return x.flow(f.ID), e
 }

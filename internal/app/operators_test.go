@@ -344,228 +344,233 @@ var operatorsCancelCases = []executionCase{
 // TestOperators_Grace: an operator asks the worker to end it. rules of model.md "Execution", "With grace_ms".
 func TestOperators_Grace(t *testing.T) {
 	t.Parallel()
-	const asked = `"reason":"superseded","grace_ms":600000`
-	// cancelling makes an execution whose worker has been asked to end it within ten minutes.
-	cancelling := func(x *executionTest, members, lease string) (oapi.Claim, int) {
-		x.t.Helper()
-		e := x.create(members)
-		c := x.claim(lease)
-		n := len(x.events(e.ID))
-		before := x.server.Clock.Now()
-		got := x.operated(e.ID, "operator-cancel", asked)
-		x.stands(e.ID, atActive)
-		if by := got.Cancellation; by == nil || by.Reason != "superseded" || by.Actor != "local" || by.DeadlineAt == nil || by.DeadlineAt.Time().Sub(by.RequestedAt.Time()) != 10*time.Minute ||
-			by.RequestedAt.Time().Before(before.Add(-time.Second)) || got.CompletedAt != nil || got.CurrentLease == nil {
-			x.t.Fatalf("%+v", got.Cancellation)
+	runExecutionCases(t, operatorsGraceCases)
+}
+
+const askedToEnd = `"reason":"superseded","grace_ms":600000`
+
+var operatorsGraceCases = []executionCase{
+	{"its worker is told in every answer, and nobody else", func(x *executionTest) {
+		other := x.on("other")
+		other.create("")
+		held := other.claim(lasting)
+		c, n := x.cancelling("", lasting)
+		for _, call := range workerCalls[:2] {
+			if answer := x.report(c, call.op, call.members).Want(http.StatusOK); answer.Len("directives") != 1 || answer.Str("directives.0") != "cancel" {
+				x.t.Errorf("%s: %s", call.op, answer.Body)
+			}
+			if answer := x.report(held, call.op, call.members).Want(http.StatusOK); answer.Len("directives") != 0 {
+				x.t.Errorf("%s: %s", call.op, answer.Body)
+			}
 		}
-		events := x.toldSince(e.ID, n, "operator.cancelled", "execution.cancelling")
-		if data := eventData(x.t, events[1]); data["reason"] != "superseded" || !sameTime(data["deadline_at"], got.Cancellation.DeadlineAt) || eventData(x.t, events[0])["grace_ms"] != 600000.0 {
-			x.t.Errorf("%s %s", events[0].Data, events[1].Data)
+		answer := x.report(c, "cancel", `"reason":"as asked"`).Want(http.StatusOK)
+		if answer.Len("directives") != 0 || answer.Get("replayed") != false {
+			x.t.Errorf("%s", answer.Body)
 		}
-		return c, n + 2
-	}
-	// over checks that it has ended as the operator wished.
-	over := func(x *executionTest, c oapi.Claim, n int) {
-		x.t.Helper()
-		x.advance(0)
-		e := x.stands(c.Execution.ID, atCancelled)
-		if e.Cancellation == nil || e.Cancellation.Reason != "superseded" || e.Cancellation.Actor != "local" || e.CompletedAt == nil {
+		x.leaseEnds(c.Execution.ID, n+2, "lease.revoked", "cancelled")
+		if e := x.stands(c.Execution.ID, atCancelled); e.Cancellation.Reason != "superseded" {
 			x.t.Errorf("%+v", e.Cancellation)
 		}
-		x.leaseEnds(e.ID, n, "lease.revoked", "cancelled")
-		completions := 0
-		for _, event := range x.since(e.ID, n) {
-			if event.Topic == "completion" {
-				completions++
-				if data := eventData(x.t, event); event.Type != "execution.cancelled" || data["reason"] != "superseded" {
-					x.t.Errorf("%s %s", event.Type, event.Data)
-				}
-			}
-		}
-		if attempts := x.attempts(e.ID); completions != 1 || attempts[len(attempts)-1].EndedAt == nil {
-			x.t.Errorf("%d completions, %+v", completions, attempts)
-		}
-		x.none("")
-	}
-	runExecutionCases(t, []executionCase{
-		{"its worker is told in every answer, and nobody else", func(x *executionTest) {
-			other := x.on("other")
-			other.create("")
-			held := other.claim(lasting)
-			c, n := cancelling(x, "", lasting)
-			for _, call := range workerCalls[:2] {
-				if answer := x.report(c, call.op, call.members).Want(http.StatusOK); answer.Len("directives") != 1 || answer.Str("directives.0") != "cancel" {
-					x.t.Errorf("%s: %s", call.op, answer.Body)
-				}
-				if answer := x.report(held, call.op, call.members).Want(http.StatusOK); answer.Len("directives") != 0 {
-					x.t.Errorf("%s: %s", call.op, answer.Body)
-				}
-			}
-			answer := x.report(c, "cancel", `"reason":"as asked"`).Want(http.StatusOK)
-			if answer.Len("directives") != 0 || answer.Get("replayed") != false {
-				x.t.Errorf("%s", answer.Body)
-			}
-			x.leaseEnds(c.Execution.ID, n+2, "lease.revoked", "cancelled")
-			if e := x.stands(c.Execution.ID, atCancelled); e.Cancellation.Reason != "superseded" {
+	}},
+	{"complete ends it as completed", func(x *executionTest) {
+		for _, call := range []func(c oapi.Claim) *apitest.Response{
+			func(c oapi.Claim) *apitest.Response { return x.report(c, "complete", `"result":1`) },
+			func(c oapi.Claim) *apitest.Response { return x.by(c.Execution.ID, "complete", `"override":true`) },
+			func(c oapi.Claim) *apitest.Response {
+				return x.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`)
+			},
+		} {
+			c, n := x.cancelling("", lasting)
+			call(c).Want(http.StatusOK)
+			if e := x.stands(c.Execution.ID, atCompleted); e.Cancellation != nil {
 				x.t.Errorf("%+v", e.Cancellation)
 			}
-		}},
-		{"complete ends it as completed", func(x *executionTest) {
-			for _, call := range []func(c oapi.Claim) *apitest.Response{
-				func(c oapi.Claim) *apitest.Response { return x.report(c, "complete", `"result":1`) },
-				func(c oapi.Claim) *apitest.Response { return x.by(c.Execution.ID, "complete", `"override":true`) },
-				func(c oapi.Claim) *apitest.Response {
-					return x.Post("/v1/completions", `{"items":[`+completionItem(c, "")+`]}`)
-				},
-			} {
-				c, n := cancelling(x, "", lasting)
-				call(c).Want(http.StatusOK)
-				if e := x.stands(c.Execution.ID, atCompleted); e.Cancellation != nil {
-					x.t.Errorf("%+v", e.Cancellation)
-				}
-				x.leaseEnds(c.Execution.ID, n, "lease.revoked", "completed")
-				x.advance(20 * time.Minute)
-				x.stands(c.Execution.ID, atCompleted)
-			}
-		}},
-		{"whatever else its worker does ends it as cancelled, and is answered again", func(x *executionTest) {
-			for op, members := range map[string]string{
-				"fail": `"reason":"boom","category":"transient","retry_after_ms":0`, "release": "", "delay": `"delay_ms":1000`, "wait-children": "", "cancel": `"reason":"mine"`,
-			} {
-				c, n := cancelling(x, retryPolicy(3), lasting)
-				answer := x.report(c, op, members).Want(http.StatusOK)
-				if answer.Str("execution.public_state") != "cancelled" || answer.Get("replayed") != false || op == "fail" && answer.Str("outcome") != "cancelled" {
-					x.t.Errorf("%s: %s", op, answer.Body)
-				}
-				over(x, c, n)
-				again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, op, members) }, c.Execution.ID)
-				if again.Get("replayed") != true || op == "fail" && again.Str("outcome") != "cancelled" {
-					x.t.Errorf("%s: %s", op, again.Body)
-				}
-				for _, call := range workerCalls {
-					if call.op != op {
-						x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, c.Execution.ID)
-					}
-				}
-			}
-			c, n := cancelling(x, retryPolicy(3), lasting)
-			x.Post("/v1/completions", `{"items":[`+completionItem(c, `"fail":{"reason":"boom"}`)+`]}`).Want(http.StatusOK)
-			over(x, c, n)
-		}},
-		{"an operator in place of its worker, too", func(x *executionTest) {
-			for op, members := range map[string]string{"fail": `"reason":"boom"`, "delay": `"delay_ms":1000`, "wait-children": ""} {
-				c, n := cancelling(x, retryPolicy(3), lasting)
-				x.by(c.Execution.ID, op, executionMembers(members, `"override":true`)).Want(http.StatusOK)
-				over(x, c, n)
-			}
-		}},
-		{"the lease runs out", func(x *executionTest) {
-			c, n := cancelling(x, retryPolicy(3), `"lease_ttl_ms":60000`)
-			x.advance(time.Minute)
-			over(x, c, n)
-		}},
-		{"the attempt takes too long", func(x *executionTest) {
-			c, n := cancelling(x, `"policy":{"timeout_policy":{"attempt_timeout_ms":120000},"retry_policy":{"max_retries":3}}`, lasting)
-			x.advance(2 * time.Minute)
-			over(x, c, n)
-		}},
-		{"its deadline comes", func(x *executionTest) {
-			c, n := cancelling(x, `"deadline_at":`+spelled(x.server.Clock.Now().Add(2*time.Minute)), lasting)
-			x.advance(2 * time.Minute)
-			over(x, c, n)
-		}},
-		{"the lease is revoked", func(x *executionTest) {
-			c, n := cancelling(x, retryPolicy(3), lasting)
-			if answer := x.operator(c.Execution.ID, "revoke-lease", "").Want(http.StatusOK); answer.Str("outcome") != "revoked" {
-				x.t.Errorf("%s", answer.Body)
-			}
-			over(x, c, n)
-		}},
-		{"the grace is over", func(x *executionTest) {
-			c, n := cancelling(x, retryPolicy(3), lasting)
-			x.advance(9 * time.Minute)
-			x.report(c, "progress", `"pct":5`).Want(http.StatusOK)
-			x.stands(c.Execution.ID, atActive)
-			x.advance(time.Minute)
-			over(x, c, n)
-			answer := x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, "cancel", "") }, c.Execution.ID)
-			if answer.Int("lease_epoch") != 2 { // fenced off, as by a cancel at once
-				x.t.Errorf("%s", answer.Body)
-			}
-		}},
-		{"a renewed lease does not outlive the grace", func(x *executionTest) {
-			c, n := cancelling(x, "", lasting)
-			x.report(c, "renew", `"lease_ttl_ms":86400000`).Want(http.StatusOK)
-			x.advance(10 * time.Minute)
-			over(x, c, n+1)
-		}},
-		{"again: without a grace it ends at once, by whom and why stays", func(x *executionTest) {
-			c, n := cancelling(x, "", lasting)
-			second, _ := x.as("operator", "second-"+x.lane)
-			second.operator(c.Execution.ID, "operator-cancel", `"reason":"now"`).Want(http.StatusOK)
-			over(x, c, n)
-			x.toldSince(c.Execution.ID, n, "operator.cancelled", "execution.cancelled", "lease.revoked")
-			x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, "complete", "") }, c.Execution.ID)
-		}},
-		{"again: a grace that ends earlier shortens it, another changes nothing", func(x *executionTest) {
-			c, n := cancelling(x, "", lasting)
-			id := c.Execution.ID
-			for _, members := range []string{`"reason":"later","grace_ms":3600000`, `"reason":"same","grace_ms":600000`, asked} {
-				x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(id, "operator-cancel", members) }, id)
-			}
-			first := x.get(id)
-			got := x.operated(id, "operator-cancel", `"reason":"sooner","grace_ms":60000`)
-			by := got.Cancellation
-			if by.Reason != "superseded" || !by.RequestedAt.Equal(first.Cancellation.RequestedAt) || got.Revision != first.Revision+1 ||
-				!by.DeadlineAt.Time().Before(first.Cancellation.RequestedAt.Time().Add(2*time.Minute)) {
-				x.t.Errorf("%+v", by)
-			}
-			x.toldSince(id, n, "operator.cancelled", "execution.cancelling")
-			x.advance(time.Minute)
-			over(x, c, n)
-		}},
-		{"what nobody holds ends at once, whatever the grace", func(x *executionTest) {
-			x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, _ oapi.Claim) {
-				got := x.operated(id, "operator-cancel", asked)
-				if ends := p.name != "active"; (got.PublicState == "cancelled") != ends || (got.Cancellation.DeadlineAt == nil) != ends {
-					x.t.Errorf("%s, %+v", got.PublicState, got.Cancellation)
-				}
-			})
-		}},
-		{"a lease that has run out and was not marked yet holds nothing", func(x *executionTest) {
-			e := x.create("")
-			x.claim("")
-			x.unswept(e.ID)
-			x.server.Clock.Advance(30 * time.Second)
-			if got := x.operated(e.ID, "operator-cancel", asked); got.PublicState != "cancelled" {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"none and a zero grace are the same", func(x *executionTest) {
-			e := x.create("")
-			x.claim(lasting)
-			x.operated(e.ID, "operator-cancel", `"reason":"no","grace_ms":0`)
-			x.stands(e.ID, atCancelled)
-			e = x.create("")
-			x.claim(lasting)
-			x.refused(fault.CodeValidationFailed, func() *apitest.Response {
-				return x.operator(e.ID, "operator-cancel", `"reason":"no","grace_ms":86400001`)
-			}, e.ID)
-			x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.operator(e.ID, "operator-cancel", `"reason":""`) }, e.ID)
-			x.operated(e.ID, "operator-cancel", `"reason":"no","grace_ms":86400000`)
-		}},
-		{"replayed, nothing is left of it", func(x *executionTest) {
-			c, _ := cancelling(x, "", lasting)
-			x.report(c, "cancel", "").Want(http.StatusOK)
-			x.operated(c.Execution.ID, "replay", "")
-			again := x.claim(lasting)
-			if answer := x.report(again, "progress", `"pct":1`).Want(http.StatusOK); answer.Len("directives") != 0 || again.Execution.Cancellation != nil {
-				x.t.Errorf("%s", answer.Body)
-			}
+			x.leaseEnds(c.Execution.ID, n, "lease.revoked", "completed")
 			x.advance(20 * time.Minute)
-			x.stands(c.Execution.ID, atActive)
-		}},
-	})
+			x.stands(c.Execution.ID, atCompleted)
+		}
+	}},
+	{"whatever else its worker does ends it as cancelled, and is answered again", func(x *executionTest) {
+		for op, members := range map[string]string{
+			"fail": `"reason":"boom","category":"transient","retry_after_ms":0`, "release": "", "delay": `"delay_ms":1000`, "wait-children": "", "cancel": `"reason":"mine"`,
+		} {
+			c, n := x.cancelling(retryPolicy(3), lasting)
+			answer := x.report(c, op, members).Want(http.StatusOK)
+			if answer.Str("execution.public_state") != "cancelled" || answer.Get("replayed") != false || op == "fail" && answer.Str("outcome") != "cancelled" {
+				x.t.Errorf("%s: %s", op, answer.Body)
+			}
+			x.endedAsAsked(c, n)
+			again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.report(c, op, members) }, c.Execution.ID)
+			if again.Get("replayed") != true || op == "fail" && again.Str("outcome") != "cancelled" {
+				x.t.Errorf("%s: %s", op, again.Body)
+			}
+			for _, call := range workerCalls {
+				if call.op != op {
+					x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, call.op, call.members) }, c.Execution.ID)
+				}
+			}
+		}
+		c, n := x.cancelling(retryPolicy(3), lasting)
+		x.Post("/v1/completions", `{"items":[`+completionItem(c, `"fail":{"reason":"boom"}`)+`]}`).Want(http.StatusOK)
+		x.endedAsAsked(c, n)
+	}},
+	{"an operator in place of its worker, too", func(x *executionTest) {
+		for op, members := range map[string]string{"fail": `"reason":"boom"`, "delay": `"delay_ms":1000`, "wait-children": ""} {
+			c, n := x.cancelling(retryPolicy(3), lasting)
+			x.by(c.Execution.ID, op, executionMembers(members, `"override":true`)).Want(http.StatusOK)
+			x.endedAsAsked(c, n)
+		}
+	}},
+	{"the lease runs out", func(x *executionTest) {
+		c, n := x.cancelling(retryPolicy(3), `"lease_ttl_ms":60000`)
+		x.advance(time.Minute)
+		x.endedAsAsked(c, n)
+	}},
+	{"the attempt takes too long", func(x *executionTest) {
+		c, n := x.cancelling(`"policy":{"timeout_policy":{"attempt_timeout_ms":120000},"retry_policy":{"max_retries":3}}`, lasting)
+		x.advance(2 * time.Minute)
+		x.endedAsAsked(c, n)
+	}},
+	{"its deadline comes", func(x *executionTest) {
+		c, n := x.cancelling(`"deadline_at":`+spelled(x.server.Clock.Now().Add(2*time.Minute)), lasting)
+		x.advance(2 * time.Minute)
+		x.endedAsAsked(c, n)
+	}},
+	{"the lease is revoked", func(x *executionTest) {
+		c, n := x.cancelling(retryPolicy(3), lasting)
+		if answer := x.operator(c.Execution.ID, "revoke-lease", "").Want(http.StatusOK); answer.Str("outcome") != "revoked" {
+			x.t.Errorf("%s", answer.Body)
+		}
+		x.endedAsAsked(c, n)
+	}},
+	{"the grace is over", func(x *executionTest) {
+		c, n := x.cancelling(retryPolicy(3), lasting)
+		x.advance(9 * time.Minute)
+		x.report(c, "progress", `"pct":5`).Want(http.StatusOK)
+		x.stands(c.Execution.ID, atActive)
+		x.advance(time.Minute)
+		x.endedAsAsked(c, n)
+		answer := x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, "cancel", "") }, c.Execution.ID)
+		if answer.Int("lease_epoch") != 2 { // fenced off, as by a cancel at once
+			x.t.Errorf("%s", answer.Body)
+		}
+	}},
+	{"a renewed lease does not outlive the grace", func(x *executionTest) {
+		c, n := x.cancelling("", lasting)
+		x.report(c, "renew", `"lease_ttl_ms":86400000`).Want(http.StatusOK)
+		x.advance(10 * time.Minute)
+		x.endedAsAsked(c, n+1)
+	}},
+	{"again: without a grace it ends at once, by whom and why stays", func(x *executionTest) {
+		c, n := x.cancelling("", lasting)
+		second, _ := x.as("operator", "second-"+x.lane)
+		second.operator(c.Execution.ID, "operator-cancel", `"reason":"now"`).Want(http.StatusOK)
+		x.endedAsAsked(c, n)
+		x.toldSince(c.Execution.ID, n, "operator.cancelled", "execution.cancelled", "lease.revoked")
+		x.refused(fault.CodeExecutionNotActive, func() *apitest.Response { return x.report(c, "complete", "") }, c.Execution.ID)
+	}},
+	{"again: a grace that ends earlier shortens it, another changes nothing", func(x *executionTest) {
+		c, n := x.cancelling("", lasting)
+		id := c.Execution.ID
+		for _, members := range []string{`"reason":"later","grace_ms":3600000`, `"reason":"same","grace_ms":600000`, askedToEnd} {
+			x.unchanged(http.StatusOK, func() *apitest.Response { return x.operator(id, "operator-cancel", members) }, id)
+		}
+		first := x.get(id)
+		got := x.operated(id, "operator-cancel", `"reason":"sooner","grace_ms":60000`)
+		by := got.Cancellation
+		if by.Reason != "superseded" || !by.RequestedAt.Equal(first.Cancellation.RequestedAt) || got.Revision != first.Revision+1 ||
+			!by.DeadlineAt.Time().Before(first.Cancellation.RequestedAt.Time().Add(2*time.Minute)) {
+			x.t.Errorf("%+v", by)
+		}
+		x.toldSince(id, n, "operator.cancelled", "execution.cancelling")
+		x.advance(time.Minute)
+		x.endedAsAsked(c, n)
+	}},
+	{"what nobody holds ends at once, whatever the grace", func(x *executionTest) {
+		x.inEachPhase(func(x *executionTest, p operatorPhase, id uuid.UUID, _ oapi.Claim) {
+			got := x.operated(id, "operator-cancel", askedToEnd)
+			if ends := p.name != "active"; (got.PublicState == "cancelled") != ends || (got.Cancellation.DeadlineAt == nil) != ends {
+				x.t.Errorf("%s, %+v", got.PublicState, got.Cancellation)
+			}
+		})
+	}},
+	{"a lease that has run out and was not marked yet holds nothing", func(x *executionTest) {
+		e := x.create("")
+		x.claim("")
+		x.unswept(e.ID)
+		x.server.Clock.Advance(30 * time.Second)
+		if got := x.operated(e.ID, "operator-cancel", askedToEnd); got.PublicState != "cancelled" {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"none and a zero grace are the same", func(x *executionTest) {
+		e := x.create("")
+		x.claim(lasting)
+		x.operated(e.ID, "operator-cancel", `"reason":"no","grace_ms":0`)
+		x.stands(e.ID, atCancelled)
+		e = x.create("")
+		x.claim(lasting)
+		x.refused(fault.CodeValidationFailed, func() *apitest.Response {
+			return x.operator(e.ID, "operator-cancel", `"reason":"no","grace_ms":86400001`)
+		}, e.ID)
+		x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.operator(e.ID, "operator-cancel", `"reason":""`) }, e.ID)
+		x.operated(e.ID, "operator-cancel", `"reason":"no","grace_ms":86400000`)
+	}},
+	{"replayed, nothing is left of it", func(x *executionTest) {
+		c, _ := x.cancelling("", lasting)
+		x.report(c, "cancel", "").Want(http.StatusOK)
+		x.operated(c.Execution.ID, "replay", "")
+		again := x.claim(lasting)
+		if answer := x.report(again, "progress", `"pct":1`).Want(http.StatusOK); answer.Len("directives") != 0 || again.Execution.Cancellation != nil {
+			x.t.Errorf("%s", answer.Body)
+		}
+		x.advance(20 * time.Minute)
+		x.stands(c.Execution.ID, atActive)
+	}},
+}
+
+// cancelling makes an execution whose worker has been asked to end it within ten minutes.
+func (x *executionTest) cancelling(members, lease string) (oapi.Claim, int) {
+	x.t.Helper()
+	e := x.create(members)
+	c := x.claim(lease)
+	n := len(x.events(e.ID))
+	before := x.server.Clock.Now()
+	got := x.operated(e.ID, "operator-cancel", askedToEnd)
+	x.stands(e.ID, atActive)
+	if by := got.Cancellation; by == nil || by.Reason != "superseded" || by.Actor != "local" || by.DeadlineAt == nil || by.DeadlineAt.Time().Sub(by.RequestedAt.Time()) != 10*time.Minute ||
+		by.RequestedAt.Time().Before(before.Add(-time.Second)) || got.CompletedAt != nil || got.CurrentLease == nil {
+		x.t.Fatalf("%+v", got.Cancellation)
+	}
+	events := x.toldSince(e.ID, n, "operator.cancelled", "execution.cancelling")
+	if data := eventData(x.t, events[1]); data["reason"] != "superseded" || !sameTime(data["deadline_at"], got.Cancellation.DeadlineAt) || eventData(x.t, events[0])["grace_ms"] != 600000.0 {
+		x.t.Errorf("%s %s", events[0].Data, events[1].Data)
+	}
+	return c, n + 2
+}
+
+// endedAsAsked checks that it has ended as the operator wished.
+func (x *executionTest) endedAsAsked(c oapi.Claim, n int) {
+	x.t.Helper()
+	x.advance(0)
+	e := x.stands(c.Execution.ID, atCancelled)
+	if e.Cancellation == nil || e.Cancellation.Reason != "superseded" || e.Cancellation.Actor != "local" || e.CompletedAt == nil {
+		x.t.Errorf("%+v", e.Cancellation)
+	}
+	x.leaseEnds(e.ID, n, "lease.revoked", "cancelled")
+	completions := 0
+	for _, event := range x.since(e.ID, n) {
+		if event.Topic == "completion" {
+			completions++
+			if data := eventData(x.t, event); event.Type != "execution.cancelled" || data["reason"] != "superseded" {
+				x.t.Errorf("%s %s", event.Type, event.Data)
+			}
+		}
+	}
+	if attempts := x.attempts(e.ID); completions != 1 || attempts[len(attempts)-1].EndedAt == nil {
+		x.t.Errorf("%d completions, %+v", completions, attempts)
+	}
+	x.none("")
 }
 
 // unswept keeps the sweeper from an execution, so that what is due stays due.

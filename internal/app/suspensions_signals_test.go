@@ -125,307 +125,312 @@ func TestResumeConditions(t *testing.T) {
 // TestSignals: dedup, limits, and what reaches nobody. executions.md 2.17; 6.7/92; 5/23, 25.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	two := countOf(2, "Signals", "", "go")
-	duplicate := func(x *executionTest, id uuid.UUID, first oapi.SignalReceipt, call func() *apitest.Response) {
-		x.t.Helper()
-		again := answerAs[oapi.SignalReceipt](x.unchanged(http.StatusOK, call, id))
-		if diff := cmp.Diff(oapi.SignalReceipt{Outcome: "duplicate", SignalID: first.SignalID, Effect: first.Effect}, again); diff != "" {
+	runExecutionCases(t, signalsCases)
+}
+
+var twoSignals = countOf(2, "Signals", "", "go")
+
+var signalsCases = []executionCase{
+	{"the same idempotency key is a duplicate, whatever else it says (6.7/92)", func(x *executionTest) {
+		e, _, points := x.waitsFor(twoSignals, "go")
+		w := points[0]
+		first := x.receipt(e.ID, w, `"idempotency_key":"k","payload":1`)
+		if first.Outcome != "accepted" || first.Effect != appended {
+			x.t.Errorf("%+v", first)
+		}
+		for _, members := range []string{`"idempotency_key":"k"`, `"idempotency_key":"k","payload":2,"signal_name":"other"`, `"idempotency_key":"k","signal_id":"` + uuid.NewString() + `"`} {
+			x.duplicateOf(e.ID, first, func() *apitest.Response { return x.signal(e.ID, w, members) })
+		}
+		if got := x.signalled(e.ID, w, `"idempotency_key":"K"`); got != resumes {
+			x.t.Errorf("%s", got)
+		}
+	}},
+	{"the same signal id is a duplicate, at another waitpoint, too", func(x *executionTest) {
+		e, _, points := x.waitsFor(countOf(2, "Waitpoints", "", "a", "b"), "a", "b")
+		id := `"signal_id":"` + uuid.NewString() + `"`
+		first := x.receipt(e.ID, points[0], id)
+		x.duplicateOf(e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[0], id) })
+		x.duplicateOf(e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[1], id) })
+		x.advance(48 * time.Hour) // an id is recognised for as long as its execution is there
+		x.duplicateOf(e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[0], id) })
+		other, _, others := x.waitsFor(twoSignals, "go")
+		if got := x.receipt(other.ID, others[0], id); got.Outcome != "accepted" {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"an idempotency key is of one waitpoint", func(x *executionTest) {
+		e, _, points := x.waitsFor(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")
+		const key = `"idempotency_key":"k"`
+		x.effects(e.ID, points, [2]string{"a " + key, appended}, [2]string{"b " + key, resumes})
+	}},
+	{"what woke it, sent again, is a duplicate although everything is closed", func(x *executionTest) {
+		e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
+		w := points[0]
+		const key = `"idempotency_key":"k"`
+		first := x.receipt(e.ID, w, key)
+		if first.Effect != resumes {
+			x.t.Errorf("%+v", first)
+		}
+		again := func() *apitest.Response { return x.signal(e.ID, w, key) }
+		byID := func() *apitest.Response { return x.signal(e.ID, w, `"signal_id":"`+first.SignalID.String()+`"`) }
+		x.duplicateOf(e.ID, first, again)
+		x.duplicateOf(e.ID, first, byID)
+		x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(e.ID, w, "") }, e.ID)
+		x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
+		x.duplicateOf(e.ID, first, again)
+		x.duplicateOf(e.ID, first, byID)
+		x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(e.ID, w, "") }, e.ID)
+	}},
+	{"an idempotency key is recognised for a day, or as long as is said", func(x *executionTest) {
+		for _, row := range []struct {
+			members string
+			kept    time.Duration
+		}{{"", 24 * time.Hour}, {`,"dedup_ttl_ms":60000`, time.Minute}} {
+			e, _, points := x.waitsFor(countOf(3, "Signals", "", "go"), "go")
+			members := `"idempotency_key":"k"` + row.members
+			first := x.receipt(e.ID, points[0], members)
+			x.advance(row.kept - time.Second)
+			x.duplicateOf(e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[0], members) })
+			x.advance(time.Second)
+			if second := x.receipt(e.ID, points[0], members); second.Outcome != "accepted" || second.SignalID == first.SignalID || second.Effect != appended {
+				x.t.Errorf("%+v", second)
+			}
+			if n := x.stored("signals WHERE execution_id = ?", rowID(e.ID)); n != 2 {
+				x.t.Errorf("%d signals are kept", n)
+			}
+		}
+	}},
+	{"an Idempotency-Key answers the same, and a refusal is not kept (http.md)", func(x *executionTest) {
+		e, _, points := x.waitsFor(twoSignals, "go")
+		key := "Idempotency-Key: signal-" + x.lane
+		send := func(members string) *apitest.Response {
+			return x.Post(operatorPath(e.ID, "signals"), executionJSON(members, `"waitpoint_id":"`+points[0].WaitpointID.String()+`"`, `"token":"`+points[0].Token+`"`, `"signal_name":"go"`), key)
+		}
+		x.refused(fault.CodeInvalidToken, func() *apitest.Response { return send(`"token":"x"`) }, e.ID)
+		first := send("").Want(http.StatusOK)
+		again := x.unchanged(http.StatusOK, func() *apitest.Response { return send("") }, e.ID)
+		if again.Header.Get("Idempotent-Replay") != "true" || string(again.Body) != string(first.Body) {
+			x.t.Errorf("first %s, then %s", first.Body, again.Body)
+		}
+		x.keptNowhere(points[0].Token)
+	}},
+	{"no more signals than the policy allows; duplicates are none, and those that do not match are (2.17, 7.2/22)", func(x *executionTest) {
+		e, _, points := x.suspends(`"policy":{"max_signals_per_execution":3}`, waitOn(onSignal("go", byName("go")), "go")+`,"resume_policy":{"close_waitpoint_on_resume":false}`)
+		w := points[0]
+		const other = `"signal_name":"other"`
+		first := x.receipt(e.ID, w, other+`,"idempotency_key":"k"`)
+		x.signalled(e.ID, w, other)
+		for range 3 {
+			x.receipt(e.ID, w, `"idempotency_key":"k"`)
+		}
+		if got := x.signalled(e.ID, w, ""); got != resumes {
+			x.t.Errorf("%s", got)
+		}
+		limited := func() *apitest.Response { return x.signal(e.ID, w, "") }
+		answer := x.refused(fault.CodeSignalLimitExceeded, limited, e.ID)
+		if answer.Int("limit") != 3 {
+			x.t.Errorf("%s", answer.Body)
+		}
+		x.duplicateOf(e.ID, first, func() *apitest.Response { return x.signal(e.ID, w, `"idempotency_key":"k"`) })
+		x.suspend(x.claim(lasting), waitAt(onSignal("go", wildcard), usePending(w)))
+		x.refused(fault.CodeSignalLimitExceeded, limited, e.ID)
+		x.refused(fault.CodeSignalLimitExceeded, func() *apitest.Response { return x.decide(e.ID, w.WaitpointID, "") }, e.ID)
+		x.operated(e.ID, "resume", "") // the way out
+	}},
+	{"a limit of 0 is none (2.17)", func(x *executionTest) {
+		e, _, points := x.suspends(`"policy":{"max_signals_per_execution":0}`, waitOn(operatorOnly, "go"))
+		for range 5 {
+			x.signalled(e.ID, points[0], "")
+		}
+	}},
+	{"what came is told to who observes: all of it, byte for byte (6.7/106)", func(x *executionTest) {
+		e, _, points := x.waitsFor(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")
+		const payload = `{"z":12345678901234567890.10,"a":[1e400,-0,1.0,0.1e-7],"é":"\u00e9 ~","n":null}`
+		first := x.receipt(e.ID, points[0], `"signal_category":"billing","source_type":"webhook","source_identity":"psp","correlation_id":"c-1","payload": `+strings.Replace(payload, `,"é"`, " ,\n\t\"é\"", 1))
+		second := x.receipt(e.ID, points[1], `"payload":null`)
+		got := x.came(e.ID, "")
+		now := got[0].AcceptedAt
+		want := []oapi.Signal{
+			{SignalID: first.SignalID, WaitpointID: points[0].WaitpointID, WaitpointKey: "a", SignalName: "go", SignalCategory: "billing", SourceType: "webhook", SourceIdentity: "psp", CorrelationID: new("c-1"),
+				AcceptedAt: now, Payload: oapi.Document(payload), Effect: appended},
+			{SignalID: second.SignalID, WaitpointID: points[1].WaitpointID, WaitpointKey: "b", SignalName: "go", SignalCategory: "custom", SourceType: "external", AcceptedAt: got[1].AcceptedAt,
+				Payload: oapi.Document("null"), Effect: resumes},
+		}
+		if diff := cmp.Diff(want, got); diff != "" || x.server.Clock.Now().Sub(now.Time()).Abs() > time.Second {
 			x.t.Errorf("(-want +got):\n%s", diff)
 		}
-	}
-	runExecutionCases(t, []executionCase{
-		{"the same idempotency key is a duplicate, whatever else it says (6.7/92)", func(x *executionTest) {
-			e, _, points := x.waitsFor(two, "go")
-			w := points[0]
-			first := x.receipt(e.ID, w, `"idempotency_key":"k","payload":1`)
-			if first.Outcome != "accepted" || first.Effect != appended {
-				x.t.Errorf("%+v", first)
-			}
-			for _, members := range []string{`"idempotency_key":"k"`, `"idempotency_key":"k","payload":2,"signal_name":"other"`, `"idempotency_key":"k","signal_id":"` + uuid.NewString() + `"`} {
-				duplicate(x, e.ID, first, func() *apitest.Response { return x.signal(e.ID, w, members) })
-			}
-			if got := x.signalled(e.ID, w, `"idempotency_key":"K"`); got != resumes {
-				x.t.Errorf("%s", got)
-			}
-		}},
-		{"the same signal id is a duplicate, at another waitpoint, too", func(x *executionTest) {
-			e, _, points := x.waitsFor(countOf(2, "Waitpoints", "", "a", "b"), "a", "b")
-			id := `"signal_id":"` + uuid.NewString() + `"`
-			first := x.receipt(e.ID, points[0], id)
-			duplicate(x, e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[0], id) })
-			duplicate(x, e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[1], id) })
-			x.advance(48 * time.Hour) // an id is recognised for as long as its execution is there
-			duplicate(x, e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[0], id) })
-			other, _, others := x.waitsFor(two, "go")
-			if got := x.receipt(other.ID, others[0], id); got.Outcome != "accepted" {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		{"an idempotency key is of one waitpoint", func(x *executionTest) {
-			e, _, points := x.waitsFor(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")
-			const key = `"idempotency_key":"k"`
-			x.effects(e.ID, points, [2]string{"a " + key, appended}, [2]string{"b " + key, resumes})
-		}},
-		{"what woke it, sent again, is a duplicate although everything is closed", func(x *executionTest) {
-			e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
-			w := points[0]
-			const key = `"idempotency_key":"k"`
-			first := x.receipt(e.ID, w, key)
-			if first.Effect != resumes {
-				x.t.Errorf("%+v", first)
-			}
-			again := func() *apitest.Response { return x.signal(e.ID, w, key) }
-			byID := func() *apitest.Response { return x.signal(e.ID, w, `"signal_id":"`+first.SignalID.String()+`"`) }
-			duplicate(x, e.ID, first, again)
-			duplicate(x, e.ID, first, byID)
-			x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(e.ID, w, "") }, e.ID)
-			x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
-			duplicate(x, e.ID, first, again)
-			duplicate(x, e.ID, first, byID)
-			x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.signal(e.ID, w, "") }, e.ID)
-		}},
-		{"an idempotency key is recognised for a day, or as long as is said", func(x *executionTest) {
-			for _, row := range []struct {
-				members string
-				kept    time.Duration
-			}{{"", 24 * time.Hour}, {`,"dedup_ttl_ms":60000`, time.Minute}} {
-				e, _, points := x.waitsFor(countOf(3, "Signals", "", "go"), "go")
-				members := `"idempotency_key":"k"` + row.members
-				first := x.receipt(e.ID, points[0], members)
-				x.advance(row.kept - time.Second)
-				duplicate(x, e.ID, first, func() *apitest.Response { return x.signal(e.ID, points[0], members) })
-				x.advance(time.Second)
-				if second := x.receipt(e.ID, points[0], members); second.Outcome != "accepted" || second.SignalID == first.SignalID || second.Effect != appended {
-					x.t.Errorf("%+v", second)
-				}
-				if n := x.stored("signals WHERE execution_id = ?", rowID(e.ID)); n != 2 {
-					x.t.Errorf("%d signals are kept", n)
-				}
-			}
-		}},
-		{"an Idempotency-Key answers the same, and a refusal is not kept (http.md)", func(x *executionTest) {
-			e, _, points := x.waitsFor(two, "go")
-			key := "Idempotency-Key: signal-" + x.lane
-			send := func(members string) *apitest.Response {
-				return x.Post(operatorPath(e.ID, "signals"), executionJSON(members, `"waitpoint_id":"`+points[0].WaitpointID.String()+`"`, `"token":"`+points[0].Token+`"`, `"signal_name":"go"`), key)
-			}
-			x.refused(fault.CodeInvalidToken, func() *apitest.Response { return send(`"token":"x"`) }, e.ID)
-			first := send("").Want(http.StatusOK)
-			again := x.unchanged(http.StatusOK, func() *apitest.Response { return send("") }, e.ID)
-			if again.Header.Get("Idempotent-Replay") != "true" || string(again.Body) != string(first.Body) {
-				x.t.Errorf("first %s, then %s", first.Body, again.Body)
-			}
-			x.keptNowhere(points[0].Token)
-		}},
-		{"no more signals than the policy allows; duplicates are none, and those that do not match are (2.17, 7.2/22)", func(x *executionTest) {
-			e, _, points := x.suspends(`"policy":{"max_signals_per_execution":3}`, waitOn(onSignal("go", byName("go")), "go")+`,"resume_policy":{"close_waitpoint_on_resume":false}`)
-			w := points[0]
-			const other = `"signal_name":"other"`
-			first := x.receipt(e.ID, w, other+`,"idempotency_key":"k"`)
-			x.signalled(e.ID, w, other)
-			for range 3 {
-				x.receipt(e.ID, w, `"idempotency_key":"k"`)
-			}
-			if got := x.signalled(e.ID, w, ""); got != resumes {
-				x.t.Errorf("%s", got)
-			}
-			limited := func() *apitest.Response { return x.signal(e.ID, w, "") }
-			answer := x.refused(fault.CodeSignalLimitExceeded, limited, e.ID)
-			if answer.Int("limit") != 3 {
+	}},
+	{"signals are observed by the claim that they woke, and not by another attempt (6.7/106)", func(x *executionTest) {
+		e := x.create(retryPolicy(1))
+		c := x.claim(lasting)
+		x.observes(e.ID, nil, nil)
+		s := x.suspend(c, waitOn(onSignal("go", byName("go")), "go"))
+		x.observes(e.ID, nil, nil)
+		x.signalled(e.ID, s.Waitpoints[0], `"signal_name":"other"`)
+		x.observes(e.ID, nil, []string{"other"})
+		x.signalled(e.ID, s.Waitpoints[0], "")
+		c = x.claim(lasting)
+		x.observes(e.ID, []string{"go"}, []string{"other", "go"})
+		x.report(c, "fail", `"reason":"x","retry_after_ms":0`).Want(http.StatusOK)
+		x.advance(0)
+		x.observes(e.ID, []string{"go"}, []string{"other", "go"}) // it is still the last attempt
+		x.claim(lasting)
+		x.observes(e.ID, nil, nil)
+		x.refused(fault.CodeNotFound, func() *apitest.Response { return x.Get(operatorPath(uuid.New(), "signals")) })
+	}},
+	{"a page of large signals, or of large questions, ends after a mebibyte", func(x *executionTest) {
+		e, _, points := x.waitsFor(countOf(100, "Signals", "", "a"), "a")
+		payload := `"payload":"` + strings.Repeat("x", 250_000) + `"`
+		for range 6 {
+			x.receipt(e.ID, points[0], payload)
+		}
+		if sizes := x.paged(operatorPath(e.ID, "signals?limit=100"), func(answer *apitest.Response) int { return answer.Len("items") }); fmt.Sprint(sizes) != "[4 2]" {
+			x.t.Errorf("%v", sizes)
+		}
+		e = x.create("")
+		c := x.claim(lasting)
+		for i := range 20 {
+			x.prepared(c, fmt.Sprintf(`"waitpoint_key":"w%d","approval":{"title":"Deploy","payload":"%s"}`, i, strings.Repeat("x", 65_000)))
+		}
+		if sizes := x.paged(operatorPath(e.ID, "waitpoints?limit=100"), func(answer *apitest.Response) int { return answer.Len("items") }); fmt.Sprint(sizes) != "[16 4]" {
+			x.t.Errorf("%v", sizes)
+		}
+	}},
+	{"nobody signals in the name of decisions", func(x *executionTest) {
+		e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
+		for _, source := range []string{"operator", "approval_link"} {
+			answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.signal(e.ID, points[0], from(source, "ada")) }, e.ID)
+			if !bytes.Contains(answer.Body, []byte(`"/source_type"`)) {
 				x.t.Errorf("%s", answer.Body)
 			}
-			duplicate(x, e.ID, first, func() *apitest.Response { return x.signal(e.ID, w, `"idempotency_key":"k"`) })
-			x.suspend(x.claim(lasting), waitAt(onSignal("go", wildcard), usePending(w)))
-			x.refused(fault.CodeSignalLimitExceeded, limited, e.ID)
-			x.refused(fault.CodeSignalLimitExceeded, func() *apitest.Response { return x.decide(e.ID, w.WaitpointID, "") }, e.ID)
-			x.operated(e.ID, "resume", "") // the way out
-		}},
-		{"a limit of 0 is none (2.17)", func(x *executionTest) {
-			e, _, points := x.suspends(`"policy":{"max_signals_per_execution":0}`, waitOn(operatorOnly, "go"))
-			for range 5 {
-				x.signalled(e.ID, points[0], "")
+		}
+	}},
+	{"signals by pages, in the order in which they came", func(x *executionTest) {
+		e, _, points := x.waitsFor(countOf(100, "Signals", "", "a", "b"), "a", "b")
+		var want []uuid.UUID
+		for i := range 5 {
+			want = append(want, x.receipt(e.ID, points[i%2], "").SignalID)
+		}
+		var got []uuid.UUID
+		sizes := x.paged(operatorPath(e.ID, "signals?limit=2"), func(answer *apitest.Response) int {
+			items := answerAs[oapi.SignalList](answer).Items
+			for _, s := range items {
+				got = append(got, s.SignalID)
 			}
-		}},
-		{"what came is told to who observes: all of it, byte for byte (6.7/106)", func(x *executionTest) {
-			e, _, points := x.waitsFor(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b")
-			const payload = `{"z":12345678901234567890.10,"a":[1e400,-0,1.0,0.1e-7],"é":"\u00e9 ~","n":null}`
-			first := x.receipt(e.ID, points[0], `"signal_category":"billing","source_type":"webhook","source_identity":"psp","correlation_id":"c-1","payload": `+strings.Replace(payload, `,"é"`, " ,\n\t\"é\"", 1))
-			second := x.receipt(e.ID, points[1], `"payload":null`)
-			got := x.came(e.ID, "")
-			now := got[0].AcceptedAt
-			want := []oapi.Signal{
-				{SignalID: first.SignalID, WaitpointID: points[0].WaitpointID, WaitpointKey: "a", SignalName: "go", SignalCategory: "billing", SourceType: "webhook", SourceIdentity: "psp", CorrelationID: new("c-1"),
-					AcceptedAt: now, Payload: oapi.Document(payload), Effect: appended},
-				{SignalID: second.SignalID, WaitpointID: points[1].WaitpointID, WaitpointKey: "b", SignalName: "go", SignalCategory: "custom", SourceType: "external", AcceptedAt: got[1].AcceptedAt,
-					Payload: oapi.Document("null"), Effect: resumes},
-			}
-			if diff := cmp.Diff(want, got); diff != "" || x.server.Clock.Now().Sub(now.Time()).Abs() > time.Second {
-				x.t.Errorf("(-want +got):\n%s", diff)
-			}
-		}},
-		{"signals are observed by the claim that they woke, and not by another attempt (6.7/106)", func(x *executionTest) {
-			e := x.create(retryPolicy(1))
-			c := x.claim(lasting)
-			x.observes(e.ID, nil, nil)
-			s := x.suspend(c, waitOn(onSignal("go", byName("go")), "go"))
-			x.observes(e.ID, nil, nil)
-			x.signalled(e.ID, s.Waitpoints[0], `"signal_name":"other"`)
-			x.observes(e.ID, nil, []string{"other"})
-			x.signalled(e.ID, s.Waitpoints[0], "")
-			c = x.claim(lasting)
-			x.observes(e.ID, []string{"go"}, []string{"other", "go"})
-			x.report(c, "fail", `"reason":"x","retry_after_ms":0`).Want(http.StatusOK)
-			x.advance(0)
-			x.observes(e.ID, []string{"go"}, []string{"other", "go"}) // it is still the last attempt
-			x.claim(lasting)
-			x.observes(e.ID, nil, nil)
-			x.refused(fault.CodeNotFound, func() *apitest.Response { return x.Get(operatorPath(uuid.New(), "signals")) })
-		}},
-		{"a page of large signals, or of large questions, ends after a mebibyte", func(x *executionTest) {
-			e, _, points := x.waitsFor(countOf(100, "Signals", "", "a"), "a")
-			payload := `"payload":"` + strings.Repeat("x", 250_000) + `"`
-			for range 6 {
-				x.receipt(e.ID, points[0], payload)
-			}
-			if sizes := x.paged(operatorPath(e.ID, "signals?limit=100"), func(answer *apitest.Response) int { return answer.Len("items") }); fmt.Sprint(sizes) != "[4 2]" {
-				x.t.Errorf("%v", sizes)
-			}
-			e = x.create("")
-			c := x.claim(lasting)
-			for i := range 20 {
-				x.prepared(c, fmt.Sprintf(`"waitpoint_key":"w%d","approval":{"title":"Deploy","payload":"%s"}`, i, strings.Repeat("x", 65_000)))
-			}
-			if sizes := x.paged(operatorPath(e.ID, "waitpoints?limit=100"), func(answer *apitest.Response) int { return answer.Len("items") }); fmt.Sprint(sizes) != "[16 4]" {
-				x.t.Errorf("%v", sizes)
-			}
-		}},
-		{"nobody signals in the name of decisions", func(x *executionTest) {
-			e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
-			for _, source := range []string{"operator", "approval_link"} {
-				answer := x.refused(fault.CodeValidationFailed, func() *apitest.Response { return x.signal(e.ID, points[0], from(source, "ada")) }, e.ID)
-				if !bytes.Contains(answer.Body, []byte(`"/source_type"`)) {
-					x.t.Errorf("%s", answer.Body)
-				}
-			}
-		}},
-		{"signals by pages, in the order in which they came", func(x *executionTest) {
-			e, _, points := x.waitsFor(countOf(100, "Signals", "", "a", "b"), "a", "b")
-			var want []uuid.UUID
-			for i := range 5 {
-				want = append(want, x.receipt(e.ID, points[i%2], "").SignalID)
-			}
-			var got []uuid.UUID
-			sizes := x.paged(operatorPath(e.ID, "signals?limit=2"), func(answer *apitest.Response) int {
-				items := answerAs[oapi.SignalList](answer).Items
-				for _, s := range items {
-					got = append(got, s.SignalID)
-				}
-				return len(items)
-			})
-			if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(sizes) != "[2 2 1]" {
-				x.t.Errorf("%v (-want +got):\n%s", sizes, diff)
-			}
-		}},
-		{"external events go on as before, and know nothing of waitpoints", func(x *executionTest) {
-			e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
-			f := x.Post("/v1/flows", `{"goal":"x","start":true}`).Want(http.StatusCreated).Str("id")
-			topic := quoted(x.lane)
-			x.Post("/v1/flows/"+f+"/wait", `{"condition":{"kind":"external_event","topic":`+topic+`,"correlation_id":"go"}}`).Want(http.StatusOK)
-			x.signalled(e.ID, points[0], `"signal_id":"9b1d7f64-0c2a-4e5b-8d19-7a3c5e9f2b0a","correlation_id":"go","signal_name":`+topic)
-			if got := x.Get("/v1/flows/" + f).Want(http.StatusOK).Str("status"); got != "waiting" {
-				x.t.Errorf("the flow is %s", got)
-			}
-			answer := x.Post("/v1/external-events", `{"event_id":"9b1d7f64-0c2a-4e5b-8d19-7a3c5e9f2b0a","topic":`+topic+`,"correlation_id":"go"}`)
-			if answer.Status != http.StatusAccepted || answer.Len("matched") != 1 {
-				x.t.Errorf("%d %s", answer.Status, answer.Body)
-			}
-			if got := x.Get("/v1/flows/" + f).Want(http.StatusOK).Str("status"); got != "running" {
-				x.t.Errorf("the flow is %s", got)
-			}
-			buffered := x.Post("/v1/external-events", `{"topic":`+topic+`,"correlation_id":"kept"}`).Want(http.StatusAccepted)
-			if buffered.Get("buffered") != true {
-				x.t.Errorf("%s", buffered.Body)
-			}
-			x.advance(25 * time.Hour)
-			if n := x.stored("signals WHERE execution_id = ?", rowID(e.ID)); n != 1 {
-				x.t.Errorf("%d signals are kept", n) // only events expire
-			}
-		}},
-		{"ten at once wake it once, and the others come too late (acceptance 5)", func(x *executionTest) {
-			for _, approvals := range []bool{false, true} {
-				e, _, points := x.suspends("", waitOn(onSignal("go", wildcard), "go"))
-				n := len(x.events(e.ID))
-				answers := atOnce(10, func(i int) *apitest.Response {
-					if approvals {
-						return x.decide(e.ID, points[0].WaitpointID, fmt.Sprintf(`"idempotency_suffix":"s%d"`, i))
-					}
-					return x.signal(e.ID, points[0], fmt.Sprintf(`"idempotency_key":"k%d"`, i))
-				})
-				x.onceWoken(e.ID, n, answers)
-				x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
-			}
-		}},
-		{"ten at once of a count of three wake it once (acceptance 5)", func(x *executionTest) {
-			e, _, points := x.waitsFor(countOf(3, "Signals", "", "go"), "go")
-			answers := atOnce(10, func(int) *apitest.Response { return x.signal(e.ID, points[0], "") })
-			effects := map[string]int{}
-			for _, answer := range answers {
-				if answer.Status == http.StatusOK {
-					effects[answer.Str("effect")]++
-				} else {
-					effects[string(fault.CodeWaitpointClosed)]++
-					answer.Problem(fault.CodeWaitpointClosed)
-				}
-			}
-			if diff := cmp.Diff(map[string]int{resumes: 1, appended: 2, "waitpoint_closed": 7}, effects); diff != "" {
-				x.t.Errorf("(-want +got):\n%s", diff)
-			}
-		}},
-		{"signals that come while it suspends are not lost (5/29)", func(x *executionTest) {
-			for range 5 {
-				e := x.create("")
-				c := x.claim(lasting)
-				w := x.prepared(c, "")
-				satisfied := false
-				effects := map[string]int{}
-				for i, answer := range atOnce(9, func(i int) *apitest.Response {
-					if i == 4 {
-						return x.report(c, "suspend", waitAt(countOf(8, "Signals", "", "go"), usePending(w)))
-					}
-					return x.signal(e.ID, w, "")
-				}) {
-					if answer.Want(http.StatusOK); i == 4 {
-						satisfied = answer.Str("outcome") == "already_satisfied"
-						continue
-					}
-					effects[answer.Str("effect")]++
-				}
-				if woken := effects[resumes] == 1; woken == satisfied || effects["buffered_for_pending_waitpoint"]+effects[appended]+effects[resumes] != 8 {
-					x.t.Errorf("satisfied %v, %v", satisfied, effects)
-				}
-				if got := x.came(e.ID, ""); len(got) != 8 {
-					x.t.Errorf("%d signals count", len(got))
-				}
-				if !satisfied {
-					c = x.claim(lasting)
-				}
-				x.nothingWaits(e.ID)
-				x.report(c, "complete", "").Want(http.StatusOK)
-			}
-		}},
-		{"ten times the same at once is taken once (acceptance 5)", func(x *executionTest) {
-			e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
+			return len(items)
+		})
+		if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(sizes) != "[2 2 1]" {
+			x.t.Errorf("%v (-want +got):\n%s", sizes, diff)
+		}
+	}},
+	{"external events go on as before, and know nothing of waitpoints", func(x *executionTest) {
+		e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
+		f := x.Post("/v1/flows", `{"goal":"x","start":true}`).Want(http.StatusCreated).Str("id")
+		topic := quoted(x.lane)
+		x.Post("/v1/flows/"+f+"/wait", `{"condition":{"kind":"external_event","topic":`+topic+`,"correlation_id":"go"}}`).Want(http.StatusOK)
+		x.signalled(e.ID, points[0], `"signal_id":"9b1d7f64-0c2a-4e5b-8d19-7a3c5e9f2b0a","correlation_id":"go","signal_name":`+topic)
+		if got := x.Get("/v1/flows/" + f).Want(http.StatusOK).Str("status"); got != "waiting" {
+			x.t.Errorf("the flow is %s", got)
+		}
+		answer := x.Post("/v1/external-events", `{"event_id":"9b1d7f64-0c2a-4e5b-8d19-7a3c5e9f2b0a","topic":`+topic+`,"correlation_id":"go"}`)
+		if answer.Status != http.StatusAccepted || answer.Len("matched") != 1 {
+			x.t.Errorf("%d %s", answer.Status, answer.Body)
+		}
+		if got := x.Get("/v1/flows/" + f).Want(http.StatusOK).Str("status"); got != "running" {
+			x.t.Errorf("the flow is %s", got)
+		}
+		buffered := x.Post("/v1/external-events", `{"topic":`+topic+`,"correlation_id":"kept"}`).Want(http.StatusAccepted)
+		if buffered.Get("buffered") != true {
+			x.t.Errorf("%s", buffered.Body)
+		}
+		x.advance(25 * time.Hour)
+		if n := x.stored("signals WHERE execution_id = ?", rowID(e.ID)); n != 1 {
+			x.t.Errorf("%d signals are kept", n) // only events expire
+		}
+	}},
+	{"ten at once wake it once, and the others come too late (acceptance 5)", func(x *executionTest) {
+		for _, approvals := range []bool{false, true} {
+			e, _, points := x.suspends("", waitOn(onSignal("go", wildcard), "go"))
 			n := len(x.events(e.ID))
-			outcomes := map[string]int{}
-			for _, answer := range atOnce(10, func(int) *apitest.Response { return x.signal(e.ID, points[0], `"idempotency_key":"k"`) }) {
-				outcomes[answer.Want(http.StatusOK).Str("outcome")]++
+			answers := atOnce(10, func(i int) *apitest.Response {
+				if approvals {
+					return x.decide(e.ID, points[0].WaitpointID, fmt.Sprintf(`"idempotency_suffix":"s%d"`, i))
+				}
+				return x.signal(e.ID, points[0], fmt.Sprintf(`"idempotency_key":"k%d"`, i))
+			})
+			x.onceWoken(e.ID, n, answers)
+			x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
+		}
+	}},
+	{"ten at once of a count of three wake it once (acceptance 5)", func(x *executionTest) {
+		e, _, points := x.waitsFor(countOf(3, "Signals", "", "go"), "go")
+		answers := atOnce(10, func(int) *apitest.Response { return x.signal(e.ID, points[0], "") })
+		effects := map[string]int{}
+		for _, answer := range answers {
+			if answer.Status == http.StatusOK {
+				effects[answer.Str("effect")]++
+			} else {
+				effects[string(fault.CodeWaitpointClosed)]++
+				answer.Problem(fault.CodeWaitpointClosed)
 			}
-			if diff := cmp.Diff(map[string]int{"accepted": 1, "duplicate": 9}, outcomes); diff != "" {
-				x.t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]int{resumes: 1, appended: 2, "waitpoint_closed": 7}, effects); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+	}},
+	{"signals that come while it suspends are not lost (5/29)", func(x *executionTest) {
+		for range 5 {
+			e := x.create("")
+			c := x.claim(lasting)
+			w := x.prepared(c, "")
+			satisfied := false
+			effects := map[string]int{}
+			for i, answer := range atOnce(9, func(i int) *apitest.Response {
+				if i == 4 {
+					return x.report(c, "suspend", waitAt(countOf(8, "Signals", "", "go"), usePending(w)))
+				}
+				return x.signal(e.ID, w, "")
+			}) {
+				if answer.Want(http.StatusOK); i == 4 {
+					satisfied = answer.Str("outcome") == "already_satisfied"
+					continue
+				}
+				effects[answer.Str("effect")]++
 			}
-			x.toldSince(e.ID, n, "signal.delivered", "execution.resumed")
-		}},
-	})
+			if woken := effects[resumes] == 1; woken == satisfied || effects["buffered_for_pending_waitpoint"]+effects[appended]+effects[resumes] != 8 {
+				x.t.Errorf("satisfied %v, %v", satisfied, effects)
+			}
+			if got := x.came(e.ID, ""); len(got) != 8 {
+				x.t.Errorf("%d signals count", len(got))
+			}
+			if !satisfied {
+				c = x.claim(lasting)
+			}
+			x.nothingWaits(e.ID)
+			x.report(c, "complete", "").Want(http.StatusOK)
+		}
+	}},
+	{"ten times the same at once is taken once (acceptance 5)", func(x *executionTest) {
+		e, _, points := x.waitsFor(onSignal("go", wildcard), "go")
+		n := len(x.events(e.ID))
+		outcomes := map[string]int{}
+		for _, answer := range atOnce(10, func(int) *apitest.Response { return x.signal(e.ID, points[0], `"idempotency_key":"k"`) }) {
+			outcomes[answer.Want(http.StatusOK).Str("outcome")]++
+		}
+		if diff := cmp.Diff(map[string]int{"accepted": 1, "duplicate": 9}, outcomes); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.toldSince(e.ID, n, "signal.delivered", "execution.resumed")
+	}},
+}
+
+// duplicateOf checks that a signal is answered as a duplicate of the first, and changes nothing.
+func (x *executionTest) duplicateOf(id uuid.UUID, first oapi.SignalReceipt, call func() *apitest.Response) {
+	x.t.Helper()
+	again := answerAs[oapi.SignalReceipt](x.unchanged(http.StatusOK, call, id))
+	if diff := cmp.Diff(oapi.SignalReceipt{Outcome: "duplicate", SignalID: first.SignalID, Effect: first.Effect}, again); diff != "" {
+		x.t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // onceWoken checks that of many that came at once one woke an execution, and the others came too late.

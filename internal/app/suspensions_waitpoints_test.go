@@ -267,266 +267,269 @@ func flipped(token string, i int) string {
 // TestApprovals: what people decide, and what is shown to them. executions.md 2.17 (deliver_approval_signal); 6.7/105.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
-	// asking is a suspension on one waitpoint that asks people.
-	asking := func(members string) string {
-		return waitAt("", `{"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4"`+members+`}}`)
-	}
-	runExecutionCases(t, []executionCase{
-		{"approved, or rejected: either lets it go on, and tells which (6.7/105)", func(x *executionTest) {
-			for _, decision := range []string{"approved", "rejected"} {
-				by, actor := x.as("operator", decision+"-"+x.lane)
-				e, _, points := x.suspends("", asking(""))
-				n := len(x.events(e.ID))
-				answer := by.decide(e.ID, points[0].WaitpointID, fmt.Sprintf(`"decision":%q,"reason":"Not on a \"Friday\".","form":{"n":1.50}`, decision)).Want(http.StatusOK)
-				if answer.Str("effect") != resumes || answer.Str("outcome") != "accepted" {
-					x.t.Errorf("%s", answer.Body)
-				}
-				x.stands(e.ID, atReleased)
-				events := x.toldSince(e.ID, n, "signal.delivered", "execution.resumed")
-				if data := eventData(x.t, events[0]); data["signal_name"] != decision || data["signal_category"] != "approval" || data["source_type"] != "operator" || data["source_identity"] != actor || events[0].Actor != actor {
-					x.t.Errorf("%s", events[0].Data)
-				}
-				got := x.came(e.ID, "")
-				if len(got) != 1 || got[0].SignalName != decision || string(got[0].Payload) != fmt.Sprintf(`{"decision":%q,"by":%q,"reason":"Not on a \"Friday\".","form":{"n":1.50}}`, decision, actor) {
-					x.t.Errorf("%+v %s", got, got[0].Payload)
-				}
-			}
-		}},
-		{"rejected is only kept when the condition asks for an approval (6.7/105)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitOn(onSignal("a", byName("approved")), "a"))
-			if got := x.decide(e.ID, points[0].WaitpointID, `"decision":"rejected"`).Want(http.StatusOK).Str("effect"); got != appended {
-				x.t.Errorf("%s", got)
-			}
-			x.stands(e.ID, atSuspended)
-			if got := x.decide(e.ID, points[0].WaitpointID, "").Want(http.StatusOK).Str("effect"); got != resumes {
-				x.t.Errorf("%s", got)
-			}
-		}},
-		{"the same decision by the same person is a duplicate, unless a suffix tells them apart (6.7/105)", func(x *executionTest) {
-			e, _, points := x.suspends("", waitOn(countOf(4, "Signals", byName("approved"), "a"), "a"))
-			w := points[0].WaitpointID
-			first := x.decide(e.ID, w, "").Want(http.StatusOK)
-			for range 2 {
-				again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.decide(e.ID, w, `"reason":"again"`) }, e.ID)
-				if again.Str("outcome") != "duplicate" || again.Str("signal_id") != first.Str("signal_id") || again.Str("effect") != first.Str("effect") {
-					x.t.Errorf("%s", again.Body)
-				}
-			}
-			for _, members := range []string{`"decision":"rejected"`, `"idempotency_suffix":"2"`} {
-				if answer := x.decide(e.ID, w, members).Want(http.StatusOK); answer.Str("outcome") != "accepted" {
-					x.t.Errorf("%s", answer.Body)
-				}
-			}
-			by, _ := x.as("operator", "o-"+x.lane)
-			if answer := by.decide(e.ID, w, "").Want(http.StatusOK); answer.Str("outcome") != "accepted" {
+	runExecutionCases(t, approvalsCases)
+}
+
+var approvalsCases = []executionCase{
+	{"approved, or rejected: either lets it go on, and tells which (6.7/105)", func(x *executionTest) {
+		for _, decision := range []string{"approved", "rejected"} {
+			by, actor := x.as("operator", decision+"-"+x.lane)
+			e, _, points := x.suspends("", askingApproval(""))
+			n := len(x.events(e.ID))
+			answer := by.decide(e.ID, points[0].WaitpointID, fmt.Sprintf(`"decision":%q,"reason":"Not on a \"Friday\".","form":{"n":1.50}`, decision)).Want(http.StatusOK)
+			if answer.Str("effect") != resumes || answer.Str("outcome") != "accepted" {
 				x.t.Errorf("%s", answer.Body)
 			}
-			x.advance(24 * time.Hour) // it is recognised for a day
-			if answer := x.decide(e.ID, w, "").Want(http.StatusOK); answer.Str("outcome") != "accepted" || answer.Str("effect") != resumes {
+			x.stands(e.ID, atReleased)
+			events := x.toldSince(e.ID, n, "signal.delivered", "execution.resumed")
+			if data := eventData(x.t, events[0]); data["signal_name"] != decision || data["signal_category"] != "approval" || data["source_type"] != "operator" || data["source_identity"] != actor || events[0].Actor != actor {
+				x.t.Errorf("%s", events[0].Data)
+			}
+			got := x.came(e.ID, "")
+			if len(got) != 1 || got[0].SignalName != decision || string(got[0].Payload) != fmt.Sprintf(`{"decision":%q,"by":%q,"reason":"Not on a \"Friday\".","form":{"n":1.50}}`, decision, actor) {
+				x.t.Errorf("%+v %s", got, got[0].Payload)
+			}
+		}
+	}},
+	{"rejected is only kept when the condition asks for an approval (6.7/105)", func(x *executionTest) {
+		e, _, points := x.suspends("", waitOn(onSignal("a", byName("approved")), "a"))
+		if got := x.decide(e.ID, points[0].WaitpointID, `"decision":"rejected"`).Want(http.StatusOK).Str("effect"); got != appended {
+			x.t.Errorf("%s", got)
+		}
+		x.stands(e.ID, atSuspended)
+		if got := x.decide(e.ID, points[0].WaitpointID, "").Want(http.StatusOK).Str("effect"); got != resumes {
+			x.t.Errorf("%s", got)
+		}
+	}},
+	{"the same decision by the same person is a duplicate, unless a suffix tells them apart (6.7/105)", func(x *executionTest) {
+		e, _, points := x.suspends("", waitOn(countOf(4, "Signals", byName("approved"), "a"), "a"))
+		w := points[0].WaitpointID
+		first := x.decide(e.ID, w, "").Want(http.StatusOK)
+		for range 2 {
+			again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.decide(e.ID, w, `"reason":"again"`) }, e.ID)
+			if again.Str("outcome") != "duplicate" || again.Str("signal_id") != first.Str("signal_id") || again.Str("effect") != first.Str("effect") {
+				x.t.Errorf("%s", again.Body)
+			}
+		}
+		for _, members := range []string{`"decision":"rejected"`, `"idempotency_suffix":"2"`} {
+			if answer := x.decide(e.ID, w, members).Want(http.StatusOK); answer.Str("outcome") != "accepted" {
 				x.t.Errorf("%s", answer.Body)
 			}
-		}},
-		{"the same decision about what is asked next is another one (6.7/105)", func(x *executionTest) {
-			e, _, points := x.suspends("", asking("")+`,"resume_policy":{"close_waitpoint_on_resume":false}`)
-			w := points[0]
-			for range 2 {
-				x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
-				again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.decide(e.ID, w.WaitpointID, "") }, e.ID)
-				if again.Str("outcome") != "duplicate" {
-					x.t.Errorf("%s", again.Body)
-				}
-				if s := x.suspend(x.claim(lasting), waitAt("", usePending(w))+`,"resume_policy":{"close_waitpoint_on_resume":false}`); s.Outcome != "suspended" {
-					x.t.Errorf("%+v", s)
-				}
-			}
-		}},
-		{"two different people have to approve, one rejection ends it", func(x *executionTest) {
-			ann, _ := x.as("operator", "ann-"+x.lane)
-			bob, _ := x.as("operator", "bob-"+x.lane)
-			for _, second := range []string{"approved", "rejected"} {
-				e, _, points := x.suspends("", asking(`,"min_approvals":2`))
-				w := points[0].WaitpointID
-				decide := func(y *executionTest, members, effect string) {
-					x.t.Helper()
-					if got := y.decide(e.ID, w, members).Want(http.StatusOK).Str("effect"); got != effect {
-						x.t.Errorf("%s", got)
-					}
-				}
-				decide(ann, "", appended)
-				decide(ann, `"idempotency_suffix":"again"`, appendedTwice)
-				x.stands(e.ID, atSuspended)
-				decide(bob, `"decision":"`+second+`"`, resumes)
-				x.stands(e.ID, atReleased)
-			}
-			e, _, points := x.suspends("", asking(`,"min_approvals":2`))
-			ann.decide(e.ID, points[0].WaitpointID, `"decision":"rejected"`).Want(http.StatusOK)
-			x.stands(e.ID, atReleased)
-		}},
-		{"who asks may not decide when another person has to", func(x *executionTest) {
-			ann, actor := x.as("operator", "ann-"+x.lane)
-			bob, _ := x.as("operator", "bob-"+x.lane)
-			e := x.create("")
-			c := ann.claim(lasting)
-			points := ann.suspend(c, asking(`,"allow_requester":false`)).Waitpoints
-			for _, decision := range []string{"approved", "rejected"} {
-				answer := x.refused(fault.CodeSelfApproval, func() *apitest.Response { return ann.decide(e.ID, points[0].WaitpointID, `"decision":"`+decision+`"`) }, e.ID)
-				if answer.Str("requested_by") != actor {
-					x.t.Errorf("%s", answer.Body)
-				}
-			}
-			bob.decide(e.ID, points[0].WaitpointID, "").Want(http.StatusOK)
-			x.stands(e.ID, atReleased)
-			// By default who asks may.
-			e, _, points = ann.suspends("", asking(""))
-			ann.decide(e.ID, points[0].WaitpointID, "").Want(http.StatusOK)
-			x.stands(e.ID, atReleased)
-		}},
-		{"a decision before it is asked for counts when it is (6.7/99)", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			w := x.prepared(c, `"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4"}`)
-			if got := x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK).Str("effect"); got != "buffered_for_pending_waitpoint" {
-				x.t.Errorf("%s", got)
-			}
-			if s := x.suspend(c, waitAt("", usePending(w))); s.Outcome != "already_satisfied" {
-				x.t.Errorf("%+v", s)
-			}
-			w = x.prepared(c, `"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4","min_approvals":2}`)
-			x.ruled(fault.CodeInvalidCondition, "min_approvals_with_condition", "/resume_condition", func() *apitest.Response {
-				return x.report(c, "suspend", waitAt(onSignal("deploy", wildcard), usePending(w)))
-			}, e.ID)
+		}
+		by, _ := x.as("operator", "o-"+x.lane)
+		if answer := by.decide(e.ID, w, "").Want(http.StatusOK); answer.Str("outcome") != "accepted" {
+			x.t.Errorf("%s", answer.Body)
+		}
+		x.advance(24 * time.Hour) // it is recognised for a day
+		if answer := x.decide(e.ID, w, "").Want(http.StatusOK); answer.Str("outcome") != "accepted" || answer.Str("effect") != resumes {
+			x.t.Errorf("%s", answer.Body)
+		}
+	}},
+	{"the same decision about what is asked next is another one (6.7/105)", func(x *executionTest) {
+		e, _, points := x.suspends("", askingApproval("")+`,"resume_policy":{"close_waitpoint_on_resume":false}`)
+		w := points[0]
+		for range 2 {
 			x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
-			if s := x.suspend(c, waitAt("", usePending(w))); s.Outcome != "suspended" {
+			again := x.unchanged(http.StatusOK, func() *apitest.Response { return x.decide(e.ID, w.WaitpointID, "") }, e.ID)
+			if again.Str("outcome") != "duplicate" {
+				x.t.Errorf("%s", again.Body)
+			}
+			if s := x.suspend(x.claim(lasting), waitAt("", usePending(w))+`,"resume_policy":{"close_waitpoint_on_resume":false}`); s.Outcome != "suspended" {
 				x.t.Errorf("%+v", s)
 			}
-			by, _ := x.as("operator", "o-"+x.lane)
-			by.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
-			x.stands(e.ID, atReleased)
-		}},
-		{"what is not there, and what is over (6.7/105)", func(x *executionTest) {
-			e, _, points := x.suspends("", asking(""))
-			other, _, _ := x.suspends("", asking(""))
+		}
+	}},
+	{"two different people have to approve, one rejection ends it", func(x *executionTest) {
+		ann, _ := x.as("operator", "ann-"+x.lane)
+		bob, _ := x.as("operator", "bob-"+x.lane)
+		for _, second := range []string{"approved", "rejected"} {
+			e, _, points := x.suspends("", askingApproval(`,"min_approvals":2`))
 			w := points[0].WaitpointID
-			for resource, call := range map[string]func() *apitest.Response{
-				"waitpoint": func() *apitest.Response { return x.decide(e.ID, uuid.New(), "") }, "execution": func() *apitest.Response { return x.decide(uuid.New(), w, "") },
-			} {
-				if answer := x.refused(fault.CodeNotFound, call, e.ID); answer.Str("resource") != resource {
-					x.t.Errorf("%s", answer.Body)
+			decide := func(y *executionTest, members, effect string) {
+				x.t.Helper()
+				if got := y.decide(e.ID, w, members).Want(http.StatusOK).Str("effect"); got != effect {
+					x.t.Errorf("%s", got)
 				}
 			}
-			x.refused(fault.CodeNotFound, func() *apitest.Response { return x.decide(other.ID, w, "") }, e.ID, other.ID)
-			x.refused(fault.CodeNotFound, func() *apitest.Response { return x.in("other-"+x.lane).decide(e.ID, w, "") }, e.ID)
-			x.decide(e.ID, w, "").Want(http.StatusOK)
-			x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.decide(e.ID, w, `"decision":"rejected"`) }, e.ID)
-			x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
-			x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.decide(e.ID, w, `"decision":"rejected"`) }, e.ID)
-		}},
-		{"a signal with the token decides, too", func(x *executionTest) {
-			e, _, points := x.suspends("", asking(""))
-			x.effects(e.ID, points, [2]string{named("deploy", "maybe"), misnamed}, [2]string{named("deploy", "approved"), resumes})
-		}},
-		{"the inbox: what is asked, by whom, and where to answer", func(x *executionTest) {
-			y := x.in("inbox-" + x.lane)
-			f := y.Post("/v1/flows", `{"goal":"Release","start":true}`).Want(http.StatusCreated).Str("id")
-			e, _, points := y.suspends(`"kind":"shell","flow_id":"`+f+`"`, strings.Replace(waitAt(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), `{"waitpoint_key":"a"}`,
-				`{"waitpoint_key":"b","approval":{"title":"Deploy 1.4","prompt":"All checks are green.","requested_by":"ci/release"}}`), "waiting_for_signal", "waiting_for_approval", 1)+`,"timeout_ms":3600000`)
-			y.suspends("", waitForGo) // asks nobody
-			answer := y.Get("/v1/inbox").Want(http.StatusOK)
-			s := y.get(e.ID).Suspension
-			flow := uuid.MustParse(f)
-			want := []oapi.InboxItem{{Kind: "waitpoint", WaitID: s.SuspensionID, ExecutionID: &e.ID, FlowID: &flow, Title: "Deploy 1.4", Prompt: new("All checks are green."), RequestedBy: new("ci/release"),
-				Reason: new("waiting_for_approval"), Since: s.Since, DeadlineAt: s.TimeoutAt, Actions: []string{"approvals", "resume"}, WaitpointID: &points[1].WaitpointID,
-				Waitpoints: []oapi.BoundWaitpoint{{WaitpointID: points[1].WaitpointID, WaitpointKey: "b"}, {WaitpointID: points[0].WaitpointID, WaitpointKey: "a"}}}}
-			if diff := cmp.Diff(want, answerAs[oapi.InboxList](answer).Items, equateEmpty); diff != "" {
-				x.t.Errorf("(-want +got):\n%s", diff)
+			decide(ann, "", appended)
+			decide(ann, `"idempotency_suffix":"again"`, appendedTwice)
+			x.stands(e.ID, atSuspended)
+			decide(bob, `"decision":"`+second+`"`, resumes)
+			x.stands(e.ID, atReleased)
+		}
+		e, _, points := x.suspends("", askingApproval(`,"min_approvals":2`))
+		ann.decide(e.ID, points[0].WaitpointID, `"decision":"rejected"`).Want(http.StatusOK)
+		x.stands(e.ID, atReleased)
+	}},
+	{"who asks may not decide when another person has to", func(x *executionTest) {
+		ann, actor := x.as("operator", "ann-"+x.lane)
+		bob, _ := x.as("operator", "bob-"+x.lane)
+		e := x.create("")
+		c := ann.claim(lasting)
+		points := ann.suspend(c, askingApproval(`,"allow_requester":false`)).Waitpoints
+		for _, decision := range []string{"approved", "rejected"} {
+			answer := x.refused(fault.CodeSelfApproval, func() *apitest.Response { return ann.decide(e.ID, points[0].WaitpointID, `"decision":"`+decision+`"`) }, e.ID)
+			if answer.Str("requested_by") != actor {
+				x.t.Errorf("%s", answer.Body)
 			}
-			for _, w := range points {
-				if bytes.Contains(answer.Body, []byte(w.Token)) || bytes.Contains(answer.Body, []byte("approve/")) {
-					x.t.Errorf("the inbox tells a token: %s", answer.Body)
-				}
+		}
+		bob.decide(e.ID, points[0].WaitpointID, "").Want(http.StatusOK)
+		x.stands(e.ID, atReleased)
+		// By default who asks may.
+		e, _, points = ann.suspends("", askingApproval(""))
+		ann.decide(e.ID, points[0].WaitpointID, "").Want(http.StatusOK)
+		x.stands(e.ID, atReleased)
+	}},
+	{"a decision before it is asked for counts when it is (6.7/99)", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		w := x.prepared(c, `"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4"}`)
+		if got := x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK).Str("effect"); got != "buffered_for_pending_waitpoint" {
+			x.t.Errorf("%s", got)
+		}
+		if s := x.suspend(c, waitAt("", usePending(w))); s.Outcome != "already_satisfied" {
+			x.t.Errorf("%+v", s)
+		}
+		w = x.prepared(c, `"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4","min_approvals":2}`)
+		x.ruled(fault.CodeInvalidCondition, "min_approvals_with_condition", "/resume_condition", func() *apitest.Response {
+			return x.report(c, "suspend", waitAt(onSignal("deploy", wildcard), usePending(w)))
+		}, e.ID)
+		x.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
+		if s := x.suspend(c, waitAt("", usePending(w))); s.Outcome != "suspended" {
+			x.t.Errorf("%+v", s)
+		}
+		by, _ := x.as("operator", "o-"+x.lane)
+		by.decide(e.ID, w.WaitpointID, "").Want(http.StatusOK)
+		x.stands(e.ID, atReleased)
+	}},
+	{"what is not there, and what is over (6.7/105)", func(x *executionTest) {
+		e, _, points := x.suspends("", askingApproval(""))
+		other, _, _ := x.suspends("", askingApproval(""))
+		w := points[0].WaitpointID
+		for resource, call := range map[string]func() *apitest.Response{
+			"waitpoint": func() *apitest.Response { return x.decide(e.ID, uuid.New(), "") }, "execution": func() *apitest.Response { return x.decide(uuid.New(), w, "") },
+		} {
+			if answer := x.refused(fault.CodeNotFound, call, e.ID); answer.Str("resource") != resource {
+				x.t.Errorf("%s", answer.Body)
 			}
-			y.Post("/v1/flows/"+f+"/wait", waitBody(manual)).Want(http.StatusOK)
-			for query, n := range map[string]int{"": 2, "?kind=waitpoint": 1, "?kind=flow_wait": 1, "?kind=gate": 0, "?flow_id=" + f: 2, "?kind=waitpoint&flow_id=" + f: 1, "?flow_id=" + uuid.NewString(): 0} {
-				if got := y.Get("/v1/inbox" + query).Want(http.StatusOK).Len("items"); got != n {
-					x.t.Errorf("%s: %d items, want %d", query, got, n)
-				}
+		}
+		x.refused(fault.CodeNotFound, func() *apitest.Response { return x.decide(other.ID, w, "") }, e.ID, other.ID)
+		x.refused(fault.CodeNotFound, func() *apitest.Response { return x.in("other-"+x.lane).decide(e.ID, w, "") }, e.ID)
+		x.decide(e.ID, w, "").Want(http.StatusOK)
+		x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.decide(e.ID, w, `"decision":"rejected"`) }, e.ID)
+		x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
+		x.refused(fault.CodeTargetNotSignalable, func() *apitest.Response { return x.decide(e.ID, w, `"decision":"rejected"`) }, e.ID)
+	}},
+	{"a signal with the token decides, too", func(x *executionTest) {
+		e, _, points := x.suspends("", askingApproval(""))
+		x.effects(e.ID, points, [2]string{named("deploy", "maybe"), misnamed}, [2]string{named("deploy", "approved"), resumes})
+	}},
+	{"the inbox: what is asked, by whom, and where to answer", func(x *executionTest) {
+		y := x.in("inbox-" + x.lane)
+		f := y.Post("/v1/flows", `{"goal":"Release","start":true}`).Want(http.StatusCreated).Str("id")
+		e, _, points := y.suspends(`"kind":"shell","flow_id":"`+f+`"`, strings.Replace(waitAt(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), `{"waitpoint_key":"a"}`,
+			`{"waitpoint_key":"b","approval":{"title":"Deploy 1.4","prompt":"All checks are green.","requested_by":"ci/release"}}`), "waiting_for_signal", "waiting_for_approval", 1)+`,"timeout_ms":3600000`)
+		y.suspends("", waitForGo) // asks nobody
+		answer := y.Get("/v1/inbox").Want(http.StatusOK)
+		s := y.get(e.ID).Suspension
+		flow := uuid.MustParse(f)
+		want := []oapi.InboxItem{{Kind: "waitpoint", WaitID: s.SuspensionID, ExecutionID: &e.ID, FlowID: &flow, Title: "Deploy 1.4", Prompt: new("All checks are green."), RequestedBy: new("ci/release"),
+			Reason: new("waiting_for_approval"), Since: s.Since, DeadlineAt: s.TimeoutAt, Actions: []string{"approvals", "resume"}, WaitpointID: &points[1].WaitpointID,
+			Waitpoints: []oapi.BoundWaitpoint{{WaitpointID: points[1].WaitpointID, WaitpointKey: "b"}, {WaitpointID: points[0].WaitpointID, WaitpointKey: "a"}}}}
+		if diff := cmp.Diff(want, answerAs[oapi.InboxList](answer).Items, equateEmpty); diff != "" {
+			x.t.Errorf("(-want +got):\n%s", diff)
+		}
+		for _, w := range points {
+			if bytes.Contains(answer.Body, []byte(w.Token)) || bytes.Contains(answer.Body, []byte("approve/")) {
+				x.t.Errorf("the inbox tells a token: %s", answer.Body)
 			}
-			sizes := y.paged("/v1/inbox?limit=1", func(answer *apitest.Response) int { return answer.Len("items") })
-			if fmt.Sprint(sizes) != "[1 1]" {
-				x.t.Errorf("%v", sizes)
+		}
+		y.Post("/v1/flows/"+f+"/wait", waitBody(manual)).Want(http.StatusOK)
+		for query, n := range map[string]int{"": 2, "?kind=waitpoint": 1, "?kind=flow_wait": 1, "?kind=gate": 0, "?flow_id=" + f: 2, "?kind=waitpoint&flow_id=" + f: 1, "?flow_id=" + uuid.NewString(): 0} {
+			if got := y.Get("/v1/inbox" + query).Want(http.StatusOK).Len("items"); got != n {
+				x.t.Errorf("%s: %d items, want %d", query, got, n)
 			}
-			if x.inInbox(e.ID) != nil {
-				x.t.Error("another namespace sees it")
-			}
-			y.signalled(e.ID, points[0], "")
-			y.decide(e.ID, points[1].WaitpointID, "").Want(http.StatusOK)
-			if y.inInbox(e.ID) != nil {
-				x.t.Error("it is there still")
-			}
-		}},
-		{"the inbox shows the first question that nobody has answered, and how it begins", func(x *executionTest) {
-			long := strings.Repeat("Is it so? ", 1600)
-			ask := func(key, prompt string) string {
-				return `{"waitpoint_key":"` + key + `","approval":{"title":"Deploy ` + key + `","prompt":"` + prompt + `"}}`
-			}
-			e, _, points := x.suspends("", waitAt(everyOf(onSignal("b", byName("approved")), onSignal("a", byName("approved"))), ask("a", long), ask("b", "Green.")))
-			for i, want := range []string{"Deploy a " + long[:1000], "Deploy b Green."} {
-				item := x.inInbox(e.ID)
-				if item == nil || *item.WaitpointID != points[i].WaitpointID || item.Title+" "+*item.Prompt != want {
-					x.t.Errorf("%+v", item)
-				}
-				x.decide(e.ID, points[i].WaitpointID, "").Want(http.StatusOK)
-			}
-		}},
-		{"the inbox: a waitpoint that is closed is not where to answer", func(x *executionTest) {
-			e, _, points := x.suspends("", strings.Replace(waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b"), "waiting_for_signal", "manual_pause", 1))
-			x.Post(tokenPath(e.ID, points[0], "close"), nil).Want(http.StatusOK)
-			if item := x.inInbox(e.ID); item == nil || *item.WaitpointID != points[1].WaitpointID || len(item.Waitpoints) != 1 || *item.Reason != "manual_pause" || item.Title == "" {
+		}
+		sizes := y.paged("/v1/inbox?limit=1", func(answer *apitest.Response) int { return answer.Len("items") })
+		if fmt.Sprint(sizes) != "[1 1]" {
+			x.t.Errorf("%v", sizes)
+		}
+		if x.inInbox(e.ID) != nil {
+			x.t.Error("another namespace sees it")
+		}
+		y.signalled(e.ID, points[0], "")
+		y.decide(e.ID, points[1].WaitpointID, "").Want(http.StatusOK)
+		if y.inInbox(e.ID) != nil {
+			x.t.Error("it is there still")
+		}
+	}},
+	{"the inbox shows the first question that nobody has answered, and how it begins", func(x *executionTest) {
+		long := strings.Repeat("Is it so? ", 1600)
+		ask := func(key, prompt string) string {
+			return `{"waitpoint_key":"` + key + `","approval":{"title":"Deploy ` + key + `","prompt":"` + prompt + `"}}`
+		}
+		e, _, points := x.suspends("", waitAt(everyOf(onSignal("b", byName("approved")), onSignal("a", byName("approved"))), ask("a", long), ask("b", "Green.")))
+		for i, want := range []string{"Deploy a " + long[:1000], "Deploy b Green."} {
+			item := x.inInbox(e.ID)
+			if item == nil || *item.WaitpointID != points[i].WaitpointID || item.Title+" "+*item.Prompt != want {
 				x.t.Errorf("%+v", item)
 			}
-		}},
-		{"the inbox has what asks a person, and nothing else", func(x *executionTest) {
-			for reason, asks := range map[string]bool{
-				"waiting_for_signal": false, "waiting_for_approval": true, "waiting_for_callback": false, "waiting_for_tool_result": false, "waiting_for_operator_review": true,
-				"paused_by_policy": false, "paused_by_budget": false, "step_boundary": false, "manual_pause": true,
-			} {
-				e, _, _ := x.suspends("", strings.Replace(waitForGo, `"waiting_for_signal"`, quoted(reason), 1))
-				if got := x.inInbox(e.ID) != nil; got != asks {
-					x.t.Errorf("%s: %t", reason, got)
-				}
+			x.decide(e.ID, points[i].WaitpointID, "").Want(http.StatusOK)
+		}
+	}},
+	{"the inbox: a waitpoint that is closed is not where to answer", func(x *executionTest) {
+		e, _, points := x.suspends("", strings.Replace(waitOn(everyOf(onSignal("a", wildcard), onSignal("b", wildcard)), "a", "b"), "waiting_for_signal", "manual_pause", 1))
+		x.Post(tokenPath(e.ID, points[0], "close"), nil).Want(http.StatusOK)
+		if item := x.inInbox(e.ID); item == nil || *item.WaitpointID != points[1].WaitpointID || len(item.Waitpoints) != 1 || *item.Reason != "manual_pause" || item.Title == "" {
+			x.t.Errorf("%+v", item)
+		}
+	}},
+	{"the inbox has what asks a person, and nothing else", func(x *executionTest) {
+		for reason, asks := range map[string]bool{
+			"waiting_for_signal": false, "waiting_for_approval": true, "waiting_for_callback": false, "waiting_for_tool_result": false, "waiting_for_operator_review": true,
+			"paused_by_policy": false, "paused_by_budget": false, "step_boundary": false, "manual_pause": true,
+		} {
+			e, _, _ := x.suspends("", strings.Replace(waitForGo, `"waiting_for_signal"`, quoted(reason), 1))
+			if got := x.inInbox(e.ID) != nil; got != asks {
+				x.t.Errorf("%s: %t", reason, got)
 			}
-			for _, asked := range []string{waitOn(operatorOnly, "a"), asking("")} {
-				if e, _, _ := x.suspends("", asked); x.inInbox(e.ID) == nil {
-					x.t.Errorf("%s is not in the inbox", asked)
-				}
+		}
+		for _, asked := range []string{waitOn(operatorOnly, "a"), askingApproval("")} {
+			if e, _, _ := x.suspends("", asked); x.inInbox(e.ID) == nil {
+				x.t.Errorf("%s is not in the inbox", asked)
 			}
-		}},
-		{"what ends it otherwise takes it out of the inbox", func(x *executionTest) {
-			for _, end := range []func(e oapi.Execution){
-				func(e oapi.Execution) { x.operated(e.ID, "resume", "") }, func(e oapi.Execution) { x.operated(e.ID, "operator-cancel", `"reason":"no"`) }, func(oapi.Execution) { x.advance(time.Minute) },
-			} {
-				e, _, _ := x.suspends("", asking("")+`,"timeout_ms":60000`)
-				if x.inInbox(e.ID) == nil {
-					x.t.Error("it is not in the inbox")
-				}
-				end(e)
-				if x.inInbox(e.ID) != nil {
-					x.t.Error("it is in the inbox still")
-				}
-				x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+		}
+	}},
+	{"what ends it otherwise takes it out of the inbox", func(x *executionTest) {
+		for _, end := range []func(e oapi.Execution){
+			func(e oapi.Execution) { x.operated(e.ID, "resume", "") }, func(e oapi.Execution) { x.operated(e.ID, "operator-cancel", `"reason":"no"`) }, func(oapi.Execution) { x.advance(time.Minute) },
+		} {
+			e, _, _ := x.suspends("", askingApproval("")+`,"timeout_ms":60000`)
+			if x.inInbox(e.ID) == nil {
+				x.t.Error("it is not in the inbox")
 			}
-		}},
-		{"an approval is checked when it is asked for", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			for approval, pointer := range map[string]string{
-				`{}`: "/title", `{"title":""}`: "/title", `{"title":"x","min_approvals":0}`: "/min_approvals", `{"title":"x","min_approvals":21}`: "/min_approvals", `{"title":"x","form":7}`: "/form", `{"title":"x","x":1}`: "/x",
-			} {
-				x.ruled(fault.CodeValidationFailed, "", "/waitpoints/0/approval"+pointer, func() *apitest.Response {
-					return x.report(c, "suspend", waitAt("", `{"waitpoint_key":"a","approval":`+approval+`}`))
-				}, e.ID)
-				x.ruled(fault.CodeValidationFailed, "", "/approval"+pointer, func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"a","approval":`+approval) }, e.ID)
+			end(e)
+			if x.inInbox(e.ID) != nil {
+				x.t.Error("it is in the inbox still")
 			}
-		}},
-	})
+			x.operator(e.ID, "operator-cancel", `"reason":"over"`)
+		}
+	}},
+	{"an approval is checked when it is asked for", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		for approval, pointer := range map[string]string{
+			`{}`: "/title", `{"title":""}`: "/title", `{"title":"x","min_approvals":0}`: "/min_approvals", `{"title":"x","min_approvals":21}`: "/min_approvals", `{"title":"x","form":7}`: "/form", `{"title":"x","x":1}`: "/x",
+		} {
+			x.ruled(fault.CodeValidationFailed, "", "/waitpoints/0/approval"+pointer, func() *apitest.Response {
+				return x.report(c, "suspend", waitAt("", `{"waitpoint_key":"a","approval":`+approval+`}`))
+			}, e.ID)
+			x.ruled(fault.CodeValidationFailed, "", "/approval"+pointer, func() *apitest.Response { return x.report(c, "waitpoints", `"waitpoint_key":"a","approval":`+approval) }, e.ID)
+		}
+	}},
+}
+
+// askingApproval is a suspension on one waitpoint that asks people.
+func askingApproval(members string) string {
+	return waitAt("", `{"waitpoint_key":"deploy","approval":{"title":"Deploy 1.4"`+members+`}}`)
 }
