@@ -141,109 +141,113 @@ func TestQuotas_Rate(t *testing.T) {
 	t.Parallel()
 	var cases []quotaCase
 	for _, a := range quotaAttachments() {
-		cases = append(cases, quotaCase{"attached to " + a.name + ": so many begin, the next at its moment", func(x *quotaTest) {
-			q := x.quota(`"window_seconds":10,"max_requests_per_window":2`)
-			ids := a.make(x, q, 5)
-			begun := x.server.Clock.Now()
-			waiting := map[uuid.UUID]bool{}
-			for _, id := range ids {
-				waiting[id] = true
-			}
-			take := func(claims ...oapi.Claim) {
-				x.t.Helper()
-				for _, c := range claims {
-					if !waiting[c.Execution.ID] {
-						x.t.Errorf("%s was claimed", c.Execution.ID)
-					}
-					delete(waiting, c.Execution.ID)
-				}
-			}
-			held := func(next time.Time) {
-				x.t.Helper()
-				x.none(`"max":100`)
-				for id := range waiting {
-					if at := x.heldUp(q, "", id, atQuota); at == nil || !at.Time().Equal(next) {
-						x.t.Errorf("next at %v, want %s", at, next)
-					}
-				}
-			}
-			take(x.claim(lasting))
-			x.advance(3 * time.Second)
-			take(x.claim(`"max":100,` + lasting)) // there is room for one
-			held(begun.Add(10 * time.Second))
-			w := x.wait(lasting)
-			x.settled()
-			x.until(begun.Add(10*time.Second - time.Millisecond))
-			x.none("")
-			x.advance(time.Millisecond)
-			take(w.got())
-			held(begun.Add(13 * time.Second))
-			x.until(begun.Add(13 * time.Second))
-			take(x.claim(`"max":100,` + lasting)) // in the place of the second one
-			held(begun.Add(20 * time.Second))
-		}})
+		cases = append(cases, quotaCase{"attached to " + a.name + ": so many begin, the next at its moment", a.limitsTheRate})
 	}
-	cases = append(cases,
-		quotaCase{"a retry and a takeover are starts, what goes on is none", func(x *quotaTest) {
-			q := x.quota(`"window_seconds":3600,"max_requests_per_window":3`)
-			left := func(want string) {
-				x.t.Helper()
-				other := x.on("other").create("")
-				got := x.admit(q, other.ID).Want(http.StatusOK).Str("outcome")
-				if got != want {
-					x.t.Fatalf("another one is %s, want %s", got, want)
-				}
+	runQuotaCases(t, append(cases, quotasRateCases...))
+}
+
+// limitsTheRate checks that two of five begin within ten seconds.
+func (a quotaAttachment) limitsTheRate(x *quotaTest) {
+	q := x.quota(`"window_seconds":10,"max_requests_per_window":2`)
+	ids := a.make(x, q, 5)
+	begun := x.server.Clock.Now()
+	waiting := map[uuid.UUID]bool{}
+	for _, id := range ids {
+		waiting[id] = true
+	}
+	take := func(claims ...oapi.Claim) {
+		x.t.Helper()
+		for _, c := range claims {
+			if !waiting[c.Execution.ID] {
+				x.t.Errorf("%s was claimed", c.Execution.ID)
 			}
-			e := x.create(underQuotas(q) + "," + retryPolicy(9))
-			c := x.claim(`"lease_ttl_ms":60000`) // 1
-			x.report(c, "release", "").Want(http.StatusOK)
-			c = x.claim(`"lease_ttl_ms":60000`)
-			x.report(c, "delay", `"delay_ms":1000`).Want(http.StatusOK)
-			x.advance(time.Second)
-			c = x.claim(`"lease_ttl_ms":60000`)
-			x.report(c, "suspend", waitForGo).Want(http.StatusOK)
-			x.operator(e.ID, "resume", "").Want(http.StatusOK)
-			x.claim(`"lease_ttl_ms":60000`)
-			x.advance(time.Minute)
-			if c = x.claim(`"lease_ttl_ms":60000`); c.Kind != "reclaimed" { // 2
-				x.t.Errorf("a %s claim", c.Kind)
+			delete(waiting, c.Execution.ID)
+		}
+	}
+	held := func(next time.Time) {
+		x.t.Helper()
+		x.none(`"max":100`)
+		for id := range waiting {
+			if at := x.heldUp(q, "", id, atQuota); at == nil || !at.Time().Equal(next) {
+				x.t.Errorf("next at %v, want %s", at, next)
 			}
-			x.report(c, "fail", `"reason":"boom","retry_after_ms":0`).Want(http.StatusOK)
-			x.advance(0)
-			if c = x.claim(`"lease_ttl_ms":60000`); c.Kind != "retry" { // 3
-				x.t.Errorf("a %s claim", c.Kind)
+		}
+	}
+	take(x.claim(lasting))
+	x.advance(3 * time.Second)
+	take(x.claim(`"max":100,` + lasting)) // there is room for one
+	held(begun.Add(10 * time.Second))
+	w := x.wait(lasting)
+	x.settled()
+	x.until(begun.Add(10*time.Second - time.Millisecond))
+	x.none("")
+	x.advance(time.Millisecond)
+	take(w.got())
+	held(begun.Add(13 * time.Second))
+	x.until(begun.Add(13 * time.Second))
+	take(x.claim(`"max":100,` + lasting)) // in the place of the second one
+	held(begun.Add(20 * time.Second))
+}
+
+var quotasRateCases = []quotaCase{
+	{"a retry and a takeover are starts, what goes on is none", func(x *quotaTest) {
+		q := x.quota(`"window_seconds":3600,"max_requests_per_window":3`)
+		left := func(want string) {
+			x.t.Helper()
+			other := x.on("other").create("")
+			got := x.admit(q, other.ID).Want(http.StatusOK).Str("outcome")
+			if got != want {
+				x.t.Fatalf("another one is %s, want %s", got, want)
 			}
-			left("rate_exceeded")
-			x.report(c, "release", "").Want(http.StatusOK)
-			c = x.claim(`"lease_ttl_ms":60000`)
-			x.report(c, "fail", `"reason":"boom","retry_after_ms":0`).Want(http.StatusOK)
-			x.advance(0)
-			x.none("")
-			x.heldUp(q, "", e.ID, atQuotaRetry)
-			x.advance(time.Hour)
-			x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
-			left("admitted") // the window is over
-		}},
-		quotaCase{"jitter moves the moment, within its bounds, and then it is a moment", func(x *quotaTest) {
-			q := x.quota(`"window_seconds":10,"max_requests_per_window":1,"jitter_ms":5000`)
-			begun := x.server.Clock.Now()
-			x.create(underQuotas(q))
-			second := x.create(underQuotas(q))
-			x.claim(`"max":1,` + lasting)
-			x.none("")
-			next := x.heldUp(q, "", second.ID, atQuota)
-			if next.Time().Before(begun.Add(10*time.Second)) || next.Time().After(begun.Add(15*time.Second)) {
-				x.t.Fatalf("next at %s, it began at %s", next, begun)
-			}
-			w := x.wait(lasting)
-			x.settled()
-			x.until(next.Time())
-			if got := w.got(); got.Execution.ID != second.ID {
-				x.t.Errorf("got %s", got.Execution.ID)
-			}
-		}},
-	)
-	runQuotaCases(t, cases)
+		}
+		e := x.create(underQuotas(q) + "," + retryPolicy(9))
+		c := x.claim(`"lease_ttl_ms":60000`) // 1
+		x.report(c, "release", "").Want(http.StatusOK)
+		c = x.claim(`"lease_ttl_ms":60000`)
+		x.report(c, "delay", `"delay_ms":1000`).Want(http.StatusOK)
+		x.advance(time.Second)
+		c = x.claim(`"lease_ttl_ms":60000`)
+		x.report(c, "suspend", waitForGo).Want(http.StatusOK)
+		x.operator(e.ID, "resume", "").Want(http.StatusOK)
+		x.claim(`"lease_ttl_ms":60000`)
+		x.advance(time.Minute)
+		if c = x.claim(`"lease_ttl_ms":60000`); c.Kind != "reclaimed" { // 2
+			x.t.Errorf("a %s claim", c.Kind)
+		}
+		x.report(c, "fail", `"reason":"boom","retry_after_ms":0`).Want(http.StatusOK)
+		x.advance(0)
+		if c = x.claim(`"lease_ttl_ms":60000`); c.Kind != "retry" { // 3
+			x.t.Errorf("a %s claim", c.Kind)
+		}
+		left("rate_exceeded")
+		x.report(c, "release", "").Want(http.StatusOK)
+		c = x.claim(`"lease_ttl_ms":60000`)
+		x.report(c, "fail", `"reason":"boom","retry_after_ms":0`).Want(http.StatusOK)
+		x.advance(0)
+		x.none("")
+		x.heldUp(q, "", e.ID, atQuotaRetry)
+		x.advance(time.Hour)
+		x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
+		left("admitted") // the window is over
+	}},
+	{"jitter moves the moment, within its bounds, and then it is a moment", func(x *quotaTest) {
+		q := x.quota(`"window_seconds":10,"max_requests_per_window":1,"jitter_ms":5000`)
+		begun := x.server.Clock.Now()
+		x.create(underQuotas(q))
+		second := x.create(underQuotas(q))
+		x.claim(`"max":1,` + lasting)
+		x.none("")
+		next := x.heldUp(q, "", second.ID, atQuota)
+		if next.Time().Before(begun.Add(10*time.Second)) || next.Time().After(begun.Add(15*time.Second)) {
+			x.t.Fatalf("next at %s, it began at %s", next, begun)
+		}
+		w := x.wait(lasting)
+		x.settled()
+		x.until(next.Time())
+		if got := w.got(); got.Execution.ID != second.ID {
+			x.t.Errorf("got %s", got.Execution.ID)
+		}
+	}},
 }
 
 // TestQuotas_Cap: no more are at work than may be, from the first claim until the end. model.md "Budgets and quotas"; defect 55.
@@ -280,169 +284,184 @@ func TestQuotas_Cap(t *testing.T) {
 
 // quotaEndings are what gives a slot back, and what does not.
 func quotaEndings() []quotaCase {
-	complete := func(x *quotaTest, c oapi.Claim) { x.report(c, "complete", "").Want(http.StatusOK) }
-	ends := []struct {
-		name, members string
-		end           func(x *quotaTest, c oapi.Claim)
-	}{
-		{"complete", "", complete},
-		{"complete in a batch", "", func(x *quotaTest, c oapi.Claim) {
-			x.Post("/v1/completions", `{"items":[`+completionItem(c, `"result":1`)+`]}`).Want(http.StatusOK)
-		}},
-		{"fail for good", retryPolicy(3), func(x *quotaTest, c oapi.Claim) { x.report(c, "fail", quotaEndedBadly).Want(http.StatusOK) }},
-		{"fail without retries left", "", func(x *quotaTest, c oapi.Claim) { x.report(c, "fail", `"reason":"boom"`).Want(http.StatusOK) }},
-		{"operator-cancel", "", func(x *quotaTest, c oapi.Claim) { x.operated(c.Execution.ID, "operator-cancel", `"reason":"no"`) }},
-		{"cancel by its worker", "", func(x *quotaTest, c oapi.Claim) { x.report(c, "cancel", `"reason":"x"`).Want(http.StatusOK) }},
-		{"its deadline", "deadline", func(x *quotaTest, _ oapi.Claim) { x.advance(20 * time.Minute) }},
-		{"put off, then its deadline", "deadline", func(x *quotaTest, c oapi.Claim) {
-			x.report(c, "delay", `"delay_ms":7200000`).Want(http.StatusOK)
-			x.none("")
-			x.advance(20 * time.Minute)
-		}},
-		{"suspended, then cancelled", "", func(x *quotaTest, c oapi.Claim) {
-			x.report(c, "suspend", waitForGo).Want(http.StatusOK)
-			x.none("")
-			x.operated(c.Execution.ID, "operator-cancel", `"reason":"no"`)
-		}},
-		{"lost too often", `"policy":{"max_reclaim_count":0}`, func(x *quotaTest, _ oapi.Claim) {
-			x.advance(time.Hour)
-			x.none(`"lanes":["` + x.lane + `-nothing"]`)
-			x.ask(`"worker_id":"w3"`) // it ends the lost one
-		}},
-		{"given back by hand", "", func(x *quotaTest, c oapi.Claim) {
-			var quota uuid.UUID
-			for _, q := range c.Execution.QuotaPolicyIds {
-				quota = q
-			}
-			x.dismiss(quota, c.Execution.ID)
-		}},
-	}
 	var cases []quotaCase
-	for _, tt := range ends {
-		cases = append(cases, quotaCase{"free again by: " + tt.name, func(x *quotaTest) {
-			q := x.quota(`"max_concurrent":1`)
-			members := tt.members
-			if members == "deadline" {
-				members = `"deadline_at":` + spelled(x.server.Clock.Now().Add(20*time.Minute))
-			}
-			first := x.create(executionMembers(`"priority":9`, underQuotas(q), members))
-			c := x.claim(lasting)
-			second := x.create(underQuotas(q))
-			x.none("")
-			x.heldUp(q, "", second.ID, atQuota)
-			w := x.wait(lasting)
-			x.settled()
-			tt.end(x, c)
-			if got := w.got(); got.Execution.ID != second.ID || c.Execution.ID != first.ID {
-				x.t.Errorf("got %s", got.Execution.ID)
-			}
-			x.holders(q, second.ID)
-		}})
+	for _, e := range quotaEnds {
+		cases = append(cases, quotaCase{"free again by: " + e.name, e.frees})
 	}
-	keeps := []struct {
-		name string
-		give func(x *quotaTest, c oapi.Claim)
-		back func(x *quotaTest, c oapi.Claim) // what makes it claimable again; nil if it is
-		kind oapi.ClaimKind
-	}{
-		{"release", func(x *quotaTest, c oapi.Claim) { x.report(c, "release", "").Want(http.StatusOK) }, nil, "resumed"},
-		{"delay", func(x *quotaTest, c oapi.Claim) { x.report(c, "delay", `"delay_ms":60000`).Want(http.StatusOK) },
-			func(x *quotaTest, _ oapi.Claim) { x.advance(time.Minute) }, "resumed"},
-		{"suspend", func(x *quotaTest, c oapi.Claim) { x.report(c, "suspend", waitForGo).Want(http.StatusOK) },
-			func(x *quotaTest, c oapi.Claim) { x.operator(c.Execution.ID, "resume", "").Want(http.StatusOK) }, "resumed"},
-		{"wait-children", func(x *quotaTest, c oapi.Claim) { x.report(c, "wait-children", "").Want(http.StatusOK) },
-			func(x *quotaTest, c oapi.Claim) { x.operator(c.Execution.ID, "resume", "").Want(http.StatusOK) }, "resumed"},
-		{"retry backoff", func(x *quotaTest, c oapi.Claim) { x.report(c, "fail", `"reason":"boom"`).Want(http.StatusOK) },
-			func(x *quotaTest, _ oapi.Claim) { x.advance(retryDelay) }, "retry"},
-		{"lease expiry", func(x *quotaTest, _ oapi.Claim) { x.advance(time.Minute) }, nil, "reclaimed"},
-		{"revoke", func(x *quotaTest, c oapi.Claim) { x.operator(c.Execution.ID, "revoke-lease", "").Want(http.StatusOK) }, nil, "reclaimed"},
+	for _, p := range quotaPauses {
+		cases = append(cases, quotaCase{"kept in spite of: " + p.name + "; it goes on, and nobody else", p.keeps})
 	}
-	for _, tt := range keeps {
-		cases = append(cases, quotaCase{"kept in spite of: " + tt.name + "; it goes on, and nobody else", func(x *quotaTest) {
-			q := x.quota(`"max_concurrent":1`)
-			first := x.create(executionMembers(`"priority":9`, underQuotas(q), retryPolicy(3)))
-			second := x.create(underQuotas(q))
-			c := x.claim(`"lease_ttl_ms":60000`)
-			tt.give(x, c)
-			x.holders(q, first.ID)
-			if tt.back != nil {
-				x.none("")
-				x.heldUp(q, "", second.ID, atQuota)
-				tt.back(x, c)
-				x.holders(q, first.ID)
-			}
-			again := x.claims(`"max":100,` + lasting)
-			if len(again) != 1 || again[0].Execution.ID != first.ID || again[0].Kind != tt.kind {
-				x.t.Fatalf("%+v", again)
-			}
-			x.none("")
-			x.heldUp(q, "", second.ID, atQuota)
-			x.report(again[0], "complete", "").Want(http.StatusOK)
-			if got := x.claim(lasting); got.Execution.ID != second.ID {
-				x.t.Errorf("got %s", got.Execution.ID)
-			}
-		}})
+	return append(cases, quotaSlotCases...)
+}
+
+// quotaEnd is an end that gives a slot back.
+type quotaEnd struct {
+	name, members string
+	end           func(x *quotaTest, c oapi.Claim)
+}
+
+var quotaEnds = []quotaEnd{
+	{"complete", "", func(x *quotaTest, c oapi.Claim) { x.report(c, "complete", "").Want(http.StatusOK) }},
+	{"complete in a batch", "", func(x *quotaTest, c oapi.Claim) {
+		x.Post("/v1/completions", `{"items":[`+completionItem(c, `"result":1`)+`]}`).Want(http.StatusOK)
+	}},
+	{"fail for good", retryPolicy(3), func(x *quotaTest, c oapi.Claim) { x.report(c, "fail", quotaEndedBadly).Want(http.StatusOK) }},
+	{"fail without retries left", "", func(x *quotaTest, c oapi.Claim) { x.report(c, "fail", `"reason":"boom"`).Want(http.StatusOK) }},
+	{"operator-cancel", "", func(x *quotaTest, c oapi.Claim) { x.operated(c.Execution.ID, "operator-cancel", `"reason":"no"`) }},
+	{"cancel by its worker", "", func(x *quotaTest, c oapi.Claim) { x.report(c, "cancel", `"reason":"x"`).Want(http.StatusOK) }},
+	{"its deadline", "deadline", func(x *quotaTest, _ oapi.Claim) { x.advance(20 * time.Minute) }},
+	{"put off, then its deadline", "deadline", func(x *quotaTest, c oapi.Claim) {
+		x.report(c, "delay", `"delay_ms":7200000`).Want(http.StatusOK)
+		x.none("")
+		x.advance(20 * time.Minute)
+	}},
+	{"suspended, then cancelled", "", func(x *quotaTest, c oapi.Claim) {
+		x.report(c, "suspend", waitForGo).Want(http.StatusOK)
+		x.none("")
+		x.operated(c.Execution.ID, "operator-cancel", `"reason":"no"`)
+	}},
+	{"lost too often", `"policy":{"max_reclaim_count":0}`, func(x *quotaTest, _ oapi.Claim) {
+		x.advance(time.Hour)
+		x.none(`"lanes":["` + x.lane + `-nothing"]`)
+		x.ask(`"worker_id":"w3"`) // it ends the lost one
+	}},
+	{"given back by hand", "", func(x *quotaTest, c oapi.Claim) {
+		var quota uuid.UUID
+		for _, q := range c.Execution.QuotaPolicyIds {
+			quota = q
+		}
+		x.dismiss(quota, c.Execution.ID)
+	}},
+}
+
+// frees checks that the end lets the next one begin.
+func (e quotaEnd) frees(x *quotaTest) {
+	q := x.quota(`"max_concurrent":1`)
+	members := e.members
+	if members == "deadline" {
+		members = `"deadline_at":` + spelled(x.server.Clock.Now().Add(20*time.Minute))
 	}
-	return append(cases,
-		quotaCase{"a replay needs a new slot", func(x *quotaTest) {
-			q := x.quota(`"max_concurrent":1`)
-			first := x.create(executionMembers(`"priority":9`, underQuotas(q)))
-			x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
-			x.holders(q)
-			x.create(underQuotas(q))
-			c := x.claim(lasting)
-			x.operator(first.ID, "replay", "").Want(http.StatusOK)
-			x.none("")
-			x.heldUp(q, "", first.ID, atQuotaReplay)
-			w := x.wait(lasting)
-			x.settled()
-			x.report(c, "complete", "").Want(http.StatusOK)
-			if got := w.got(); got.Execution.ID != first.ID {
-				x.t.Errorf("got %s", got.Execution.ID)
+	first := x.create(executionMembers(`"priority":9`, underQuotas(q), members))
+	c := x.claim(lasting)
+	second := x.create(underQuotas(q))
+	x.none("")
+	x.heldUp(q, "", second.ID, atQuota)
+	w := x.wait(lasting)
+	x.settled()
+	e.end(x, c)
+	if got := w.got(); got.Execution.ID != second.ID || c.Execution.ID != first.ID {
+		x.t.Errorf("got %s", got.Execution.ID)
+	}
+	x.holders(q, second.ID)
+}
+
+// quotaPause is what gives no slot back.
+type quotaPause struct {
+	name string
+	give func(x *quotaTest, c oapi.Claim)
+	back func(x *quotaTest, c oapi.Claim) // what makes it claimable again; nil if it is
+	kind oapi.ClaimKind
+}
+
+var quotaPauses = []quotaPause{
+	{"release", func(x *quotaTest, c oapi.Claim) { x.report(c, "release", "").Want(http.StatusOK) }, nil, "resumed"},
+	{"delay", func(x *quotaTest, c oapi.Claim) { x.report(c, "delay", `"delay_ms":60000`).Want(http.StatusOK) },
+		func(x *quotaTest, _ oapi.Claim) { x.advance(time.Minute) }, "resumed"},
+	{"suspend", func(x *quotaTest, c oapi.Claim) { x.report(c, "suspend", waitForGo).Want(http.StatusOK) },
+		func(x *quotaTest, c oapi.Claim) { x.operator(c.Execution.ID, "resume", "").Want(http.StatusOK) }, "resumed"},
+	{"wait-children", func(x *quotaTest, c oapi.Claim) { x.report(c, "wait-children", "").Want(http.StatusOK) },
+		func(x *quotaTest, c oapi.Claim) { x.operator(c.Execution.ID, "resume", "").Want(http.StatusOK) }, "resumed"},
+	{"retry backoff", func(x *quotaTest, c oapi.Claim) { x.report(c, "fail", `"reason":"boom"`).Want(http.StatusOK) },
+		func(x *quotaTest, _ oapi.Claim) { x.advance(retryDelay) }, "retry"},
+	{"lease expiry", func(x *quotaTest, _ oapi.Claim) { x.advance(time.Minute) }, nil, "reclaimed"},
+	{"revoke", func(x *quotaTest, c oapi.Claim) { x.operator(c.Execution.ID, "revoke-lease", "").Want(http.StatusOK) }, nil, "reclaimed"},
+}
+
+// keeps checks that the next one begins only when the first has ended.
+func (p quotaPause) keeps(x *quotaTest) {
+	q := x.quota(`"max_concurrent":1`)
+	first := x.create(executionMembers(`"priority":9`, underQuotas(q), retryPolicy(3)))
+	second := x.create(underQuotas(q))
+	c := x.claim(`"lease_ttl_ms":60000`)
+	p.give(x, c)
+	x.holders(q, first.ID)
+	if p.back != nil {
+		x.none("")
+		x.heldUp(q, "", second.ID, atQuota)
+		p.back(x, c)
+		x.holders(q, first.ID)
+	}
+	again := x.claims(`"max":100,` + lasting)
+	if len(again) != 1 || again[0].Execution.ID != first.ID || again[0].Kind != p.kind {
+		x.t.Fatalf("%+v", again)
+	}
+	x.none("")
+	x.heldUp(q, "", second.ID, atQuota)
+	x.report(again[0], "complete", "").Want(http.StatusOK)
+	if got := x.claim(lasting); got.Execution.ID != second.ID {
+		x.t.Errorf("got %s", got.Execution.ID)
+	}
+}
+
+var quotaSlotCases = []quotaCase{
+	{"a replay needs a new slot", func(x *quotaTest) {
+		q := x.quota(`"max_concurrent":1`)
+		first := x.create(executionMembers(`"priority":9`, underQuotas(q)))
+		x.report(x.claim(lasting), "complete", "").Want(http.StatusOK)
+		x.holders(q)
+		x.create(underQuotas(q))
+		c := x.claim(lasting)
+		x.operator(first.ID, "replay", "").Want(http.StatusOK)
+		x.none("")
+		x.heldUp(q, "", first.ID, atQuotaReplay)
+		w := x.wait(lasting)
+		x.settled()
+		x.report(c, "complete", "").Want(http.StatusOK)
+		if got := w.got(); got.Execution.ID != first.ID {
+			x.t.Errorf("got %s", got.Execution.ID)
+		}
+		x.holders(q, first.ID)
+	}},
+	{"a flow that is cancelled gives all its slots back at once", func(x *quotaTest) {
+		q := x.quota(`"max_concurrent":40`)
+		f, ids := x.startedFlow(underQuotas(q) + "," + x.nodes(60, ""))
+		if n := len(x.claims(`"max":100,` + lasting)); n != 40 {
+			x.t.Fatalf("%d are claimed", n)
+		}
+		others := x.on("others")
+		others.createMany(50, func(int) string { return underQuotas(q) })
+		others.none("")
+		w := others.wait(lasting)
+		others.settled()
+		x.Post(flowPath(f, "cancel"), `{}`).Want(http.StatusOK)
+		x.advance(time.Minute)
+		w.got()
+		if n := len(others.claims(`"max":100,` + lasting)); n != 39 {
+			x.t.Errorf("%d are claimed", n)
+		}
+		for _, id := range ids {
+			if e := x.get(id); e.PublicState != "cancelled" {
+				x.t.Errorf("%s is %s", id, e.PublicState)
 			}
-			x.holders(q, first.ID)
-		}},
-		quotaCase{"a flow that is cancelled gives all its slots back at once", func(x *quotaTest) {
-			q := x.quota(`"max_concurrent":40`)
-			f, ids := x.startedFlow(underQuotas(q) + "," + x.nodes(60, ""))
-			if n := len(x.claims(`"max":100,` + lasting)); n != 40 {
-				x.t.Fatalf("%d are claimed", n)
-			}
-			others := x.on("others")
-			others.createMany(50, func(int) string { return underQuotas(q) })
-			others.none("")
-			w := others.wait(lasting)
-			others.settled()
-			x.Post(flowPath(f, "cancel"), `{}`).Want(http.StatusOK)
-			x.advance(time.Minute)
-			w.got()
-			if n := len(others.claims(`"max":100,` + lasting)); n != 39 {
-				x.t.Errorf("%d are claimed", n)
-			}
-			for _, id := range ids {
-				if e := x.get(id); e.PublicState != "cancelled" {
-					x.t.Errorf("%s is %s", id, e.PublicState)
-				}
-			}
-		}},
-		quotaCase{"what is skipped gives back what it was admitted for", func(x *quotaTest) {
-			q := x.quota(`"max_concurrent":1`)
-			f := answerAs[oapi.Flow](x.Post("/v1/flows", `{"goal":"x","start":true,"graph":{"executions":[`+x.sent(`"key":"up"`)+`,`+
-				x.on("down").sent(`"key":"down","needs":["up"],`+underQuotas(q))+`]}}`).Want(http.StatusCreated))
-			down := f.Graph.Executions["down"]
-			x.admits(q, down, "admitted")
-			other := x.on("other")
-			e := other.create(underQuotas(q))
-			other.none("")
-			x.report(x.claim(lasting), "fail", quotaEndedBadly).Want(http.StatusOK)
-			x.advance(time.Minute)
-			if got := x.get(down); got.PublicState != "skipped" {
-				x.t.Fatalf("it is %s", got.PublicState)
-			}
-			x.holders(q)
-			if got := other.claim(lasting); got.Execution.ID != e.ID {
-				x.t.Errorf("got %s", got.Execution.ID)
-			}
-		}},
-	)
+		}
+	}},
+	{"what is skipped gives back what it was admitted for", func(x *quotaTest) {
+		q := x.quota(`"max_concurrent":1`)
+		f := answerAs[oapi.Flow](x.Post("/v1/flows", `{"goal":"x","start":true,"graph":{"executions":[`+x.sent(`"key":"up"`)+`,`+
+			x.on("down").sent(`"key":"down","needs":["up"],`+underQuotas(q))+`]}}`).Want(http.StatusCreated))
+		down := f.Graph.Executions["down"]
+		x.admits(q, down, "admitted")
+		other := x.on("other")
+		e := other.create(underQuotas(q))
+		other.none("")
+		x.report(x.claim(lasting), "fail", quotaEndedBadly).Want(http.StatusOK)
+		x.advance(time.Minute)
+		if got := x.get(down); got.PublicState != "skipped" {
+			x.t.Fatalf("it is %s", got.PublicState)
+		}
+		x.holders(q)
+		if got := other.claim(lasting); got.Execution.ID != e.ID {
+			x.t.Errorf("got %s", got.Execution.ID)
+		}
+	}},
 }

@@ -65,130 +65,141 @@ func (x *executionTest) closes(id uuid.UUID, attempt int, reason execution.Close
 // TestStreams_Close is flows-streams-budgets.md 4.4, and executions.md 6.4 (52, 60).
 func TestStreams_Close(t *testing.T) {
 	t.Parallel()
-	by := func(c oapi.Claim, verb, members string) func(x *executionTest) {
-		return func(x *executionTest) { x.report(c, verb, members).Want(http.StatusOK) }
-	}
-	operated := func(c oapi.Claim, verb, members string) func(x *executionTest) {
-		return func(x *executionTest) {
-			x.Post("/v1/executions/"+c.Execution.ID.String()+"/"+verb, "{"+members+"}").Want(http.StatusOK)
-		}
-	}
-	passes := func(d time.Duration) func(oapi.Claim) func(*executionTest) {
-		return func(oapi.Claim) func(*executionTest) { return func(x *executionTest) { x.advance(d) } }
-	}
-	cases := []struct {
-		name, policy string
-		end          func(c oapi.Claim) func(x *executionTest)
-		reason       execution.CloseReason
-		cause        string
-	}{
-		{"complete", "", func(c oapi.Claim) func(*executionTest) { return by(c, "complete", "") }, "attempt_success", "execution.completed"},
-		{"fail", "", func(c oapi.Claim) func(*executionTest) { return by(c, "fail", `"reason":"x"`) }, "attempt_failure", "execution.failed"},
-		{"cancel by the worker", "", func(c oapi.Claim) func(*executionTest) { return by(c, "cancel", "") }, "attempt_cancelled", "execution.cancelled"},
-		{"cancel by an operator", "", func(c oapi.Claim) func(*executionTest) { return operated(c, "operator-cancel", `"reason":"x"`) }, "attempt_cancelled", "operator.cancelled"},
-		{"revoke", "", func(c oapi.Claim) func(*executionTest) { return operated(c, "revoke-lease", "") }, "lease_revoked", "operator.lease_revoked"},
-		{"the lease runs out (60)", "", passes(31 * time.Second), "lease_expired", "lease.expired"},
-		{"the attempt's timeout", `"policy":{"timeout_policy":{"attempt_timeout_ms":5000}}`, passes(6 * time.Second), "expired", "execution.expired"},
-		{"the deadline", `"policy":{"timeout_policy":{"execution_deadline_ms":5000}}`, passes(6 * time.Second), "expired", "execution.expired"},
-	}
 	var all []executionCase
-	for _, tt := range cases {
-		all = append(all, executionCase{tt.name, func(x *executionTest) {
-			c := x.held(tt.policy)
-			x.append(c, lines(0, 3)...)
-			tt.end(c)(x)
-			x.closes(c.Execution.ID, 0, tt.reason, streamEnd{0, string(tt.reason), 3, tt.cause})
-			silent := x.held(tt.policy)
-			if silent.Execution.ID == c.Execution.ID { // what was lost is claimed first
-				silent = x.held(tt.policy)
-			}
-			tt.end(silent)(x)
-			x.closes(silent.Execution.ID, 0, tt.reason) // never written: the marker, and nothing is told
-		}})
+	for _, tt := range streamCloses {
+		all = append(all, executionCase{tt.name, tt.closes})
 	}
-	all = append(all,
-		executionCase{"each attempt has a stream of its own, and a failed one is closed (52)", func(x *executionTest) {
-			c := x.held(retryPolicy(1))
-			id := c.Execution.ID
-			x.append(c, `"payload":"first"`)
-			x.report(c, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
-			x.closes(id, 0, "attempt_failure", streamEnd{0, "attempt_failure", 1, "lease.revoked"})
-			x.advance(retryDelay)
-			second := x.claim("")
-			if got := x.stream(id, "current", ""); *got.AttemptIndex != 1 || len(got.Frames) != 0 || got.ClosedAt != nil {
-				x.t.Errorf("the new attempt: %+v", got)
+	runExecutionCases(t, append(all, streamsCloseCases...))
+}
+
+// streamClose is an end that closes the stream of an attempt.
+type streamClose struct {
+	name, policy string
+	end          func(c oapi.Claim) func(x *executionTest)
+	reason       execution.CloseReason
+	cause        string
+}
+
+var streamCloses = []streamClose{
+	{"complete", "", func(c oapi.Claim) func(*executionTest) { return endedByWorker(c, "complete", "") }, "attempt_success", "execution.completed"},
+	{"fail", "", func(c oapi.Claim) func(*executionTest) { return endedByWorker(c, "fail", `"reason":"x"`) }, "attempt_failure", "execution.failed"},
+	{"cancel by the worker", "", func(c oapi.Claim) func(*executionTest) { return endedByWorker(c, "cancel", "") }, "attempt_cancelled", "execution.cancelled"},
+	{"cancel by an operator", "", func(c oapi.Claim) func(*executionTest) { return endedByOperator(c, "operator-cancel", `"reason":"x"`) }, "attempt_cancelled", "operator.cancelled"},
+	{"revoke", "", func(c oapi.Claim) func(*executionTest) { return endedByOperator(c, "revoke-lease", "") }, "lease_revoked", "operator.lease_revoked"},
+	{"the lease runs out (60)", "", endedByTime(31 * time.Second), "lease_expired", "lease.expired"},
+	{"the attempt's timeout", `"policy":{"timeout_policy":{"attempt_timeout_ms":5000}}`, endedByTime(6 * time.Second), "expired", "execution.expired"},
+	{"the deadline", `"policy":{"timeout_policy":{"execution_deadline_ms":5000}}`, endedByTime(6 * time.Second), "expired", "execution.expired"},
+}
+
+func endedByWorker(c oapi.Claim, verb, members string) func(x *executionTest) {
+	return func(x *executionTest) { x.report(c, verb, members).Want(http.StatusOK) }
+}
+
+func endedByOperator(c oapi.Claim, verb, members string) func(x *executionTest) {
+	return func(x *executionTest) {
+		x.Post("/v1/executions/"+c.Execution.ID.String()+"/"+verb, "{"+members+"}").Want(http.StatusOK)
+	}
+}
+
+func endedByTime(d time.Duration) func(oapi.Claim) func(*executionTest) {
+	return func(oapi.Claim) func(*executionTest) { return func(x *executionTest) { x.advance(d) } }
+}
+
+// closes checks that the end closes a stream that was written, and one that was not.
+func (e streamClose) closes(x *executionTest) {
+	c := x.held(e.policy)
+	x.append(c, lines(0, 3)...)
+	e.end(c)(x)
+	x.closes(c.Execution.ID, 0, e.reason, streamEnd{0, string(e.reason), 3, e.cause})
+	silent := x.held(e.policy)
+	if silent.Execution.ID == c.Execution.ID { // what was lost is claimed first
+		silent = x.held(e.policy)
+	}
+	e.end(silent)(x)
+	x.closes(silent.Execution.ID, 0, e.reason) // never wrieen: the marker, and nothing is told
+}
+
+var streamsCloseCases = []executionCase{
+	{"each attempt has a stream of its own, and a failed one is closed (52)", func(x *executionTest) {
+		c := x.held(retryPolicy(1))
+		id := c.Execution.ID
+		x.append(c, `"payload":"first"`)
+		x.report(c, "fail", `"reason":"x","category":"transient"`).Want(http.StatusOK)
+		x.closes(id, 0, "attempt_failure", streamEnd{0, "attempt_failure", 1, "lease.revoked"})
+		x.advance(retryDelay)
+		second := x.claim("")
+		if got := x.stream(id, "current", ""); *got.AttemptIndex != 1 || len(got.Frames) != 0 || got.ClosedAt != nil {
+			x.t.Errorf("the new attempt: %+v", got)
+		}
+		if got := x.append(second, `"payload":"second"`); got.FrameCount != 1 {
+			x.t.Errorf("%+v", got)
+		}
+		if first, now := x.stream(id, 0, ""), x.stream(id, 1, ""); payloads(first.Frames) != "first" || payloads(now.Frames) != "second" {
+			x.t.Errorf("%+v, %+v", first, now)
+		}
+		x.report(second, "complete", "").Want(http.StatusOK)
+		x.closes(id, 1, "attempt_success", streamEnd{0, "attempt_failure", 1, "lease.revoked"}, streamEnd{1, "attempt_success", 1, "execution.completed"})
+	}},
+	{"a lost lease closes once; taking it over changes the reason, and not the time", func(x *executionTest) {
+		c := x.held("")
+		id := c.Execution.ID
+		x.append(c, `"payload":"first"`)
+		x.advance(31 * time.Second)
+		lost := streamEnd{0, "lease_expired", 1, "lease.expired"}
+		x.closes(id, 0, "lease_expired", lost)
+		at := x.stream(id, 0, "").ClosedAt
+		x.advance(5 * time.Second)
+		second := x.claim("")
+		x.closes(id, 0, "reclaimed", lost)
+		if got := x.stream(id, 0, ""); !got.ClosedAt.Equal(*at) {
+			x.t.Errorf("closed at %s, and then at %s", at, got.ClosedAt)
+		}
+		x.Post("/v1/executions/"+id.String()+"/revoke-lease", nil).Want(http.StatusOK)
+		x.Post("/v1/executions/"+id.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
+		x.closes(id, 1, "lease_revoked", lost)
+		if got := x.stream(id, second.Fence.AttemptIndex, ""); len(got.Frames) != 0 {
+			x.t.Errorf("%+v", got)
+		}
+	}},
+	{"taken over too often: the stream keeps its reason", func(x *executionTest) {
+		c := x.held(`"policy":{"max_reclaim_count":0}`)
+		x.append(c, `"payload":"x"`)
+		x.advance(31 * time.Second)
+		x.none("")
+		x.closes(c.Execution.ID, 0, "lease_expired", streamEnd{0, "lease_expired", 1, "lease.expired"})
+	}},
+	{"what gives the lease back leaves the stream open", func(x *executionTest) {
+		c := x.held("")
+		id := c.Execution.ID
+		x.append(c, `"payload":"0"`)
+		for i, verb := range []string{"release", "delay", "wait-children"} {
+			x.report(c, verb, map[string]string{"delay": `"delay_ms":1000`}[verb]).Want(http.StatusOK)
+			if got := x.stream(id, 0, ""); got.ClosedAt != nil || got.ClosedReason != nil {
+				x.t.Errorf("%s closed it: %+v", verb, got)
 			}
-			if got := x.append(second, `"payload":"second"`); got.FrameCount != 1 {
-				x.t.Errorf("%+v", got)
+			x.advance(2 * time.Second)
+			if verb == "wait-children" {
+				x.Post("/v1/executions/"+id.String()+"/resume", nil).Want(http.StatusOK)
 			}
-			if first, now := x.stream(id, 0, ""), x.stream(id, 1, ""); payloads(first.Frames) != "first" || payloads(now.Frames) != "second" {
-				x.t.Errorf("%+v, %+v", first, now)
-			}
-			x.report(second, "complete", "").Want(http.StatusOK)
-			x.closes(id, 1, "attempt_success", streamEnd{0, "attempt_failure", 1, "lease.revoked"}, streamEnd{1, "attempt_success", 1, "execution.completed"})
-		}},
-		executionCase{"a lost lease closes once; taking it over changes the reason, and not the time", func(x *executionTest) {
-			c := x.held("")
-			id := c.Execution.ID
-			x.append(c, `"payload":"first"`)
-			x.advance(31 * time.Second)
-			lost := streamEnd{0, "lease_expired", 1, "lease.expired"}
-			x.closes(id, 0, "lease_expired", lost)
-			at := x.stream(id, 0, "").ClosedAt
-			x.advance(5 * time.Second)
-			second := x.claim("")
-			x.closes(id, 0, "reclaimed", lost)
-			if got := x.stream(id, 0, ""); !got.ClosedAt.Equal(*at) {
-				x.t.Errorf("closed at %s, and then at %s", at, got.ClosedAt)
-			}
-			x.Post("/v1/executions/"+id.String()+"/revoke-lease", nil).Want(http.StatusOK)
-			x.Post("/v1/executions/"+id.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
-			x.closes(id, 1, "lease_revoked", lost)
-			if got := x.stream(id, second.Fence.AttemptIndex, ""); len(got.Frames) != 0 {
-				x.t.Errorf("%+v", got)
-			}
-		}},
-		executionCase{"taken over too often: the stream keeps its reason", func(x *executionTest) {
-			c := x.held(`"policy":{"max_reclaim_count":0}`)
-			x.append(c, `"payload":"x"`)
-			x.advance(31 * time.Second)
-			x.none("")
-			x.closes(c.Execution.ID, 0, "lease_expired", streamEnd{0, "lease_expired", 1, "lease.expired"})
-		}},
-		executionCase{"what gives the lease back leaves the stream open", func(x *executionTest) {
-			c := x.held("")
-			id := c.Execution.ID
-			x.append(c, `"payload":"0"`)
-			for i, verb := range []string{"release", "delay", "wait-children"} {
-				x.report(c, verb, map[string]string{"delay": `"delay_ms":1000`}[verb]).Want(http.StatusOK)
-				if got := x.stream(id, 0, ""); got.ClosedAt != nil || got.ClosedReason != nil {
-					x.t.Errorf("%s closed it: %+v", verb, got)
-				}
-				x.advance(2 * time.Second)
-				if verb == "wait-children" {
-					x.Post("/v1/executions/"+id.String()+"/resume", nil).Want(http.StatusOK)
-				}
-				c = x.claim("")
-				x.append(c, lines(i+1, 1)...)
-			}
-			if got := x.stream(id, "current", ""); payloads(got.Frames) != "0 1 2 3" || *got.AttemptIndex != 0 {
-				x.t.Errorf("%+v", got)
-			}
-			x.report(c, "delay", `"delay_ms":1000`).Want(http.StatusOK)
-			x.Post("/v1/executions/"+id.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
-			x.closes(id, 0, "attempt_cancelled", streamEnd{0, "attempt_cancelled", 4, "operator.cancelled"})
-		}},
-		executionCase{"a batch of completions closes the streams of its items", func(x *executionTest) {
-			a, b := x.held(""), x.held("")
-			x.append(a, `"payload":"x"`)
-			x.append(b, lines(0, 2)...)
-			x.Post("/v1/completions", fmt.Sprintf(`{"items":[{"execution_id":"%s","handle":"%s"},{"execution_id":"%s","handle":"%s","fail":{"reason":"x"}}]}`,
-				a.Execution.ID, a.Handle, b.Execution.ID, b.Handle)).Want(http.StatusOK)
-			x.closes(a.Execution.ID, 0, "attempt_success", streamEnd{0, "attempt_success", 1, "execution.completed"})
-			x.closes(b.Execution.ID, 0, "attempt_failure", streamEnd{0, "attempt_failure", 2, "execution.failed"})
-		}},
-	)
-	runExecutionCases(t, all)
+			c = x.claim("")
+			x.append(c, lines(i+1, 1)...)
+		}
+		if got := x.stream(id, "current", ""); payloads(got.Frames) != "0 1 2 3" || *got.AttemptIndex != 0 {
+			x.t.Errorf("%+v", got)
+		}
+		x.report(c, "delay", `"delay_ms":1000`).Want(http.StatusOK)
+		x.Post("/v1/executions/"+id.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
+		x.closes(id, 0, "attempt_cancelled", streamEnd{0, "attempt_cancelled", 4, "operator.cancelled"})
+	}},
+	{"a batch of completions closes the streams of its items", func(x *executionTest) {
+		a, b := x.held(""), x.held("")
+		x.append(a, `"payload":"x"`)
+		x.append(b, lines(0, 2)...)
+		x.Post("/v1/completions", fmt.Sprintf(`{"items":[{"execution_id":"%s","handle":"%s"},{"execution_id":"%s","handle":"%s","fail":{"reason":"x"}}]}`,
+			a.Execution.ID, a.Handle, b.Execution.ID, b.Handle)).Want(http.StatusOK)
+		x.closes(a.Execution.ID, 0, "attempt_success", streamEnd{0, "attempt_success", 1, "execution.completed"})
+		x.closes(b.Execution.ID, 0, "attempt_failure", streamEnd{0, "attempt_failure", 2, "execution.failed"})
+	}},
 }
 
 // TestStreams_Keeping is flows-streams-budgets.md 4.2, 4.5, 10.5 and 9 (19).

@@ -39,78 +39,9 @@ func from(sourceType, identity string) string {
 // TestResumeConditions: what an execution waits for, and what each signal does. executions.md 2.16, 2.17; 6.7/91, 94, 96.
 func TestResumeConditions(t *testing.T) {
 	t.Parallel()
-	type effect = [2]string
-	rows := []struct {
-		name, condition, keys string
-		signals               []effect
-		counted               []string // names; nil when it still waits
-	}{
-		{"Single, Wildcard", onSignal("a", wildcard), "a", []effect{{named("a", "x"), resumes}}, []string{"x"}},
-		{"Single, ByName (6.7/91)", onSignal("a", byName("go")), "a", []effect{{named("a", "GO"), appended}, {named("a", "go "), appended}, {named("a", "go"), resumes}}, []string{"go"}},
-		{"a name that is also one of ours (7.2/23)", onSignal("a", byName("__operator_only__")), "a", []effect{{named("a", "__operator_only__"), resumes}}, []string{"__operator_only__"}},
-		{"OperatorOnly: no signal ends it (7.2/23)", operatorOnly, "a", []effect{{named("a", "x"), noEffect}, {named("a", "__operator_only__"), noEffect}}, nil},
-		{"AllOf of two (6.7/94)", everyOf(onSignal("a", byName("x")), onSignal("b", byName("y"))), "a b",
-			[]effect{{named("a", "x"), appended}, {named("a", "x"), appendedTwice}, {named("a", "y"), misnamed}, {named("b", "x"), misnamed}, {named("b", "y"), resumes}}, []string{"x", "y"}},
-		{"AllOf of three waitpoints (6.7/96)", everyOf(onSignal("a", wildcard), onSignal("b", wildcard), onSignal("c", wildcard)), "a b c",
-			[]effect{{named("c", "1"), appended}, {named("a", "2"), appended}, {named("c", "3"), appendedTwice}, {named("b", "4"), resumes}}, []string{"1", "2", "4"}},
-		{"AllOf: one signal for several members", everyOf(onSignal("a", wildcard), onSignal("a", byName("x")), everyOf(onSignal("a", byName("x")))), "a",
-			[]effect{{named("a", "x"), resumes}}, []string{"x"}},
-		{"AllOf with OperatorOnly: no signal ends it", everyOf(onSignal("a", wildcard), operatorOnly), "a", []effect{{named("a", "x"), appended}, {named("a", "x"), appendedTwice}}, nil},
-		{"AllOf that does not listen there", everyOf(operatorOnly), "a", []effect{{named("a", "x"), elsewhere}}, nil},
-		{"Count, distinct waitpoints (6.7/94)", countOf(2, "Waitpoints", "", "a", "b", "c"), "a b c",
-			[]effect{{named("a", "1"), appended}, {named("a", "2"), appendedTwice}, {named("c", "3"), resumes}}, []string{"1", "3"}},
-		{"Count, distinct signals (6.7/94)", countOf(3, "Signals", "", "a", "b"), "a b",
-			[]effect{{named("a", "1"), appended}, {named("a", "2"), appended}, {named("b", "3"), resumes}}, []string{"1", "2", "3"}},
-		{"Count, distinct sources (6.7/94)", countOf(2, "Sources", "", "a"), "a",
-			[]effect{{named("a", "1", from("person", "ann")), appended}, {named("a", "2", from("person", "ann")), appendedTwice}, {named("a", "3", from("robot", "ann")), resumes}}, []string{"1", "3"}},
-		{"Count with a matcher (6.7/94)", countOf(2, "Signals", byName("ok"), "a"), "a",
-			[]effect{{named("a", "no"), misnamed}, {named("a", "ok"), appended}, {named("a", "no"), misnamed}, {named("a", "ok"), resumes}}, []string{"ok", "ok"}},
-		{"Count, n = 1 is any of them", countOf(1, "Waitpoints", wildcard, "a", "b"), "a b", []effect{{named("b", "x"), resumes}}, []string{"x"}},
-		{"two counts of the same kind do not disturb each other (7.2/23)", everyOf(countOf(2, "Sources", byName("x"), "a"), countOf(2, "Sources", byName("y"), "a")), "a",
-			[]effect{{named("a", "x", from("p", "1")), appended}, {named("a", "y", from("p", "1")), appended}, {named("a", "x", from("p", "2")), appended}, {named("a", "y", from("p", "2")), resumes}},
-			[]string{"x", "y", "x", "y"}},
-		{"a count inside AllOf, overfed", everyOf(countOf(1, "Signals", "", "a"), onSignal("b", wildcard)), "a b",
-			[]effect{{named("a", "1"), appended}, {named("a", "2"), appendedTwice}, {named("b", "3"), resumes}}, []string{"1", "3"}},
-		{"four composites in one another (6.7/95)", everyOf(onSignal("a", byName("1")), nested(2, countOf(2, "Signals", "", "a"))), "a",
-			[]effect{{named("a", "2"), appended}, {named("a", "1"), resumes}}, []string{"2", "1"}},
-		{"sources that only look alike", countOf(2, "Sources", "", "a"), "a", []effect{{named("a", "1", from("ab", "c")), appended}, {named("a", "2", from("a", "bc")), resumes}}, []string{"1", "2"}},
-	}
 	var cases []executionCase
-	for _, row := range rows {
-		cases = append(cases, executionCase{row.name, func(x *executionTest) {
-			e, _, points := x.waitsFor(row.condition, strings.Fields(row.keys)...)
-			n := len(x.events(e.ID))
-			x.effects(e.ID, points, row.signals...)
-			var told, names []string
-			for i, s := range row.signals {
-				told = append(told, "signal.delivered")
-				_, members, _ := strings.Cut(s[0], " ")
-				names = append(names, fromDocument[map[string]string](x.t, "{"+members+"}")["signal_name"])
-				if x.since(e.ID, n)[i].Type != "signal.delivered" || eventData(x.t, x.since(e.ID, n)[i])["effect"] != s[1] {
-					x.t.Errorf("%+v", x.since(e.ID, n)[i])
-				}
-			}
-			if row.counted == nil {
-				x.stands(e.ID, atSuspended)
-				x.toldSince(e.ID, n, told...)
-				return
-			}
-			x.stands(e.ID, atReleased)
-			events := x.toldSince(e.ID, n, append(told, "execution.resumed")...)
-			last := x.came(e.ID, "")[len(row.counted)-1]
-			if data := eventData(x.t, events[len(events)-1]); data["signal_id"] != last.SignalID.String() || *events[len(events)-1].Cause != events[len(events)-2].ID {
-				x.t.Errorf("%+v", events[len(events)-1])
-			}
-			if s := x.suspensionClosed(e.ID, "resumed"); *s.CloserSignalID != last.SignalID.String() {
-				x.t.Errorf("%+v", s)
-			}
-			x.observes(e.ID, row.counted, names)
-			for _, w := range points {
-				x.closedAs(e.ID, w, "resumed")
-				x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(e.ID, w, "") }, e.ID)
-			}
-			x.nothingWaits(e.ID)
-		}})
+	for _, row := range resumeConditions {
+		cases = append(cases, executionCase{row.name, row.resumes})
 	}
 	cases = append(cases, executionCase{"TimeoutOnly: no signal ends it, and its timeout does", func(x *executionTest) {
 		e, _, points := x.suspends("", waitOn(timeoutOnly, "a")+`,"timeout_ms":60000,"timeout_behavior":"auto_resume"`)
@@ -120,6 +51,83 @@ func TestResumeConditions(t *testing.T) {
 		x.stands(e.ID, atReleased)
 	}})
 	runExecutionCases(t, cases)
+}
+
+type effect = [2]string
+
+// resumeCondition is a condition, and what each of some signals does to who waits for it.
+type resumeCondition struct {
+	name, condition, keys string
+	signals               []effect
+	counted               []string // names; nil when it still waits
+}
+
+var resumeConditions = []resumeCondition{
+	{"Single, Wildcard", onSignal("a", wildcard), "a", []effect{{named("a", "x"), resumes}}, []string{"x"}},
+	{"Single, ByName (6.7/91)", onSignal("a", byName("go")), "a", []effect{{named("a", "GO"), appended}, {named("a", "go "), appended}, {named("a", "go"), resumes}}, []string{"go"}},
+	{"a name that is also one of ours (7.2/23)", onSignal("a", byName("__operator_only__")), "a", []effect{{named("a", "__operator_only__"), resumes}}, []string{"__operator_only__"}},
+	{"OperatorOnly: no signal ends it (7.2/23)", operatorOnly, "a", []effect{{named("a", "x"), noEffect}, {named("a", "__operator_only__"), noEffect}}, nil},
+	{"AllOf of two (6.7/94)", everyOf(onSignal("a", byName("x")), onSignal("b", byName("y"))), "a b",
+		[]effect{{named("a", "x"), appended}, {named("a", "x"), appendedTwice}, {named("a", "y"), misnamed}, {named("b", "x"), misnamed}, {named("b", "y"), resumes}}, []string{"x", "y"}},
+	{"AllOf of three waitpoints (6.7/96)", everyOf(onSignal("a", wildcard), onSignal("b", wildcard), onSignal("c", wildcard)), "a b c",
+		[]effect{{named("c", "1"), appended}, {named("a", "2"), appended}, {named("c", "3"), appendedTwice}, {named("b", "4"), resumes}}, []string{"1", "2", "4"}},
+	{"AllOf: one signal for several members", everyOf(onSignal("a", wildcard), onSignal("a", byName("x")), everyOf(onSignal("a", byName("x")))), "a",
+		[]effect{{named("a", "x"), resumes}}, []string{"x"}},
+	{"AllOf with OperatorOnly: no signal ends it", everyOf(onSignal("a", wildcard), operatorOnly), "a", []effect{{named("a", "x"), appended}, {named("a", "x"), appendedTwice}}, nil},
+	{"AllOf that does not listen there", everyOf(operatorOnly), "a", []effect{{named("a", "x"), elsewhere}}, nil},
+	{"Count, distinct waitpoints (6.7/94)", countOf(2, "Waitpoints", "", "a", "b", "c"), "a b c",
+		[]effect{{named("a", "1"), appended}, {named("a", "2"), appendedTwice}, {named("c", "3"), resumes}}, []string{"1", "3"}},
+	{"Count, distinct signals (6.7/94)", countOf(3, "Signals", "", "a", "b"), "a b",
+		[]effect{{named("a", "1"), appended}, {named("a", "2"), appended}, {named("b", "3"), resumes}}, []string{"1", "2", "3"}},
+	{"Count, distinct sources (6.7/94)", countOf(2, "Sources", "", "a"), "a",
+		[]effect{{named("a", "1", from("person", "ann")), appended}, {named("a", "2", from("person", "ann")), appendedTwice}, {named("a", "3", from("robot", "ann")), resumes}}, []string{"1", "3"}},
+	{"Count with a matcher (6.7/94)", countOf(2, "Signals", byName("ok"), "a"), "a",
+		[]effect{{named("a", "no"), misnamed}, {named("a", "ok"), appended}, {named("a", "no"), misnamed}, {named("a", "ok"), resumes}}, []string{"ok", "ok"}},
+	{"Count, n = 1 is any of them", countOf(1, "Waitpoints", wildcard, "a", "b"), "a b", []effect{{named("b", "x"), resumes}}, []string{"x"}},
+	{"two counts of the same kind do not disturb each other (7.2/23)", everyOf(countOf(2, "Sources", byName("x"), "a"), countOf(2, "Sources", byName("y"), "a")), "a",
+		[]effect{{named("a", "x", from("p", "1")), appended}, {named("a", "y", from("p", "1")), appended}, {named("a", "x", from("p", "2")), appended}, {named("a", "y", from("p", "2")), resumes}},
+		[]string{"x", "y", "x", "y"}},
+	{"a count inside AllOf, overfed", everyOf(countOf(1, "Signals", "", "a"), onSignal("b", wildcard)), "a b",
+		[]effect{{named("a", "1"), appended}, {named("a", "2"), appendedTwice}, {named("b", "3"), resumes}}, []string{"1", "3"}},
+	{"four composites in one another (6.7/95)", everyOf(onSignal("a", byName("1")), nested(2, countOf(2, "Signals", "", "a"))), "a",
+		[]effect{{named("a", "2"), appended}, {named("a", "1"), resumes}}, []string{"2", "1"}},
+	{"sources that only look alike", countOf(2, "Sources", "", "a"), "a", []effect{{named("a", "1", from("ab", "c")), appended}, {named("a", "2", from("a", "bc")), resumes}}, []string{"1", "2"}},
+}
+
+// resumes checks that the last of the signals lets the execution go on, or that none does.
+func (row resumeCondition) resumes(x *executionTest) {
+	e, _, points := x.waitsFor(row.condition, strings.Fields(row.keys)...)
+	n := len(x.events(e.ID))
+	x.effects(e.ID, points, row.signals...)
+	var told, names []string
+	for i, s := range row.signals {
+		told = append(told, "signal.delivered")
+		_, members, _ := strings.Cut(s[0], " ")
+		names = append(names, fromDocument[map[string]string](x.t, "{"+members+"}")["signal_name"])
+		if x.since(e.ID, n)[i].Type != "signal.delivered" || eventData(x.t, x.since(e.ID, n)[i])["effect"] != s[1] {
+			x.t.Errorf("%+v", x.since(e.ID, n)[i])
+		}
+	}
+	if row.counted == nil {
+		x.stands(e.ID, atSuspended)
+		x.toldSince(e.ID, n, told...)
+		return
+	}
+	x.stands(e.ID, atReleased)
+	events := x.toldSince(e.ID, n, append(told, "execution.resumed")...)
+	last := x.came(e.ID, "")[len(row.counted)-1]
+	if data := eventData(x.t, events[len(events)-1]); data["signal_id"] != last.SignalID.String() || *events[len(events)-1].Cause != events[len(events)-2].ID {
+		x.t.Errorf("%+v", events[len(events)-1])
+	}
+	if s := x.suspensionClosed(e.ID, "resumed"); *s.CloserSignalID != last.SignalID.String() {
+		x.t.Errorf("%+v", s)
+	}
+	x.observes(e.ID, row.counted, names)
+	for _, w := range points {
+		x.closedAs(e.ID, w, "resumed")
+		x.refused(fault.CodeWaitpointClosed, func() *apitest.Response { return x.signal(e.ID, w, "") }, e.ID)
+	}
+	x.nothingWaits(e.ID)
 }
 
 // TestSignals: dedup, limits, and what reaches nobody. executions.md 2.17; 6.7/92; 5/23, 25.

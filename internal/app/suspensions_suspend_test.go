@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -419,120 +420,131 @@ func (x *executionTest) keptNowhere(tokens ...string) {
 // TestSuspend_Rules: what is refused before anything is written. executions.md 2.15, 2.16; 6.7/89, 95.
 func TestSuspend_Rules(t *testing.T) {
 	t.Parallel()
-	const a, both = `{"waitpoint_key":"a"}`, `{"waitpoint_key":"a"},{"waitpoint_key":"b"}`
-	onA, onB := onSignal("a", wildcard), onSignal("b", wildcard)
-	composite := func(body string) string { return `{"Composite":{` + body + `}}` }
-	sixtyFive := make([]string, 65)
-	for i := range sixtyFive {
-		sixtyFive[i] = onA
-	}
+	runExecutionCases(t, suspendRulesCases)
+}
+
+const bindA, bindBoth = `{"waitpoint_key":"a"}`, `{"waitpoint_key":"a"},{"waitpoint_key":"b"}`
+
+var (
+	onA, onB       = onSignal("a", wildcard), onSignal("b", wildcard)
+	sixtyFiveParts = slices.Repeat([]string{onA}, 65)
+)
+
+// tooManyKeys are one more than an execution may wait at.
+func tooManyKeys() []string {
 	keys := make([]string, 33)
 	for i := range keys {
 		keys[i] = fmt.Sprint("k", i)
 	}
-	rows := []suspensionRow{
-		{"no waitpoint", waitAt(onA), "", "/waitpoints", fault.CodeValidationFailed},
-		{"a waitpoint of no key", waitAt(onA, `{}`), "", "/waitpoints/0/waitpoint_key", fault.CodeValidationFailed},
-		{"a pending one with a key", waitAt(onA, `{"use_pending":"`+uuid.NewString()+`","waitpoint_key":"a"}`), "", "/waitpoints/0/use_pending", fault.CodeValidationFailed},
-		{"a pending one with an approval", waitAt(onA, `{"use_pending":"`+uuid.NewString()+`","approval":{"title":"x"}}`), "", "/waitpoints/0/use_pending", fault.CodeValidationFailed},
-		{"the condition is of another waitpoint", waitAt(onB, a), "waitpoint_key_mismatch", "/resume_condition/Single/waitpoint_key", ""},
-		{"the condition is of the second waitpoint alone", waitAt(onB, both), "extra_binding_not_referenced_by_condition", "/waitpoints/0", ""},
-		{"the same key twice", waitAt(onA, a, a), "waitpoint_key_twice", "/waitpoints/1/waitpoint_key", ""},
-		{"a key that nothing is bound to", waitAt(everyOf(onA, onB, onSignal("c", wildcard)), both), "referenced_waitpoint_key_missing_binding", "/resume_condition", ""},
-		{"a key that nothing is bound to, of one", waitAt(everyOf(onA, onB), a), "referenced_waitpoint_key_missing_binding", "/resume_condition", ""},
-		{"a waitpoint that nothing names", waitAt(everyOf(onA), both), "extra_binding_not_referenced_by_condition", "/waitpoints/1", ""},
-		{"two waitpoints for nobody", waitAt(operatorOnly, both), "extra_binding_not_referenced_by_condition", "/waitpoints/0", ""},
-		{"pending beside another", waitAt(everyOf(onA, onB), a, `{"use_pending":"`+uuid.NewString()+`"}`), "additional_waitpoint_binding_must_be_fresh", "/waitpoints/1", ""},
-		{"another beside pending", waitAt(everyOf(onA, onB), `{"use_pending":"`+uuid.NewString()+`"}`, a), "additional_waitpoint_binding_must_be_fresh", "/waitpoints/0", ""},
-		{"for a timeout without one", waitAt(timeoutOnly, a), "timeout_only_without_deadline", "/resume_condition", ""},
-		{"a name that is empty", waitAt(onSignal("a", `{"ByName":""}`), a), "empty_signal_name", "/resume_condition/Single/matcher/ByName", ""},
-		{"a name that is empty, inside", waitAt(everyOf(onA, onSignal("a", `{"ByName":""}`)), a), "empty_signal_name", "/resume_condition/Composite/members/1/Single/matcher/ByName", ""},
-		{"a name that is empty, of a count", waitAt(countOf(1, "Signals", `{"ByName":""}`, "a"), a), "empty_signal_name", "/resume_condition/Composite/matcher/ByName", ""},
-		{"AllOf of nothing", waitAt(everyOf(), a), "allof_empty_members", "/resume_condition/Composite/members", ""},
-		{"AllOf of nothing, inside", waitAt(everyOf(onA, everyOf()), a), "allof_empty_members", "/resume_condition/Composite/members/1/Composite/members", ""},
-		{"a count of none", waitAt(countOf(0, "Signals", "", "a"), a), "count_n_zero", "/resume_condition/Composite/n", ""},
-		{"a count of less than none", waitAt(countOf(-1, "Signals", "", "a"), a), "count_n_zero", "/resume_condition/Composite/n", ""},
-		{"a count of too many", waitAt(countOf(1001, "Signals", "", "a"), a), "count_n_too_large", "/resume_condition/Composite/n", ""},
-		{"a count on nothing", waitAt(countOf(1, "Signals", ""), a), "count_waitpoints_empty", "/resume_condition/Composite/waitpoints", ""},
-		{"a count on too many", waitAt(countOf(1, "Signals", "", keys...), a), "count_waitpoints_too_many", "/resume_condition/Composite/waitpoints", ""},
-		{"more distinct waitpoints than there are", waitAt(countOf(3, "Waitpoints", "", "a", "b"), both), "count_exceeds_waitpoint_set", "/resume_condition/Composite/n", ""},
-		{"a count on the same twice", waitAt(countOf(1, "Signals", "", "a", "a"), a), "count_waitpoint_twice", "/resume_condition/Composite/waitpoints/1", ""},
-		{"a count of another kind", waitAt(countOf(1, "Moods", "", "a"), a), "unknown_count_kind", "/resume_condition/Composite/count_kind", ""},
-		{"five composites in one another", waitAt(nested(5, onA), a), "too_deep", "/resume_condition" + strings.Repeat("/Composite/members/0", 4) + "/Composite", ""},
-		{"four composites around a count", waitAt(nested(4, countOf(1, "Signals", "", "a")), a), "too_deep", "/resume_condition" + strings.Repeat("/Composite/members/0", 4) + "/Composite", ""},
-		{"65 parts", waitAt(everyOf(sixtyFive...), a), "too_many_parts", "/resume_condition/Composite/members/64/Single", ""},
-		{"another word", waitAt(`"Whenever"`, a), "unknown_condition", "/resume_condition", ""},
-		{"another tag", waitAt(`{"AnyOf":[]}`, a), "unknown_condition", "/resume_condition", ""},
-		{"two tags", waitAt(`{"Single":{"waitpoint_key":"a","matcher":"Wildcard"},"Composite":{}}`, a), "unknown_condition", "/resume_condition", ""},
-		{"a number", waitAt(`1`, a), "unknown_condition", "/resume_condition", ""},
-		{"null", waitAt(`null`, a), "", "/resume_condition", ""},
-		{"another composite", waitAt(composite(`"kind":"AnyOf","members":[`+onA+`]`), a), "unknown_composite", "/resume_condition/Composite/kind", ""},
-		{"a count with members", waitAt(composite(`"kind":"Count","n":1,"count_kind":"DistinctSignals","waitpoints":["a"],"members":[`+onA+`]`), a), "unknown_composite", "/resume_condition/Composite/kind", ""},
-		{"another matcher", waitAt(onSignal("a", `"Any"`), a), "unknown_matcher", "/resume_condition/Single/matcher", ""},
-		{"a member too many", waitAt(`{"Single":{"waitpoint_key":"a","matcher":"Wildcard","x":1}}`, a), "malformed", "/resume_condition/Single/x", ""},
-		{"approvals that are counted twice", waitAt(onA, `{"waitpoint_key":"a","approval":{"title":"Deploy","min_approvals":2}}`), "min_approvals_with_condition", "/resume_condition", ""},
-		{"an approval that is too large", waitAt("", `{"waitpoint_key":"a","approval":{"title":"Deploy","payload":"`+strings.Repeat("x", 64<<10)+`"}}`), "", "/waitpoints/0/approval", fault.CodePayloadTooLarge},
-		{"no matcher", waitAt(`{"Single":{"waitpoint_key":"a"}}`, a), "matcher_missing", "/resume_condition/Single/matcher", ""},
-		{"no key", waitAt(`{"Single":{"matcher":"Wildcard"}}`, a), "waitpoint_key_missing", "/resume_condition/Single/waitpoint_key", ""},
-		{"no condition", waitAt("", a), "", "/resume_condition", fault.CodeValidationFailed},
-		{"no condition for two, of which one asks", waitAt("", `{"waitpoint_key":"a","approval":{"title":"x"}}`, `{"waitpoint_key":"b"}`), "", "/resume_condition", fault.CodeValidationFailed},
-		{"two timeouts", waitAt(onA, a) + `,"timeout_ms":1,"timeout_at":"2099-01-01T00:00:00Z"`, "", "/timeout_ms", fault.CodeValidationFailed},
-		{"a timeout long ago", waitAt(onA, a) + `,"timeout_at":"2001-01-01T00:00:00Z"`, "timeout_at_in_past", "/timeout_at", fault.CodeTimerOutOfRange},
-		{"a timeout of no time", waitAt(onA, a) + `,"timeout_ms":0`, "", "/timeout_ms", fault.CodeValidationFailed},
-		{"another target", waitAt(onA, a) + `,"resume_policy":{"resume_target":"Moon"}`, "", "/resume_policy/resume_target", fault.CodeValidationFailed},
-	}
-	runExecutionCases(t, []executionCase{
-		{"each rule, by its name (6.7/89, 95)", func(x *executionTest) {
-			x.create("")
-			x.refuses(x.t, x.claim(lasting), rows)
-		}},
-		{"too many waitpoints", func(x *executionTest) {
+	return keys
+}
+
+func compositeOf(body string) string { return `{"Composite":{` + body + `}}` }
+
+// suspendRules are refused before anything is written.
+var suspendRules = []suspensionRow{
+	{"no waitpoint", waitAt(onA), "", "/waitpoints", fault.CodeValidationFailed},
+	{"a waitpoint of no key", waitAt(onA, `{}`), "", "/waitpoints/0/waitpoint_key", fault.CodeValidationFailed},
+	{"a pending one with a key", waitAt(onA, `{"use_pending":"`+uuid.NewString()+`","waitpoint_key":"a"}`), "", "/waitpoints/0/use_pending", fault.CodeValidationFailed},
+	{"a pending one with an approval", waitAt(onA, `{"use_pending":"`+uuid.NewString()+`","approval":{"title":"x"}}`), "", "/waitpoints/0/use_pending", fault.CodeValidationFailed},
+	{"the condition is of another waitpoint", waitAt(onB, bindA), "waitpoint_key_mismatch", "/resume_condition/Single/waitpoint_key", ""},
+	{"the condition is of the second waitpoint alone", waitAt(onB, bindBoth), "extra_binding_not_referenced_by_condition", "/waitpoints/0", ""},
+	{"the same key twice", waitAt(onA, bindA, bindA), "waitpoint_key_twice", "/waitpoints/1/waitpoint_key", ""},
+	{"a key that nothing is bound to", waitAt(everyOf(onA, onB, onSignal("c", wildcard)), bindBoth), "referenced_waitpoint_key_missing_binding", "/resume_condition", ""},
+	{"a key that nothing is bound to, of one", waitAt(everyOf(onA, onB), bindA), "referenced_waitpoint_key_missing_binding", "/resume_condition", ""},
+	{"a waitpoint that nothing names", waitAt(everyOf(onA), bindBoth), "extra_binding_not_referenced_by_condition", "/waitpoints/1", ""},
+	{"two waitpoints for nobody", waitAt(operatorOnly, bindBoth), "extra_binding_not_referenced_by_condition", "/waitpoints/0", ""},
+	{"pending beside another", waitAt(everyOf(onA, onB), bindA, `{"use_pending":"`+uuid.NewString()+`"}`), "additional_waitpoint_binding_must_be_fresh", "/waitpoints/1", ""},
+	{"another beside pending", waitAt(everyOf(onA, onB), `{"use_pending":"`+uuid.NewString()+`"}`, bindA), "additional_waitpoint_binding_must_be_fresh", "/waitpoints/0", ""},
+	{"for a timeout without one", waitAt(timeoutOnly, bindA), "timeout_only_without_deadline", "/resume_condition", ""},
+	{"a name that is empty", waitAt(onSignal("a", `{"ByName":""}`), bindA), "empty_signal_name", "/resume_condition/Single/matcher/ByName", ""},
+	{"a name that is empty, inside", waitAt(everyOf(onA, onSignal("a", `{"ByName":""}`)), bindA), "empty_signal_name", "/resume_condition/Composite/members/1/Single/matcher/ByName", ""},
+	{"a name that is empty, of a count", waitAt(countOf(1, "Signals", `{"ByName":""}`, "a"), bindA), "empty_signal_name", "/resume_condition/Composite/matcher/ByName", ""},
+	{"AllOf of nothing", waitAt(everyOf(), bindA), "allof_empty_members", "/resume_condition/Composite/members", ""},
+	{"AllOf of nothing, inside", waitAt(everyOf(onA, everyOf()), bindA), "allof_empty_members", "/resume_condition/Composite/members/1/Composite/members", ""},
+	{"a count of none", waitAt(countOf(0, "Signals", "", "a"), bindA), "count_n_zero", "/resume_condition/Composite/n", ""},
+	{"a count of less than none", waitAt(countOf(-1, "Signals", "", "a"), bindA), "count_n_zero", "/resume_condition/Composite/n", ""},
+	{"a count of too many", waitAt(countOf(1001, "Signals", "", "a"), bindA), "count_n_too_large", "/resume_condition/Composite/n", ""},
+	{"a count on nothing", waitAt(countOf(1, "Signals", ""), bindA), "count_waitpoints_empty", "/resume_condition/Composite/waitpoints", ""},
+	{"a count on too many", waitAt(countOf(1, "Signals", "", tooManyKeys()...), bindA), "count_waitpoints_too_many", "/resume_condition/Composite/waitpoints", ""},
+	{"more distinct waitpoints than there are", waitAt(countOf(3, "Waitpoints", "", "a", "b"), bindBoth), "count_exceeds_waitpoint_set", "/resume_condition/Composite/n", ""},
+	{"a count on the same twice", waitAt(countOf(1, "Signals", "", "a", "a"), bindA), "count_waitpoint_twice", "/resume_condition/Composite/waitpoints/1", ""},
+	{"a count of another kind", waitAt(countOf(1, "Moods", "", "a"), bindA), "unknown_count_kind", "/resume_condition/Composite/count_kind", ""},
+	{"five composites in one another", waitAt(nested(5, onA), bindA), "too_deep", "/resume_condition" + strings.Repeat("/Composite/members/0", 4) + "/Composite", ""},
+	{"four composites around a count", waitAt(nested(4, countOf(1, "Signals", "", "a")), bindA), "too_deep", "/resume_condition" + strings.Repeat("/Composite/members/0", 4) + "/Composite", ""},
+	{"65 parts", waitAt(everyOf(sixtyFiveParts...), bindA), "too_many_parts", "/resume_condition/Composite/members/64/Single", ""},
+	{"another word", waitAt(`"Whenever"`, bindA), "unknown_condition", "/resume_condition", ""},
+	{"another tag", waitAt(`{"AnyOf":[]}`, bindA), "unknown_condition", "/resume_condition", ""},
+	{"two tags", waitAt(`{"Single":{"waitpoint_key":"a","matcher":"Wildcard"},"Composite":{}}`, bindA), "unknown_condition", "/resume_condition", ""},
+	{"a number", waitAt(`1`, bindA), "unknown_condition", "/resume_condition", ""},
+	{"null", waitAt(`null`, bindA), "", "/resume_condition", ""},
+	{"another composite", waitAt(compositeOf(`"kind":"AnyOf","members":[`+onA+`]`), bindA), "unknown_composite", "/resume_condition/Composite/kind", ""},
+	{"a count with members", waitAt(compositeOf(`"kind":"Count","n":1,"count_kind":"DistinctSignals","waitpoints":["a"],"members":[`+onA+`]`), bindA), "unknown_composite", "/resume_condition/Composite/kind", ""},
+	{"another matcher", waitAt(onSignal("a", `"Any"`), bindA), "unknown_matcher", "/resume_condition/Single/matcher", ""},
+	{"a member too many", waitAt(`{"Single":{"waitpoint_key":"a","matcher":"Wildcard","x":1}}`, bindA), "malformed", "/resume_condition/Single/x", ""},
+	{"approvals that are counted twice", waitAt(onA, `{"waitpoint_key":"a","approval":{"title":"Deploy","min_approvals":2}}`), "min_approvals_with_condition", "/resume_condition", ""},
+	{"an approval that is too large", waitAt("", `{"waitpoint_key":"a","approval":{"title":"Deploy","payload":"`+strings.Repeat("x", 64<<10)+`"}}`), "", "/waitpoints/0/approval", fault.CodePayloadTooLarge},
+	{"no matcher", waitAt(`{"Single":{"waitpoint_key":"a"}}`, bindA), "matcher_missing", "/resume_condition/Single/matcher", ""},
+	{"no key", waitAt(`{"Single":{"matcher":"Wildcard"}}`, bindA), "waitpoint_key_missing", "/resume_condition/Single/waitpoint_key", ""},
+	{"no condition", waitAt("", bindA), "", "/resume_condition", fault.CodeValidationFailed},
+	{"no condition for two, of which one asks", waitAt("", `{"waitpoint_key":"a","approval":{"title":"x"}}`, `{"waitpoint_key":"b"}`), "", "/resume_condition", fault.CodeValidationFailed},
+	{"two timeouts", waitAt(onA, bindA) + `,"timeout_ms":1,"timeout_at":"2099-01-01T00:00:00Z"`, "", "/timeout_ms", fault.CodeValidationFailed},
+	{"a timeout long ago", waitAt(onA, bindA) + `,"timeout_at":"2001-01-01T00:00:00Z"`, "timeout_at_in_past", "/timeout_at", fault.CodeTimerOutOfRange},
+	{"a timeout of no time", waitAt(onA, bindA) + `,"timeout_ms":0`, "", "/timeout_ms", fault.CodeValidationFailed},
+	{"another target", waitAt(onA, bindA) + `,"resume_policy":{"resume_target":"Moon"}`, "", "/resume_policy/resume_target", fault.CodeValidationFailed},
+}
+
+var suspendRulesCases = []executionCase{
+	{"each rule, by its name (6.7/89, 95)", func(x *executionTest) {
+		x.create("")
+		x.refuses(x.t, x.claim(lasting), suspendRules)
+	}},
+	{"too many waitpoints", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		x.ruled(fault.CodeValidationFailed, "", "/waitpoints", func() *apitest.Response { return x.report(c, "suspend", waitOn(onA, tooManyKeys()...)) }, e.ID)
+		if s := x.suspend(c, waitOn(countOf(32, "Waitpoints", "", tooManyKeys()[:32]...), tooManyKeys()[:32]...)); len(s.Waitpoints) != 32 {
+			x.t.Errorf("%+v", s)
+		}
+	}},
+	{"what is as it should be (6.7/95)", func(x *executionTest) {
+		for name, members := range map[string]string{
+			"four composites": waitAt(nested(4, onA), bindA), "three around a count": waitAt(nested(3, countOf(1, "Sources", "", "a")), bindA), "n beyond the list": waitAt(countOf(1000, "Signals", "", "a"), bindA),
+			"sources beyond the list": waitAt(countOf(3, "Sources", byName("x"), "a", "b"), bindBoth), "64 parts": waitAt(everyOf(sixtyFiveParts[:64]...), bindA),
+			"for a timeout that there is": waitAt(timeoutOnly, bindA) + `,"timeout_ms":1000`, "for nobody": waitAt(operatorOnly, bindA), "a matcher that is null": waitAt(countOf(1, "Signals", "null", "a"), bindA),
+			"a timeout of ten minutes ago": waitAt(onA, bindA) + `,"timeout_at":` + spelled(x.server.Clock.Now().Add(-10*time.Minute+time.Second)),
+			"a timeout in a year":          waitAt(onA, bindA) + `,"timeout_at":` + spelled(x.server.Clock.Now().Add(365*24*time.Hour-time.Second)),
+		} {
 			e := x.create("")
-			c := x.claim(lasting)
-			x.ruled(fault.CodeValidationFailed, "", "/waitpoints", func() *apitest.Response { return x.report(c, "suspend", waitOn(onA, keys...)) }, e.ID)
-			if s := x.suspend(c, waitOn(countOf(32, "Waitpoints", "", keys[:32]...), keys[:32]...)); len(s.Waitpoints) != 32 {
-				x.t.Errorf("%+v", s)
+			if answer := x.report(x.claim(lasting), "suspend", members); answer.Status != http.StatusOK {
+				x.t.Errorf("%s: %s", name, answer.Body)
 			}
-		}},
-		{"what is as it should be (6.7/95)", func(x *executionTest) {
-			for name, members := range map[string]string{
-				"four composites": waitAt(nested(4, onA), a), "three around a count": waitAt(nested(3, countOf(1, "Sources", "", "a")), a), "n beyond the list": waitAt(countOf(1000, "Signals", "", "a"), a),
-				"sources beyond the list": waitAt(countOf(3, "Sources", byName("x"), "a", "b"), both), "64 parts": waitAt(everyOf(sixtyFive[:64]...), a),
-				"for a timeout that there is": waitAt(timeoutOnly, a) + `,"timeout_ms":1000`, "for nobody": waitAt(operatorOnly, a), "a matcher that is null": waitAt(countOf(1, "Signals", "null", "a"), a),
-				"a timeout of ten minutes ago": waitAt(onA, a) + `,"timeout_at":` + spelled(x.server.Clock.Now().Add(-10*time.Minute+time.Second)),
-				"a timeout in a year":          waitAt(onA, a) + `,"timeout_at":` + spelled(x.server.Clock.Now().Add(365*24*time.Hour-time.Second)),
-			} {
-				e := x.create("")
-				if answer := x.report(x.claim(lasting), "suspend", members); answer.Status != http.StatusOK {
-					x.t.Errorf("%s: %s", name, answer.Body)
-				}
-				x.stands(e.ID, atSuspended)
-			}
-		}},
-		{"a timeout eleven minutes ago, and one beyond a year (2.15)", func(x *executionTest) {
-			x.create("")
-			c := x.claim(lasting)
-			now := x.server.Clock.Now()
-			for _, at := range []time.Time{now.Add(-10*time.Minute - time.Second), now.Add(366 * 24 * time.Hour)} {
-				x.refuses(x.t, c, []suspensionRow{{at.String(), waitAt(onA, a) + `,"timeout_at":` + spelled(at), "timeout_at_in_past", "/timeout_at", fault.CodeTimerOutOfRange}})
-			}
-		}},
-		{"the fence is looked at after the arguments, and both before anything is written", func(x *executionTest) {
-			e, c, _ := x.waitsFor(onA, "a")
-			x.ruled(fault.CodeInvalidCondition, "timeout_only_without_deadline", "/resume_condition", func() *apitest.Response { return x.report(c, "suspend", waitAt(timeoutOnly, a)) }, e.ID)
-		}},
-		{"another namespace's execution is not there", func(x *executionTest) {
-			e := x.create("")
-			c := x.claim(lasting)
-			y := x.in("other-" + x.lane)
-			for _, call := range []func() *apitest.Response{
-				func() *apitest.Response { return y.report(c, "suspend", waitForGo) },
-				func() *apitest.Response { return y.report(c, "waitpoints", `"waitpoint_key":"k"`) },
-				func() *apitest.Response { return y.Get(operatorPath(e.ID, "waitpoints")) },
-				func() *apitest.Response { return y.Get(operatorPath(e.ID, "signals")) },
-			} {
-				x.refused(fault.CodeNotFound, call, e.ID)
-			}
-		}},
-	})
+			x.stands(e.ID, atSuspended)
+		}
+	}},
+	{"a timeout eleven minutes ago, and one beyond a year (2.15)", func(x *executionTest) {
+		x.create("")
+		c := x.claim(lasting)
+		now := x.server.Clock.Now()
+		for _, at := range []time.Time{now.Add(-10*time.Minute - time.Second), now.Add(366 * 24 * time.Hour)} {
+			x.refuses(x.t, c, []suspensionRow{{at.String(), waitAt(onA, bindA) + `,"timeout_at":` + spelled(at), "timeout_at_in_past", "/timeout_at", fault.CodeTimerOutOfRange}})
+		}
+	}},
+	{"the fence is looked at after the arguments, and both before anything is written", func(x *executionTest) {
+		e, c, _ := x.waitsFor(onA, "a")
+		x.ruled(fault.CodeInvalidCondition, "timeout_only_without_deadline", "/resume_condition", func() *apitest.Response { return x.report(c, "suspend", waitAt(timeoutOnly, bindA)) }, e.ID)
+	}},
+	{"another namespace's execution is not there", func(x *executionTest) {
+		e := x.create("")
+		c := x.claim(lasting)
+		y := x.in("other-" + x.lane)
+		for _, call := range []func() *apitest.Response{
+			func() *apitest.Response { return y.report(c, "suspend", waitForGo) },
+			func() *apitest.Response { return y.report(c, "waitpoints", `"waitpoint_key":"k"`) },
+			func() *apitest.Response { return y.Get(operatorPath(e.ID, "waitpoints")) },
+			func() *apitest.Response { return y.Get(operatorPath(e.ID, "signals")) },
+		} {
+			x.refused(fault.CodeNotFound, call, e.ID)
+		}
+	}},
 }
