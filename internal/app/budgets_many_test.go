@@ -138,99 +138,135 @@ func TestBudgets_Usage_Property(t *testing.T) {
 			}
 			x := budgetsOn(t, s, "sums")
 			x.Client = s.For(rapidTB{t, rt}).In("sums")
-			var model []*budgetModel
-			for i := range 4 {
-				parent := rapid.IntRange(-1, i-1).Draw(rt, "parent")
-				m := &budgetModel{parent: parent, hard: rapid.Int64Range(0, 60).Draw(rt, "hard")}
-				members := fmt.Sprintf(`"hard_limits":{"tokens":%d}`, m.hard)
-				if parent >= 0 {
-					m.id = x.under(model[parent].id, members)
-				} else {
-					m.id = x.budget(members)
-				}
-				model = append(model, m)
-			}
-			entries, keys := map[entryKey]*entryModel{}, map[string]bool{}
-			chain := func(i int) (all []int) {
-				for ; i >= 0; i = model[i].parent {
-					all = append(all, i)
-				}
-				return all
-			}
+			m := &usageModel{x: x, rt: rt, executions: executions, entries: map[entryKey]*entryModel{}, keys: map[string]bool{}}
+			m.grow(4)
 			for range rapid.IntRange(1, 25).Draw(rt, "steps") {
-				i := rapid.IntRange(0, len(model)-1).Draw(rt, "budget")
-				m := model[i]
+				i := rapid.IntRange(0, len(m.budgets)-1).Draw(rt, "budget")
 				switch rapid.SampledFrom([]string{"usage", "usage", "usage", "reset", "release", "topup"}).Draw(rt, "step") {
 				case "usage":
-					n, e, key := rapid.Int64Range(0, 30).Draw(rt, "n"), rapid.IntRange(-1, 2).Draw(rt, "execution"), rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key")
-					members := dimensions(fmt.Sprintf(`"tokens":%d`, n))
-					if e >= 0 {
-						members += "," + executionID(executions[e])
-					}
-					named := fmt.Sprint(i, key)
-					if key != "" {
-						members += "," + dedupKey(key)
-					}
-					want, refuses := "ok", (*budgetModel)(nil)
-					for _, at := range chain(i) {
-						if b := model[at]; b.hard > 0 && b.used+n > b.hard && want == "ok" {
-							want, refuses = "hard_breach", b
-						}
-					}
-					if key != "" && keys[named] {
-						want = "already_applied"
-					}
-					if got := x.verb(m.id, "usage", members).Want(http.StatusOK).Str("outcome"); got != want {
-						rt.Fatalf("%s, want %s", got, want)
-					}
-					if want != "ok" {
-						if want == "hard_breach" {
-							refuses.breached = true
-						}
-						break
-					}
-					keys[named] = key != ""
-					for _, at := range chain(i) {
-						b := model[at]
-						b.used += n
-						if e < 0 {
-							continue
-						}
-						k := entryKey{i, at, e}
-						if entries[k] == nil || entries[k].period != b.period {
-							entries[k] = &entryModel{period: b.period}
-						}
-						entries[k].spent += n
-					}
+					m.usage(i)
 				case "reset":
-					x.verb(m.id, "reset", "").Want(http.StatusOK)
-					m.used, m.breached, m.period = 0, false, m.period+1
+					m.reset(m.budgets[i])
 				case "release":
-					e := rapid.IntRange(0, 2).Draw(rt, "execution")
-					x.verb(m.id, "release", executionID(executions[e])).Want(http.StatusOK)
-					for _, at := range chain(i) {
-						k := entryKey{i, at, e}
-						if entry := entries[k]; entry != nil && entry.period == model[at].period {
-							model[at].used -= entry.spent
-							model[at].breached = model[at].breached && entry.spent == 0
-						}
-						delete(entries, k)
-					}
+					m.release(i)
 				case "topup":
-					if m.hard > 0 {
-						x.verb(m.id, "topup", dimensions(`"tokens":5`)).Want(http.StatusOK)
-						m.hard, m.breached = m.hard+5, false
-					}
+					m.topUp(m.budgets[i])
 				}
-				for _, b := range model {
-					got := answerAs[oapi.Budget](x.Get(budgetPath(b.id)).Want(http.StatusOK))
-					if got.Usage["tokens"] != b.used || got.HardLimits["tokens"] != b.hard || got.Exhausted != (b.hard > 0 && (b.used >= b.hard || b.breached)) {
-						rt.Fatalf("budget %s is %+v, want %+v", b.id, got, b)
-					}
-				}
+				m.compare()
 			}
 		})
 	})
+}
+
+// usageModel is what the property knows of some budgets, and of what executions spent by way of them.
+type usageModel struct {
+	x          *budgetTest
+	rt         *rapid.T
+	executions []uuid.UUID
+	budgets    []*budgetModel
+	entries    map[entryKey]*entryModel
+	keys       map[string]bool
+}
+
+// grow makes budgets, each at the top or under one that is there.
+func (m *usageModel) grow(n int) {
+	for i := range n {
+		parent := rapid.IntRange(-1, i-1).Draw(m.rt, "parent")
+		b := &budgetModel{parent: parent, hard: rapid.Int64Range(0, 60).Draw(m.rt, "hard")}
+		members := fmt.Sprintf(`"hard_limits":{"tokens":%d}`, b.hard)
+		if parent >= 0 {
+			b.id = m.x.under(m.budgets[parent].id, members)
+		} else {
+			b.id = m.x.budget(members)
+		}
+		m.budgets = append(m.budgets, b)
+	}
+}
+
+// chain is a budget and those above it.
+func (m *usageModel) chain(i int) (all []int) {
+	for ; i >= 0; i = m.budgets[i].parent {
+		all = append(all, i)
+	}
+	return all
+}
+
+func (m *usageModel) usage(i int) {
+	n, e, key := rapid.Int64Range(0, 30).Draw(m.rt, "n"), rapid.IntRange(-1, 2).Draw(m.rt, "execution"), rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(m.rt, "key")
+	members := dimensions(fmt.Sprintf(`"tokens":%d`, n))
+	if e >= 0 {
+		members += "," + executionID(m.executions[e])
+	}
+	named := fmt.Sprint(i, key)
+	if key != "" {
+		members += "," + dedupKey(key)
+	}
+	want, refuses := "ok", (*budgetModel)(nil)
+	for _, at := range m.chain(i) {
+		if b := m.budgets[at]; b.hard > 0 && b.used+n > b.hard && want == "ok" {
+			want, refuses = "hard_breach", b
+		}
+	}
+	if key != "" && m.keys[named] {
+		want = "already_applied"
+	}
+	if got := m.x.verb(m.budgets[i].id, "usage", members).Want(http.StatusOK).Str("outcome"); got != want {
+		m.rt.Fatalf("%s, want %s", got, want)
+	}
+	if want != "ok" {
+		if want == "hard_breach" {
+			refuses.breached = true
+		}
+		return
+	}
+	m.keys[named] = key != ""
+	for _, at := range m.chain(i) {
+		b := m.budgets[at]
+		b.used += n
+		if e < 0 {
+			continue
+		}
+		k := entryKey{i, at, e}
+		if m.entries[k] == nil || m.entries[k].period != b.period {
+			m.entries[k] = &entryModel{period: b.period}
+		}
+		m.entries[k].spent += n
+	}
+}
+
+func (m *usageModel) reset(b *budgetModel) {
+	m.x.verb(b.id, "reset", "").Want(http.StatusOK)
+	b.used, b.breached, b.period = 0, false, b.period+1
+}
+
+func (m *usageModel) release(i int) {
+	e := rapid.IntRange(0, 2).Draw(m.rt, "execution")
+	m.x.verb(m.budgets[i].id, "release", executionID(m.executions[e])).Want(http.StatusOK)
+	for _, at := range m.chain(i) {
+		k, b := entryKey{i, at, e}, m.budgets[at]
+		if entry := m.entries[k]; entry != nil && entry.period == b.period {
+			b.used -= entry.spent
+			b.breached = b.breached && entry.spent == 0
+		}
+		delete(m.entries, k)
+	}
+}
+
+func (m *usageModel) topUp(b *budgetModel) {
+	if b.hard > 0 {
+		m.x.verb(b.id, "topup", dimensions(`"tokens":5`)).Want(http.StatusOK)
+		b.hard, b.breached = b.hard+5, false
+	}
+}
+
+// compare checks that each budget is what the model says.
+func (m *usageModel) compare() {
+	for _, b := range m.budgets {
+		got := answerAs[oapi.Budget](m.x.Get(budgetPath(b.id)).Want(http.StatusOK))
+		if got.Usage["tokens"] != b.used || got.HardLimits["tokens"] != b.hard || got.Exhausted != (b.hard > 0 && (b.used >= b.hard || b.breached)) {
+			m.rt.Fatalf("budget %s is %+v, want %+v", b.id, got, b)
+		}
+	}
 }
 
 // tokenWorkers are workers that spend tokens as long as there is something to claim.

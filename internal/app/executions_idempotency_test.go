@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,75 +30,100 @@ func (x *executionTest) send(p executionPost, headers ...string) *apitest.Respon
 
 // posts are the requests that executions take, each made ready to be sent.
 func (x *executionTest) posts() map[string]func() executionPost {
-	octets := "Content-Type: application/octet-stream"
-	held := func(op, members string) func() executionPost {
-		return func() executionPost {
-			x.t.Helper()
-			x.create(retryPolicy(1))
-			c := x.claim(lasting)
-			return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/" + op, body: executionJSON(members, `"handle":"`+c.Handle+`"`), id: c.Execution.ID}
-		}
+	all := x.operatorPosts()
+	maps.Copy(all, x.grantPosts())
+	maps.Copy(all, x.clientPosts())
+	maps.Copy(all, x.workerPosts())
+	return all
+}
+
+const octetsType = "Content-Type: application/octet-stream"
+
+// alone is on a lane of its own.
+func (x *executionTest) alone() *executionTest { return x.on(uuid.NewString()[:8]) }
+
+// heldPost is a report of who holds an execution.
+func (x *executionTest) heldPost(op, members string) func() executionPost {
+	return func() executionPost {
+		x.t.Helper()
+		x.create(retryPolicy(1))
+		c := x.claim(lasting)
+		return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/" + op, body: executionJSON(members, `"handle":"`+c.Handle+`"`), id: c.Execution.ID}
 	}
-	alone := func() *executionTest { return x.on(uuid.NewString()[:8]) }
-	acted := func(op, members, phase string) func() executionPost {
-		return func() executionPost {
-			x.t.Helper()
-			id := operatorAct{phase: phase}.ready(alone())
-			return executionPost{path: operatorPath(id, op), body: executionJSON(members), id: id}
-		}
+}
+
+// actedPost is an act of an operator on an execution in a phase.
+func (x *executionTest) actedPost(op, members, phase string) func() executionPost {
+	return func() executionPost {
+		x.t.Helper()
+		id := operatorAct{phase: phase}.ready(x.alone())
+		return executionPost{path: operatorPath(id, op), body: executionJSON(members), id: id}
 	}
+}
+
+// operatorPosts are those of operators.
+func (x *executionTest) operatorPosts() map[string]func() executionPost {
 	return map[string]func() executionPost{
-		"operator-cancel":                    acted("operator-cancel", `"reason":"no"`, "waiting"),
-		"operator-cancel of a cancelled one": acted("operator-cancel", `"reason":"no"`, "cancelled"),
-		"operator-cancel with grace":         acted("operator-cancel", `"reason":"no","grace_ms":3600000`, "active"),
-		"revoke-lease":                       acted("revoke-lease", `"reason":"no"`, "active"),
-		"revoke-lease of a lost one":         acted("revoke-lease", "", "lost"),
-		"replay":                             acted("replay", "", "completed"),
-		"resume":                             acted("resume", `"resume_delay_ms":3600000`, "waiting for its children"),
-		"operator-claim":                     acted("operator-claim", lasting, "waiting"),
-		"complete by override":               acted("complete", `"override":true,"result":1`, "active"),
-		"delay":                              held("delay", `"delay_ms":3600000`),
-		"wait-children":                      held("wait-children", ""),
-		"cancel":                             held("cancel", `"reason":"no"`),
+		"operator-cancel":                    x.actedPost("operator-cancel", `"reason":"no"`, "waiting"),
+		"operator-cancel of a cancelled one": x.actedPost("operator-cancel", `"reason":"no"`, "cancelled"),
+		"operator-cancel with grace":         x.actedPost("operator-cancel", `"reason":"no","grace_ms":3600000`, "active"),
+		"revoke-lease":                       x.actedPost("revoke-lease", `"reason":"no"`, "active"),
+		"revoke-lease of a lost one":         x.actedPost("revoke-lease", "", "lost"),
+		"replay":                             x.actedPost("replay", "", "completed"),
+		"resume":                             x.actedPost("resume", `"resume_delay_ms":3600000`, "waiting for its children"),
+		"operator-claim":                     x.actedPost("operator-claim", lasting, "waiting"),
+		"complete by override":               x.actedPost("complete", `"override":true,"result":1`, "active"),
 		"pause a lane": func() executionPost {
-			return executionPost{path: "/v1/lanes/" + alone().lane + "/pause", body: `{"reason":"no"}`}
+			return executionPost{path: "/v1/lanes/" + x.alone().lane + "/pause", body: `{"reason":"no"}`}
 		},
 		"resume a lane": func() executionPost {
 			x.t.Helper()
-			path := "/v1/lanes/" + alone().lane
+			path := "/v1/lanes/" + x.alone().lane
 			x.Post(path+"/pause", nil).Want(http.StatusOK)
 			return executionPost{path: path + "/resume", body: "{}"}
 		},
 		"stop a bulk job": func() executionPost {
 			x.t.Helper()
-			job := alone().bulked(`"action":"cancel"`)
+			job := x.alone().bulked(`"action":"cancel"`)
 			return executionPost{path: "/v1/executions/bulk/" + job.JobID.String() + "/stop", body: "{}"}
 		},
+	}
+}
+
+// grantPosts reserve, and use what is reserved.
+func (x *executionTest) grantPosts() map[string]func() executionPost {
+	return map[string]func() executionPost{
 		"reserve": func() executionPost {
-			y := alone()
+			y := x.alone()
 			return executionPost{path: "/v1/workers/w1/claim-grants", body: y.sent(`"worker_instance_id":"w1","grant_ttl_ms":60000`), id: y.create("").ID}
 		},
 		"claim what is reserved": func() executionPost {
 			x.t.Helper()
-			y := alone()
+			y := x.alone()
 			e := y.create("")
 			g := y.reserved("")
 			return executionPost{path: operatorPath(e.ID, "claim"), body: `{"grant_id":"` + g.GrantID.String() + `","worker_id":"w1","worker_instance_id":"w1"}`, id: e.ID}
 		},
 		"reserve what is lost": func() executionPost {
 			x.t.Helper()
-			id := operatorAct{phase: "revoked"}.ready(alone())
+			id := operatorAct{phase: "revoked"}.ready(x.alone())
 			return executionPost{path: operatorPath(id, "reclaim-grants"), body: `{"worker_id":"w1","worker_instance_id":"w1","grant_ttl_ms":60000}`, id: id}
 		},
 		"take over what is reserved": func() executionPost {
 			x.t.Helper()
-			id := operatorAct{phase: "revoked"}.ready(alone())
+			id := operatorAct{phase: "revoked"}.ready(x.alone())
 			g := x.reservedLost(id, "")
 			return executionPost{path: operatorPath(id, "reclaim"), body: `{"grant_id":"` + g.GrantID.String() + `","worker_id":"w1","worker_instance_id":"w1"}`, id: id}
 		},
+	}
+}
+
+// clientPosts create and claim.
+func (x *executionTest) clientPosts() map[string]func() executionPost {
+	return map[string]func() executionPost{
 		"create": func() executionPost { return executionPost{path: "/v1/executions", body: x.sent(`"payload":[1, 2]`)} },
 		"create with octets": func() executionPost {
-			return executionPost{path: "/v1/executions/octets?lane=" + x.lane, body: "\x00\xff", headers: []string{octets}}
+			return executionPost{path: "/v1/executions/octets?lane=" + x.lane, body: "\x00\xff", headers: []string{octetsType}}
 		},
 		"create what there is": func() executionPost {
 			return executionPost{path: "/v1/executions", body: x.sent(`"id":"` + x.create("").ID.String() + `"`)}
@@ -114,17 +140,26 @@ func (x *executionTest) posts() map[string]func() executionPost {
 		"claim and wait": func() executionPost {
 			return executionPost{path: "/v1/claims", body: x.sent(`"worker_id":"w1"`), id: x.create("").ID, headers: []string{"Prefer: wait=20"}}
 		},
-		"renew":               held("renew", `"lease_ttl_ms":3600000`),
-		"progress":            held("progress", `"pct":5`),
-		"complete":            held("complete", `"result":{"a": 1}`),
-		"fail, to be retried": held("fail", `"reason":"boom"`),
-		"fail for good":       held("fail", `"reason":"boom","category":"permanent"`),
-		"release":             held("release", ""),
+	}
+}
+
+// workerPosts are the reports of workers.
+func (x *executionTest) workerPosts() map[string]func() executionPost {
+	return map[string]func() executionPost{
+		"delay":               x.heldPost("delay", `"delay_ms":3600000`),
+		"wait-children":       x.heldPost("wait-children", ""),
+		"cancel":              x.heldPost("cancel", `"reason":"no"`),
+		"renew":               x.heldPost("renew", `"lease_ttl_ms":3600000`),
+		"progress":            x.heldPost("progress", `"pct":5`),
+		"complete":            x.heldPost("complete", `"result":{"a": 1}`),
+		"fail, to be retried": x.heldPost("fail", `"reason":"boom"`),
+		"fail for good":       x.heldPost("fail", `"reason":"boom","category":"permanent"`),
+		"release":             x.heldPost("release", ""),
 		"complete with octets": func() executionPost {
 			x.t.Helper()
 			x.create("")
 			c := x.claim(lasting)
-			return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/complete", body: "\x00\xff", headers: []string{octets, "Flowapi-Handle: " + c.Handle}, id: c.Execution.ID}
+			return executionPost{path: "/v1/executions/" + c.Execution.ID.String() + "/complete", body: "\x00\xff", headers: []string{octetsType, "Flowapi-Handle: " + c.Handle}, id: c.Execution.ID}
 		},
 		"complete many": func() executionPost {
 			x.t.Helper()

@@ -242,19 +242,7 @@ func TestLive_long_poll(t *testing.T) {
 		}
 		newest := s.page(t, "").next
 
-		t.Run("has something at once", func(t *testing.T) {
-			for prefer, applied := range map[string]string{
-				"wait=20": "wait=20", "wait=100": "wait=55", "wait=0": "wait=0", "respond-async, wait=3": "wait=3", "wait=x": "", "return=minimal": "",
-			} {
-				p := s.page(t, fmt.Sprintf("?after=%d", liveFirst), "Prefer: "+prefer)
-				if len(p.events) != 3 || p.answer.Header.Get("Preference-Applied") != applied {
-					t.Errorf("Prefer: %s: %d events, Preference-Applied: %q", prefer, len(p.events), p.answer.Header.Get("Preference-Applied"))
-				}
-			}
-			if p := s.page(t, fmt.Sprintf("?after=%d", newest), "Prefer: wait=0"); len(p.events) != 0 || p.next != newest {
-				t.Errorf("wait=0 at the end: %s", p.answer.Body)
-			}
-		})
+		t.Run("has something at once", func(t *testing.T) { s.pollsAtOnce(t, newest) })
 
 		t.Run("ends without events", func(t *testing.T) {
 			s.create("a")
@@ -285,42 +273,63 @@ func TestLive_long_poll(t *testing.T) {
 			}
 		})
 
-		t.Run("from now on", func(t *testing.T) {
-			poll := s.ask(t, http.MethodGet, "/v1/events", "", "Prefer: wait=30")
-			for deadline := time.Now().Add(livePrompt); ; {
-				s.create("a")
-				select {
-				case got := <-poll:
-					events := got.events(t)
-					if len(events) == 0 || events[0].ID <= newest {
-						t.Errorf("got %s, want events after %d", got.body, newest)
-					}
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
-				if time.Now().After(deadline) {
-					t.Fatal("nothing woke the poll")
-				}
-			}
-		})
+		t.Run("from now on", func(t *testing.T) { s.pollsFromNowOn(t, newest) })
 
-		t.Run("waits for what its filter shows", func(t *testing.T) {
-			newest := s.page(t, "?after=0&limit=500").next
-			poll := s.ask(t, http.MethodGet, fmt.Sprintf("/v1/events?after=%d&topic=completion", newest), "", "Prefer: wait=30")
-			s.others(t, 3, nil)
-			s.create("z")
-			held := s.claim("z")
-			select {
-			case got := <-poll:
-				t.Fatalf("answered before anything was completed: %s", got.body)
-			default:
-			}
-			s.verb(held, "complete")
-			if events := liveWithin(t, poll, livePrompt).events(t); len(events) != 1 || events[0].Type != "execution.completed" || events[0].ExecutionID != held.ID {
-				t.Errorf("got %v", liveTypes(events))
-			}
-		})
+		t.Run("waits for what its filter shows", func(t *testing.T) { s.pollsFiltered(t) })
 	})
+}
+
+// pollsAtOnce: a poll that is answered without waiting.
+func (s live) pollsAtOnce(t *testing.T, newest int64) {
+	for prefer, applied := range map[string]string{
+		"wait=20": "wait=20", "wait=100": "wait=55", "wait=0": "wait=0", "respond-async, wait=3": "wait=3", "wait=x": "", "return=minimal": "",
+	} {
+		p := s.page(t, fmt.Sprintf("?after=%d", liveFirst), "Prefer: "+prefer)
+		if len(p.events) != 3 || p.answer.Header.Get("Preference-Applied") != applied {
+			t.Errorf("Prefer: %s: %d events, Preference-Applied: %q", prefer, len(p.events), p.answer.Header.Get("Preference-Applied"))
+		}
+	}
+	if p := s.page(t, fmt.Sprintf("?after=%d", newest), "Prefer: wait=0"); len(p.events) != 0 || p.next != newest {
+		t.Errorf("wait=0 at the end: %s", p.answer.Body)
+	}
+}
+
+// pollsFromNowOn: a poll that is answered with what comes after it was asked.
+func (s live) pollsFromNowOn(t *testing.T, newest int64) {
+	poll := s.ask(t, http.MethodGet, "/v1/events", "", "Prefer: wait=30")
+	for deadline := time.Now().Add(livePrompt); ; {
+		s.create("a")
+		select {
+		case got := <-poll:
+			events := got.events(t)
+			if len(events) == 0 || events[0].ID <= newest {
+				t.Errorf("got %s, want events after %d", got.body, newest)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing woke the poll")
+		}
+	}
+}
+
+// pollsFiltered: a poll that waits until something comes that its filter shows.
+func (s live) pollsFiltered(t *testing.T) {
+	newest := s.page(t, "?after=0&limit=500").next
+	poll := s.ask(t, http.MethodGet, fmt.Sprintf("/v1/events?after=%d&topic=completion", newest), "", "Prefer: wait=30")
+	s.others(t, 3, nil)
+	s.create("z")
+	held := s.claim("z")
+	select {
+	case got := <-poll:
+		t.Fatalf("answered before anything was completed: %s", got.body)
+	default:
+	}
+	s.verb(held, "complete")
+	if events := liveWithin(t, poll, livePrompt).events(t); len(events) != 1 || events[0].Type != "execution.completed" || events[0].ExecutionID != held.ID {
+		t.Errorf("got %v", liveTypes(events))
+	}
 }
 
 // When the server stops, everybody who waits is answered at once.

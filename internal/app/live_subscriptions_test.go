@@ -40,20 +40,35 @@ func nextShape(t *testing.T, stream *apitest.Stream) (eventType string, data sha
 	return e.Type, data
 }
 
+// liveTold is the type of an event, and its data without what is told of every event.
+type liveTold struct {
+	Type string
+	Data shape
+}
+
+// liveAllTold checks what comes next, and returns its cursors.
+func liveAllTold(t *testing.T, stream *apitest.Stream, want []liveTold) (cursors []string) {
+	t.Helper()
+	for _, w := range want {
+		eventType, data := nextShape(t, stream)
+		cursors = append(cursors, fmt.Sprintf("%.0f", data["cursor"]))
+		if diff := cmp.Diff(w, liveTold{eventType, without(data, "cursor", "at", "namespace", "flow_id")}); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+	}
+	return cursors
+}
+
 // Each entry into a terminal state is one completion, however it came about, and nothing else is.
 func TestLive_completions(t *testing.T) {
 	t.Parallel()
 	liveDatabases(t, func(t *testing.T, s live) {
 		stream := s.Stream("/v1/subscriptions/completions")
-		type ended struct {
-			Type string
-			Data shape
-		}
-		var want []ended
+		var want []liveTold
 		end := func(eventType, id, outcome string, more shape) {
 			data := shape{"execution_id": id, "outcome": outcome, "lane": "a", "kind": "k"}
 			maps.Copy(data, more)
-			want = append(want, ended{eventType, data})
+			want = append(want, liveTold{eventType, data})
 		}
 		const kind = `,"kind":"k"`
 
@@ -99,14 +114,7 @@ func TestLive_completions(t *testing.T) {
 		end("execution.completed", first, "success", shape{"attempt_index": 0.0})
 		end("execution.failed", second, "failed", shape{"attempt_index": 0.0, "reason": "no"})
 
-		var cursors []string
-		for _, w := range want {
-			eventType, data := nextShape(t, stream)
-			cursors = append(cursors, fmt.Sprint(data["cursor"]))
-			if diff := cmp.Diff(w, ended{eventType, without(data, "cursor", "at", "namespace", "flow_id")}); diff != "" {
-				t.Fatalf("(-want +got)\n%s", diff)
-			}
-		}
+		cursors := liveAllTold(t, stream, want)
 		// A filter, a cursor, and nothing more than these until the end.
 		resumed := s.Stream("/v1/subscriptions/completions", "Last-Event-ID: "+cursors[len(cursors)-2])
 		tagged := s.Stream("/v1/subscriptions/completions?after=0&instance_tag=i-1")

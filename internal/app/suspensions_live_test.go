@@ -25,11 +25,7 @@ func TestLive_signals(t *testing.T) {
 	liveDatabases(t, func(t *testing.T, s live) {
 		x := executionsOn(t, s.Server, "signals")
 		stream := x.Stream("/v1/subscriptions/signals")
-		type told struct {
-			Type string
-			Data shape
-		}
-		var want []told
+		var want []liveTold
 		send := func(e oapi.Execution, w oapi.MintedWaitpoint, suspension *uuid.UUID, effect, members string, more shape) {
 			t.Helper()
 			got := x.receipt(e.ID, w, members)
@@ -43,7 +39,7 @@ func TestLive_signals(t *testing.T) {
 			if suspension != nil {
 				eventType, data["suspension_id"] = "signal.delivered", suspension.String()
 			}
-			want = append(want, told{eventType, data})
+			want = append(want, liveTold{eventType, data})
 		}
 
 		y := x.in("red")
@@ -69,17 +65,10 @@ func TestLive_signals(t *testing.T) {
 		other, _, others := x.suspends("", waitForGo)
 		otherID := x.get(other.ID).Suspension.SuspensionID
 		decided := x.decide(other.ID, others[0].WaitpointID, "").Want(http.StatusOK)
-		want = append(want, told{"signal.delivered", shape{"execution_id": other.ID.String(), "signal_id": decided.Str("signal_id"), "waitpoint_id": others[0].WaitpointID.String(), "waitpoint_key": "go",
+		want = append(want, liveTold{"signal.delivered", shape{"execution_id": other.ID.String(), "signal_id": decided.Str("signal_id"), "waitpoint_id": others[0].WaitpointID.String(), "waitpoint_key": "go",
 			"signal_name": "approved", "signal_category": "approval", "source_type": "operator", "source_identity": "local", "suspension_id": otherID.String(), "effect": resumes}})
 
-		var cursors []string
-		for _, w := range want {
-			eventType, data := nextShape(t, stream)
-			cursors = append(cursors, fmt.Sprintf("%.0f", data["cursor"]))
-			if diff := cmp.Diff(w, told{eventType, without(data, "cursor", "at", "namespace", "flow_id")}); diff != "" {
-				t.Fatalf("(-want +got)\n%s", diff)
-			}
-		}
+		cursors := liveAllTold(t, stream, want)
 		last := want[len(want)-1].Data["signal_id"]
 		resumed := x.Stream("/v1/subscriptions/signals", "Last-Event-ID: "+cursors[len(cursors)-2])
 		chosen := x.Stream("/v1/subscriptions/signals?after=0&execution_id=" + other.ID.String())
