@@ -54,7 +54,7 @@ var postgresTemplate = sync.OnceValues(func() (name string, err error) {
 	}
 	name = "flowapi_template_" + sum
 	var there bool
-	if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, name).Scan(&there); err != nil || there { //nolint:noctx // set-up outlives no test
+	if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, name).Scan(&there); err != nil || there {
 		return name, err
 	}
 	const unfinished = "flowapi_template_unfinished"

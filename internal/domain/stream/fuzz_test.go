@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -19,12 +20,9 @@ func refusedAs(t *testing.T, err error, codes ...fault.Code) {
 	if !ok || len(f.Fields) != 1 {
 		t.Fatalf("refused with %#v", err)
 	}
-	for _, code := range codes {
-		if f.Code == code {
-			return
-		}
+	if !slices.Contains(codes, f.Code) {
+		t.Fatalf("refused with %v", err)
 	}
-	t.Fatalf("refused with %v", err)
 }
 
 // FuzzPlace: a place is read as it is written, also where a stream goes on.

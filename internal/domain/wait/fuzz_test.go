@@ -48,11 +48,11 @@ func FuzzCondition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c, err := wait.Parse(raw, "/condition")
 		if err != nil {
-			refusedAt(t, err, fault.CodeBadWaitCondition)
+			_ = refusedAt(t, err, fault.CodeBadWaitCondition)
 			return
 		}
 		if err := (wait.Spec{Condition: c}).Check(now, wait.DefaultHorizon, ""); err != nil {
-			refusedAt(t, err, fault.CodeTimerOutOfRange)
+			_ = refusedAt(t, err, fault.CodeTimerOutOfRange)
 			return
 		}
 		text, _ := kept(t, c)

@@ -2,6 +2,7 @@ package ask_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -18,12 +19,9 @@ func refusedAt(t *testing.T, err error, in fault.In, name string, codes ...fault
 	if !ok || len(f.Fields) != 1 || f.Fields[0].In != in || f.Fields[0].Pointer != name {
 		t.Fatalf("refused with %#v", err)
 	}
-	for _, code := range codes {
-		if f.Code == code {
-			return
-		}
+	if !slices.Contains(codes, f.Code) {
+		t.Fatalf("refused with %v", err)
 	}
-	t.Fatalf("refused with %v", err)
 }
 
 // FuzzRevision: the revision that a header names is the one whose tag it is, for a change and for a question alike.
