@@ -49,7 +49,7 @@ func (a *accessTest) life() {
 	}
 	worker := a.server.For(a.t).As(secret)
 	worker.Post("/v1/claims", `{"lane":"idle-of-tokens","worker_id":"w"}`).Want(http.StatusNoContent)
-	for _, bad := range []string{secret[:len(secret)-1], secret + "0", strings.ToUpper(secret), got.Prefix, got.Prefix + "x", got.TokenID.String(), " "} {
+	for _, bad := range []string{secret[:len(secret)-1], secret + "0", strings.ToUpper(secret), got.Prefix, got.Prefix + "x", got.TokenID.String(), " ", strings.Repeat("\xff", 40)} {
 		a.server.For(a.t).With("Authorization: Bearer " + bad).Get("/v1/meta").Problem(fault.CodeUnauthenticated)
 	}
 	for range 2 { // it may be repeated

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -186,7 +187,7 @@ func (r *Repo) Authenticate(ctx context.Context, bearer string) (access.Identity
 }
 
 func (r *Repo) look(ctx context.Context, bearer string, hash [sha256.Size]byte, now time.Time) (known, error) {
-	if len(bearer) < prefixSize {
+	if len(bearer) < prefixSize || !utf8.ValidString(bearer[:prefixSize]) {
 		return known{}, errUnknown()
 	}
 	var found row
