@@ -20,26 +20,27 @@ import (
 // Databases runs fn once on each database, as parallel subtests, with the URL of one that has its tables and nothing in them.
 func Databases(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		fn(t, SQLite(t))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		fn(t, Postgres(t))
-	})
+	each(t, SQLite, Postgres, fn)
 }
 
 // Bare is Databases without tables, for what migrates by itself.
 func Bare(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Helper()
+	each(t, fileOf, func(tb testing.TB) string {
+		tb.Helper()
+		return databaseOf(tb, "template1")
+	}, fn)
+}
+
+func each(t *testing.T, sqlite, postgres func(tb testing.TB) string, fn func(t *testing.T, url string)) {
+	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		fn(t, fileOf(t))
+		fn(t, sqlite(t))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		fn(t, databaseOf(t, "template1"))
+		fn(t, postgres(t))
 	})
 }
 
