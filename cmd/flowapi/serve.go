@@ -21,11 +21,11 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/keyring"
 )
 
-// The server's time limits. Streams and long polls set their own.
+// The server's time limits. Streams set their own.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = time.Minute
-	writeTimeout      = 90 * time.Second // the longest long poll and its answer
+	writeTimeout      = 2 * time.Minute // the longest long poll, the longest change that may end it, and the answer
 	idleTimeout       = 2 * time.Minute
 	shutdownTimeout   = 8 * time.Second
 )

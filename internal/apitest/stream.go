@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long a stream may be silent before its test ends.
-const patience = 10 * time.Second
+// Patience is how long a test waits for what takes no time at all on a quiet machine.
+const Patience = time.Minute
 
 // Event is one server-sent event.
 type Event struct {
@@ -59,11 +59,30 @@ func (c *Client) Stream(path string, headers ...string) *Stream {
 // Next returns the next event; comments are passed over. It ends the test when none comes in time, or the stream ends.
 func (s *Stream) Next() Event {
 	s.tb.Helper()
-	event, ok := s.Try(patience)
+	event, ok := s.Try(Patience)
 	if !ok {
-		s.tb.Fatalf("%s: no event came within %s", s.asked, patience)
+		s.tb.Fatalf("%s: no event came within %s", s.asked, Patience)
 	}
 	return event
+}
+
+// Rest returns what comes until the stream ends, which it has to.
+func (s *Stream) Rest() []Event {
+	s.tb.Helper()
+	var rest []Event
+	for {
+		timer := time.NewTimer(Patience)
+		select {
+		case event, open := <-s.events:
+			timer.Stop()
+			if !open {
+				return rest
+			}
+			rest = append(rest, event)
+		case <-timer.C:
+			s.tb.Fatalf("%s: the stream does not end; it had %+v", s.asked, rest)
+		}
+	}
 }
 
 // Try returns the next event that comes within a time; false when none did, or the stream has ended.

@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"net/http"
+	"strings"
+	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 )
 
@@ -48,4 +51,27 @@ func (a *accessTest) registered() string {
 	path := workersPath(uuid.NewString())
 	a.Do(http.MethodPut, path, accessRegistration).Want(http.StatusCreated)
 	return path
+}
+
+// TestAccess_Pages: what is no operation is for whoever reaches the server, whatever their token; the link of an approval is a secret of
+// its own, and no token replaces it.
+func TestAccess_Pages(t *testing.T) {
+	t.Parallel()
+	accessDatabases(t, func(t *testing.T, a *accessTest) {
+		a.invite()
+		before := countRows(t, a.server)
+		for path, want := range map[string]int{
+			"/docs": http.StatusOK, "/metrics": http.StatusOK, "/problems": http.StatusOK, "/problems/not_found": http.StatusOK, "/approve/guessed": http.StatusForbidden,
+		} {
+			for _, who := range a.callers {
+				answer := a.request(who.token, accessCall{method: http.MethodGet, path: path, headers: []string{"Accept: application/json"}})
+				if answer.Status != want || strings.Contains(string(answer.Body), `"red"`) {
+					t.Errorf("%s: GET %s = %d %.200s, want %d", who.name, path, answer.Status, answer.Body, want)
+				}
+			}
+		}
+		if diff := cmp.Diff(before, countRows(t, a.server)); diff != "" {
+			t.Errorf("something was changed (-before +after):\n%s", diff)
+		}
+	})
 }

@@ -290,7 +290,7 @@ func (l limited) Context() context.Context { return l.ctx }
 // request sends a request with a bearer token; "" is none.
 func (a *accessTest) request(token string, c accessCall) *apitest.Response {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), apitest.Patience)
 	defer cancel()
 	return a.server.For(limited{a.t, ctx}).As(token).Do(c.method, c.path, c.body, c.headers...)
 }

@@ -54,6 +54,7 @@ type Config struct {
 	StreamWrite time.Duration // the longest that one write to a stream's connection may take; 0 is 10 s
 	Connections int           // to the database; see store.Config
 	Patience    int           // with the database; see store.Config
+	Poll        time.Duration // of what nobody told of; see store.Config
 	Batch       int           // executions that one transaction changes because of another; 0 is 250
 }
 
@@ -133,7 +134,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	m := newMetrics()
 	a.store, err = store.Open(ctx, store.Config{
 		URL: cfg.DatabaseURL, Clock: cfg.Clock, Hub: a.hub, Fatal: cfg.Fatal, Observe: m.commit,
-		Connections: cfg.Connections, Patience: cfg.Patience,
+		Connections: cfg.Connections, Patience: cfg.Patience, Poll: cfg.Poll,
 		OnError: func(err error) { cfg.Log.Error().Err(err).Msg("background work of the store failed") },
 		Alarm:   func(loop string, at time.Time) { a.loops.Arm(loop, at) },
 	})
@@ -158,8 +159,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		cfg.Log.Error().Err(err).Str("loop", loop).Msg("background work failed")
 	}, a.work()...)
 	a.frames = streams.New(a.streams, a.mostStreams(), sse.Options{
-		WriteTimeout: cfg.StreamWrite,
-		OnError:      func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") },
+		WriteTimeout: cfg.StreamWrite, Poll: a.store.Poll(),
+		OnError: func(err error) { cfg.Log.Warn().Err(err).Msg("a stream of frames cannot be read") },
 	})
 	if err := m.watch(a); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -207,7 +208,7 @@ func (a *App) publicURL(ctx context.Context) string {
 func (a *App) tail(source sse.Source) *sse.Tail {
 	t := sse.NewTail(source, a.watch, sse.Options{
 		Generation: func() string { return a.generation },
-		MaxStreams: a.mostStreams(), WriteTimeout: a.cfg.StreamWrite,
+		MaxStreams: a.mostStreams(), WriteTimeout: a.cfg.StreamWrite, Poll: a.store.Poll(),
 		OnError: func(err error) { a.cfg.Log.Warn().Err(err).Msg("the event log cannot be read") },
 	})
 	a.tails = append(a.tails, t)

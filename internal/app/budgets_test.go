@@ -220,12 +220,7 @@ func (x *budgetTest) snap() budgetSnapshot {
 // same checks that a call changes nothing.
 func (x *budgetTest) same(call func() *apitest.Response) *apitest.Response {
 	x.t.Helper()
-	before := x.snap()
-	answer := call()
-	if diff := cmp.Diff(before, x.snap()); diff != "" {
-		x.t.Errorf("answered %d, and something was changed (-before +after):\n%s", answer.Status, diff)
-	}
-	return answer
+	return unmoved(x.t, x.snap, call)
 }
 
 // denied checks that a call is refused with a code and changes nothing.

@@ -16,9 +16,6 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 )
 
-// promptly is less than the time after which a waiting claim looks again by itself: who is answered in it was woken.
-const promptly = 4 * time.Second
-
 // waitingClaim is a claim that waits.
 type waitingClaim struct {
 	t      *testing.T
@@ -53,7 +50,7 @@ func (x *executionTest) settled() {
 	}
 }
 
-// got returns what w got promptly.
+// got returns what w got: it was woken, since it looks by itself too late.
 func (w *waitingClaim) got() oapi.Claim {
 	w.t.Helper()
 	answer := w.answered()
@@ -69,13 +66,13 @@ func (w *waitingClaim) got() oapi.Claim {
 
 func (w *waitingClaim) answered() *apitest.Response {
 	w.t.Helper()
-	timer := time.NewTimer(promptly)
+	timer := time.NewTimer(apitest.Patience)
 	defer timer.Stop()
 	select {
 	case answer := <-w.answer:
 		return answer
 	case <-timer.C:
-		w.t.Fatalf("a waiting claim was not answered in %s", promptly)
+		w.t.Fatal("a waiting claim was not answered")
 		return nil
 	}
 }

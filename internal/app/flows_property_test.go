@@ -60,7 +60,7 @@ func TestFlows_Machine(t *testing.T) {
 }
 
 // by is who acts in the model; the times are the server's.
-func (m *flowModel) by() flow.By { return flow.By{Actor: "local", At: m.f.UpdatedAt} }
+func (m *flowModel) by() event.By { return event.By{Actor: "local", At: m.f.UpdatedAt} }
 
 func (m *flowModel) create() {
 	in := flow.Create{Namespace: m.x.namespace, Goal: flowWords.Draw(m.T, "goal"), State: json.RawMessage(flowDocs.Draw(m.T, "state")), Start: rapid.Bool().Draw(m.T, "start")}
@@ -70,7 +70,7 @@ func (m *flowModel) create() {
 	}
 	got := flowAs[oapi.Flow](answer)
 	in.ID = got.ID
-	c, err := flow.New(in, flow.By{Actor: "local", At: got.CreatedAt.Time()})
+	c, err := flow.New(in, event.By{Actor: "local", At: got.CreatedAt.Time()})
 	if err != nil {
 		m.Fatal(err)
 	}

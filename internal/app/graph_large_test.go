@@ -10,9 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apitest"
+	"github.com/flowapi/flowapi/internal/app"
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/storetest"
 )
 
 // wide writes n members in the lane of their name, each of which needs some others.
@@ -390,5 +393,26 @@ func TestGraph_Restart(t *testing.T) {
 		if now := countRows(t, after.server)["newest event"]; now != events {
 			t.Errorf("%d more events", now-events)
 		}
+	})
+}
+
+// TestGraph_sweptWithOthers: what a sweep leaves for later of a flow's graph is done, whatever else it came upon, in other namespaces, too.
+func TestGraph_sweptWithOthers(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		s := apptest.Still(t, url, store.StillClock(time.Now()), func(c *app.Config) { c.Batch = 3 })
+		g := graphsOn(t, s, "swept")
+		lines := []string{`root | "deadline_at":` + spelled(g.now().Add(time.Minute))}
+		for i := range 10 {
+			lines = append(lines, fmt.Sprintf("d%d < root", i))
+		}
+		f := g.graph("", lines...)
+		other := g.in("other").workers("other").create(`"deadline_at":` + spelled(g.now().Add(61*time.Second)))
+		s.Advance(2 * time.Minute)
+		if got := g.in("other").workers("other").get(other.ID).PublicState; got != "expired" {
+			t.Errorf("the other execution is %s", got)
+		}
+		f.rolled("failed expired=1 skipped=10")
+		g.audit(f.ID)
 	})
 }

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"database/sql"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,9 +38,10 @@ func unnumber(tb testing.TB, url string, s live) {
 		return
 	}
 	s.page(tb, "") // numbers it
-	liveExec(tb, db, `INSERT INTO events_inbox (local_id, at, namespace, topic, type, execution_id, revision, actor, data, schema_version)
-		SELECT local_id, at, namespace, topic, type, execution_id, revision, actor, data, schema_version FROM events`,
-		`DELETE FROM events`, `UPDATE event_log SET last = 0`)
+	first := strconv.Itoa(liveFirst)
+	liveExec(tb, db, `WITH log AS (UPDATE event_log SET last = `+first+`), gone AS (DELETE FROM events WHERE id > `+first+` RETURNING *)
+		INSERT INTO events_inbox (local_id, at, namespace, topic, type, execution_id, revision, actor, data, schema_version)
+		SELECT local_id, at, namespace, topic, type, execution_id, revision, actor, data, schema_version FROM gone`)
 }
 
 // xid returns the id of a transaction that has locked something.

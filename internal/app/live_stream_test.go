@@ -65,8 +65,8 @@ func TestLive_stream(t *testing.T) {
 				least = 0
 			}
 			liveBye(t, stream, name, least, newest)
-			if got, ok := stream.Try(livePrompt); ok {
-				t.Errorf("%s: %+v comes after the end", name, got)
+			if rest := stream.Rest(); len(rest) > 0 {
+				t.Errorf("%s: %+v comes after the end", name, rest)
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func TestLive_stream_opening(t *testing.T) {
 				t.Fatalf("got the line %q, %v; want %q", line, err, want)
 			}
 		}
-		if took := time.Since(began); took > livePrompt {
+		if took := time.Since(began); took > 10*time.Second { // the first comment would come after 15 s
 			t.Errorf("the first bytes came after %s", took)
 		}
 		held := s.claim("a")
@@ -195,12 +195,8 @@ func TestLive_stream_finds_what_a_dead_server_left(t *testing.T) {
 		unnumber(t, url, first)
 		first.Stop()
 		second := live{apptest.Start(t, url)}
-		began := time.Now()
 		if got := second.Stream(fmt.Sprintf("/v1/events/stream?after=%d", liveFirst)).Next(); got.Type != "execution.created" || got.ID != fmt.Sprint(liveFirst+1) {
 			t.Errorf("got %+v", got)
-		}
-		if took := time.Since(began); took > livePrompt {
-			t.Errorf("it took %s", took)
 		}
 	})
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// livePrompt is far less than what the pollers that back up a wake-up take, and far more than a wake-up takes.
-const livePrompt = 2 * time.Second
-
 // live is a server, as the tests of what can be watched use it.
 type live struct{ *apptest.Server }
 
@@ -209,14 +206,14 @@ func (s live) ask(tb testing.TB, method, path, body string, headers ...string) <
 	return answers
 }
 
-// liveWithin returns the answer, which must come within a time.
-func liveWithin(tb testing.TB, answers <-chan liveAnswer, limit time.Duration) liveAnswer {
+// awaited waits for the answer to a request.
+func awaited(tb testing.TB, answers <-chan liveAnswer) liveAnswer {
 	tb.Helper()
 	select {
 	case a := <-answers:
 		return a
-	case <-time.After(limit):
-		tb.Fatalf("no answer within %s", limit)
+	case <-time.After(apitest.Patience):
+		tb.Fatal("no answer")
 		return liveAnswer{}
 	}
 }

@@ -19,7 +19,6 @@ import (
 const (
 	batch     = 250 // rows of one background transaction
 	bulkBatch = 50  // executions of one, each of which is a change of its own
-	safety    = 5 * time.Second
 	rare      = time.Minute
 )
 
@@ -28,7 +27,7 @@ func (a *App) work() []reconcile.Loop {
 	limited := func(work func(ctx context.Context, limit int) (int, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) { return work(ctx, batch) }
 	}
-	retention := a.cfg.Retention
+	safety, retention := a.store.Poll(), a.cfg.Retention
 	if retention.EventAge == 0 {
 		retention.EventAge = 30 * 24 * time.Hour
 	}

@@ -151,3 +151,31 @@ func TestMigration_waits(t *testing.T) {
 		x.stands(f, oapi.FlowStatusRunning, 3)
 	})
 }
+
+// TestMigration_followed: a step goes on mirroring the execution that it was linked to before executions knew that they are followed.
+func TestMigration_followed(t *testing.T) {
+	t.Parallel()
+	storetest.Bare(t, func(t *testing.T, url string) {
+		f, e := uuid.New(), uuid.New()
+		oldDatabase(t, url, 10, func(id func(uuid.UUID) string) []string {
+			return []string{
+				`INSERT INTO lanes (namespace, lane, state, revision) VALUES ('default', 'old', 'active', 0)`,
+				`INSERT INTO capability_sets (tokens) VALUES ('')`,
+				`INSERT INTO claim_buckets (namespace, lane, capability_set_id, admission_key, state) SELECT 'default', 'old', id, '', 'open' FROM capability_sets`,
+				fmt.Sprintf(`INSERT INTO executions (id, namespace, lane, kind, priority, revision, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
+					terminal_outcome, attempt_state, public_state, payload_encoding, required_capabilities, tags, creator, created_at, total_attempt_count, retry_count,
+					replay_count, lease_reclaim_count, lease_epoch, claim_bucket)
+					VALUES (%s, 'default', 'old', '', 0, 0, 'runnable', 'unowned', 'eligible_now', 'waiting_for_worker', 'none', 'pending_first_attempt', 'waiting', 'json', '', '{}',
+					'local', 1000, 0, 0, 0, 0, 0, 1)`, id(e)),
+				`INSERT INTO flows (id, namespace, kind, controller_id, goal, owner_session_key, requester_origin, current_step, state, status, cancel_requested, revision,
+					graph_revision, node_count, edge_count, auto_finish, tags, fields_changed, created_at, updated_at)
+					VALUES (` + id(f) + `, 'default', '', '', 'old', '', '', 'init', '{}', 'running', 0, 1, 0, 0, 0, 0, '{}', '[]', 1000, 1000)`,
+				`INSERT INTO flow_steps (id, flow_id, run_id, position, runtime, task, status, execution_id, created_at, updated_at)
+					VALUES (` + id(uuid.New()) + `, ` + id(f) + `, 'r', 1, 'mirrored', 'old', 'pending', ` + id(e) + `, 1000, 1000)`,
+			}
+		})
+		x := flowsOn(t, apptest.Start(t, url), "default")
+		x.workers("old").claim("")
+		x.mirrors(f, oapi.StepStatusRunning, "null")
+	})
+}

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/apptest"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -82,8 +85,8 @@ func TestClaims_beyond_a_thousand_buckets(t *testing.T) {
 			}
 			items = append(items, `{"lane":"many","required_capabilities":[`+strings.Join(need, ",")+`]}`)
 		}
-		for i := 0; i < sets; i += 550 {
-			s.Post("/v1/executions/batch", `{"executions":[`+strings.Join(items[i:i+550], ",")+`]}`).Want(201)
+		for some := range slices.Chunk(items, 100) {
+			s.Post("/v1/executions/batch", `{"executions":[`+strings.Join(some, ",")+`]}`).Want(201)
 		}
 		worker := `{"lane":"many","worker_id":"w","max":100,"capabilities":[` + strings.Join(names, ",") + `]}`
 		for got := 0; got < sets; {
@@ -94,6 +97,41 @@ func TestClaims_beyond_a_thousand_buckets(t *testing.T) {
 			got += n
 		}
 		s.Post("/v1/claims", worker).Want(204)
+	})
+}
+
+// One that cannot be read does not keep the others of a batch, or of a flow, from what happens to them.
+func TestCorruptExecution_stands_alone(t *testing.T) {
+	t.Parallel()
+	apptest.Databases(t, func(t *testing.T, s *apptest.Server) {
+		spoil := func(id string) {
+			t.Helper()
+			err := store.Do(t.Context(), s.App.Store(), func(tx *store.Tx) error {
+				return tx.ExecOne(`UPDATE executions SET progress = '{' WHERE id = ?`, store.ID(uuid.MustParse(id)))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var items []string
+		for range 2 {
+			s.Post("/v1/executions", `{"lane":"l"}`).Want(201)
+			claim := s.Post("/v1/claims", `{"lane":"l","worker_id":"w","lease_ttl_ms":3600000}`).Want(200)
+			items = append(items, fmt.Sprintf(`{"execution_id":%q,"handle":%q}`, claim.Str("claims.0.execution.id"), claim.Str("claims.0.handle")))
+			if len(items) == 1 {
+				spoil(claim.Str("claims.0.execution.id"))
+			}
+		}
+		done := s.Post("/v1/completions", `{"items":[`+strings.Join(items, ",")+`]}`).Want(200)
+		if bad, good := done.Str("items.0.problem.code"), done.Str("items.1.execution.public_state"); bad != "corrupt_record" || good != "completed" {
+			t.Errorf("the batch is answered %s", done.Body)
+		}
+		flow := s.Post("/v1/flows", `{"goal":"g","start":false,"graph":{"executions":[{"key":"a","lane":"m"},{"key":"b","lane":"m"}]}}`).Want(201)
+		spoil(flow.Str("graph.executions.a"))
+		s.Post("/v1/flows/"+flow.Str("id")+"/start", nil).Want(200)
+		if got := s.Post("/v1/claims", `{"lane":"m","worker_id":"w"}`).Want(200).Str("claims.0.execution.id"); got != flow.Str("graph.executions.b") {
+			t.Errorf("claimed %s", got)
+		}
 	})
 }
 

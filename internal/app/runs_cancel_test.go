@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -491,6 +492,37 @@ func TestRuns_ManyChildren(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				x := runsOn(t, s, fmt.Sprint("m", i))
 				c.run(x)
+				x.audit()
+			})
+		}
+	})
+}
+
+// TestRuns_ManyOfAFlow: what the end of a flow does to the runs in it is done a few at a time, to all of them.
+func TestRuns_ManyOfAFlow(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		s := apptest.Still(t, url, store.StillClock(time.Now()), func(c *app.Config) { c.Batch = 3 })
+		for verb, pending := range map[string]bool{`cancel {"policy":"cancel_all","reason":"not today"}`: false, `cancel {"policy":"cancel_pending"}`: true, `fail {"reason":"no disk"}`: false} {
+			t.Run(verb, func(t *testing.T) {
+				verb, body, _ := strings.Cut(verb, " ")
+				x := runsOn(t, s, fmt.Sprint("of-", verb, pending))
+				f := x.flowTest.running("")
+				var idle, driven []uuid.UUID
+				for range 10 {
+					idle, driven = append(idle, x.create(inFlow(f)).ID), append(driven, x.running(inFlow(f)).ID)
+				}
+				x.flowTest.do(f.ID, verb, body)
+				if n := len(flowAs[oapi.RunList](x.Get("/v1/runs?status=pending").Want(http.StatusOK)).Items); n < 5 {
+					t.Errorf("one transaction has left only %d", n)
+				}
+				s.Settle()
+				for _, id := range idle {
+					x.stands(id, "cancelled")
+				}
+				for _, id := range driven {
+					x.stands(id, map[bool]string{false: "cancelling", true: "running"}[pending])
+				}
 				x.audit()
 			})
 		}

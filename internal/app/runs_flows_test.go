@@ -220,6 +220,7 @@ func runFlowWaitCases() []runCase {
 			x.do(x.get(r.ID), "complete", "")
 			x.flowTest.stands(flows[0].ID, "running", 3) // the next end is
 		}},
+		{"of an execution that has failed it is told when that ends well after all", (*runTest).endsWellAfterAll},
 		{"it may be one of many conditions", func(x *runTest) {
 			a, b := x.running(""), x.running("")
 			either := x.flowTest.waiting(anyOf(outside("run.completed", a.ID.String()), outside("run.failed", a.ID.String())))
@@ -238,6 +239,17 @@ func runFlowWaitCases() []runCase {
 			x.state(x.flowTest.stands(f.ID, "running", 3), `{"n":1,"resume_event":{"from":"outside"}}`)
 		}},
 	}
+}
+
+func (x *runTest) endsWellAfterAll() {
+	w := x.flowTest.workers(x.namespace + "-again")
+	e := w.create("")
+	w.report(w.claim(""), "fail", `"reason":"no disk"`).Want(http.StatusOK)
+	f := x.flowTest.waiting(outside("execution.completed", e.ID.String()))
+	w.operator(e.ID, "replay", "").Want(http.StatusOK)
+	x.flowTest.stands(f.ID, "waiting", 2)
+	w.report(w.claim(""), "complete", "").Want(http.StatusOK)
+	x.flowTest.stands(f.ID, "running", 3)
 }
 
 func runFlowEndCases() []runCase {

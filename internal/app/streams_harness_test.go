@@ -118,7 +118,7 @@ func (x *executionTest) follow(id uuid.UUID, attempt any, more string, headers .
 // tailing returns when so many requests wait for frames.
 func (x *executionTest) tailing(n int) {
 	x.t.Helper()
-	deadline := time.Now().Add(livePrompt)
+	deadline := time.Now().Add(apitest.Patience)
 	for x.server.App.Waiting() != n {
 		if time.Now().After(deadline) {
 			x.t.Fatalf("%d requests wait for frames, not %d", x.server.App.Waiting(), n)

@@ -436,7 +436,7 @@ func TestStreams_dropped_race(t *testing.T) {
 		}
 	}
 	create := live{x.server}.in("other").ask(t, http.MethodPost, "/v1/executions", `{"lane":"race","id":"`+id.String()+`"}`)
-	for waiting, deadline := 0, time.Now().Add(livePrompt); waiting == 0; {
+	for waiting, deadline := 0, time.Now().Add(apitest.Patience); waiting == 0; {
 		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid' AND transactionid = $1::text::xid`, xid(t, tx)).Scan(&waiting)
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("nobody waits: %v", err)
@@ -446,7 +446,7 @@ func TestStreams_dropped_race(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if answer := liveWithin(t, create, livePrompt); answer.status != http.StatusConflict {
+	if answer := awaited(t, create); answer.status != http.StatusConflict {
 		t.Errorf("%d %s", answer.status, answer.body)
 	}
 }

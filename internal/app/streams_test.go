@@ -354,7 +354,7 @@ var streamsReadCases = []executionCase{
 		x.tailing(1)
 		x.report(second, "complete", "").Want(http.StatusOK)
 		end := after(x.t, next, 1)
-		if answer := liveWithin(x.t, waiting, livePrompt); !strings.Contains(string(answer.body), end) || !strings.Contains(string(answer.body), "attempt_success") {
+		if answer := awaited(x.t, waiting); !strings.Contains(string(answer.body), end) || !strings.Contains(string(answer.body), "attempt_success") {
 			x.t.Errorf("%s, want %s", answer.body, end)
 		}
 		next = end
@@ -375,7 +375,7 @@ var streamsReadCases = []executionCase{
 		x.tailing(1)
 		x.advance(retryDelay)
 		x.append(x.claim(""), `"payload":"next"`)
-		if answer := liveWithin(x.t, waiting, livePrompt); !strings.Contains(string(answer.body), `"payload":"next"`) || !strings.Contains(string(answer.body), `"next_cursor":"1/`) {
+		if answer := awaited(x.t, waiting); !strings.Contains(string(answer.body), `"payload":"next"`) || !strings.Contains(string(answer.body), `"next_cursor":"1/`) {
 			x.t.Errorf("%s", answer.body)
 		}
 	}},
@@ -385,7 +385,7 @@ var streamsReadCases = []executionCase{
 		x.tailing(1)
 		x.Post("/v1/executions/"+e.ID.String()+"/operator-cancel", `{"reason":"x"}`).Want(http.StatusOK)
 		for _, w := range []<-chan liveAnswer{waiting, live{x.server}.ask(x.t, http.MethodGet, streamPath(e.ID, "current", "/tail?block_ms=30000"), "")} {
-			if answer := liveWithin(x.t, w, livePrompt); answer.status != http.StatusOK || !strings.Contains(string(answer.body), `"next_cursor":"0/0-0"`) {
+			if answer := awaited(x.t, w); answer.status != http.StatusOK || !strings.Contains(string(answer.body), `"next_cursor":"0/0-0"`) {
 				x.t.Errorf("%d %s", answer.status, answer.body)
 			}
 		}
@@ -410,7 +410,7 @@ var streamsReadCases = []executionCase{
 			x.tailing(2)
 			wake()
 			for _, w := range waiting {
-				answer := liveWithin(x.t, w, livePrompt)
+				answer := awaited(x.t, w)
 				if answer.status != http.StatusOK || answer.header.Get("Preference-Applied") != "wait=50" || strings.Contains(string(answer.body), `"frames":[]`) != (i == 1) {
 					x.t.Errorf("%d %s", answer.status, answer.body)
 				}

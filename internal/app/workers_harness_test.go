@@ -164,12 +164,7 @@ func (w *workersTest) rows() []string {
 // refused checks that a call is refused with a code and leaves everything as it is.
 func (w *workersTest) refused(code fault.Code, call func() *apitest.Response) *apitest.Response {
 	w.t.Helper()
-	before := w.rows()
-	answer := call().Problem(code)
-	if diff := cmp.Diff(before, w.rows()); diff != "" {
-		w.t.Errorf("%s, and yet something was changed (-before +after):\n%s", code, diff)
-	}
-	return answer
+	return unmoved(w.t, w.rows, call).Problem(code)
 }
 
 // gone checks that an instance is not registered, whoever asks.

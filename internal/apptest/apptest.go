@@ -18,8 +18,9 @@ import (
 	"github.com/flowapi/flowapi/internal/storetest"
 )
 
-// The heap of a test is small, so that at Go's own pace a tenth of its time would be collecting.
-var _ = debug.SetGCPercent(800)
+// The heap of a test is small, so that at Go's own pace a tenth of its time would be collecting. The race detector takes a multiple
+// of it, so it has an end.
+var _, _ = debug.SetGCPercent(800), debug.SetMemoryLimit(1 << 30)
 
 // Server is a running server and an anonymous client of it, which is admin.
 type Server struct {
@@ -27,6 +28,7 @@ type Server struct {
 	App   *app.App
 	Clock *store.Clock
 	URL   string // of the database
+	Moves bool   // its time goes on by itself
 
 	tb   testing.TB
 	stop func()
@@ -41,7 +43,9 @@ func Databases(t *testing.T, fn func(t *testing.T, s *Server)) {
 // Start starts a server on a database, for as long as the test runs.
 func Start(tb testing.TB, url string, change ...func(*app.Config)) *Server {
 	tb.Helper()
-	return start(tb, url, &store.Clock{}, (*app.App).Run, change...)
+	s := start(tb, url, &store.Clock{}, (*app.App).Run, change...)
+	s.Moves = true
+	return s
 }
 
 // Still starts a server on which nothing happens by itself: what time brings happens in Advance and Settle only. Several
@@ -54,7 +58,7 @@ func Still(tb testing.TB, url string, clock *store.Clock, change ...func(*app.Co
 func start(tb testing.TB, url string, clock *store.Clock, run func(*app.App, context.Context) error, change ...func(*app.Config)) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, Clock: clock, URL: url}
-	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Patience: 5, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
+	cfg := app.Config{DatabaseURL: url, Version: "test", Clock: s.Clock, Patience: 5, Poll: time.Hour, Log: zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)}
 	if strings.HasPrefix(url, "postgres") { // SQLite has it beside its file
 		cfg.Waitpoints.Secret = []byte("the master secret of PostgreSQL in tests")
 	}

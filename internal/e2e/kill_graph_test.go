@@ -21,13 +21,13 @@ import (
 	"github.com/flowapi/flowapi/internal/storetest"
 )
 
-// graphKills is how many times a wide graph is run with a server that is killed: 3, or as many as FLOWAPI_TEST_GRAPH_KILLS says. CONTRIBUTING.md
+// graphKills is how many times a wide graph is run with a server that is killed: twice, or as many as FLOWAPI_TEST_GRAPH_KILLS says. CONTRIBUTING.md
 // has the number of a long run.
 var graphKills = func() int {
 	if n, err := strconv.Atoi(os.Getenv("FLOWAPI_TEST_GRAPH_KILLS")); err == nil {
 		return n
 	}
-	return 3
+	return 2
 }()
 
 // A wide graph ends with the same result, whenever the server is killed: while it is submitted, while workers are at it, while many

@@ -10,7 +10,7 @@ import (
 
 // Whatever was answered survives kill -9, and the database is always one that the server could have left on purpose.
 func TestKill(t *testing.T) { //nolint:paralleltest // it wants the machine for itself
-	const kills, clients = 20, 8
+	const kills, clients, rounds = 20, 8, 12
 	file := filepath.Join(t.TempDir(), "flowapi.db")
 	load := newLoad(t)
 	load.hangUp = true
@@ -28,8 +28,9 @@ func TestKill(t *testing.T) { //nolint:paralleltest // it wants the machine for 
 		if i == 0 {
 			load.start(clients)
 		}
+		eventually(t, "the clients get on", func() bool { return load.ends() >= len(told.completed)+rounds })
 		select {
-		case <-time.After(time.Duration(100+random.IntN(400)) * time.Millisecond):
+		case <-time.After(time.Duration(random.IntN(400)) * time.Millisecond):
 		case <-t.Context().Done():
 		}
 		s.kill()
@@ -50,7 +51,7 @@ func TestKill(t *testing.T) { //nolint:paralleltest // it wants the machine for 
 	}
 	t.Logf("%d creations, %d claims, %d completions, %d failures, %d frames, %d signals were answered; %d times a client hung up, %d calls were replayed; %d events",
 		len(told.created), len(told.claimed), len(told.completed), len(told.failed), len(told.frames), len(told.signalled), told.hungUp, told.replayed, audited.events)
-	if len(told.completed) < 10*kills || len(told.frames) < kills || len(told.signalled) < kills || told.hungUp < kills || told.replayed == 0 {
+	if len(told.frames) < kills/2 || len(told.signalled) < kills/4 || told.hungUp < kills || told.replayed == 0 {
 		t.Error("that was no load")
 	}
 }

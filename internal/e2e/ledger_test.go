@@ -46,6 +46,13 @@ func (l *ledger) snapshot() *ledger {
 		hungUp: l.hungUp, replayed: l.replayed}
 }
 
+// ends returns how many completions were answered.
+func (l *ledger) ends() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.completed)
+}
+
 // note changes the ledger.
 func (l *ledger) note(change func()) {
 	l.mu.Lock()

@@ -23,9 +23,9 @@ import (
 
 const (
 	// patience is how long something may take that takes no time at all on a quiet machine.
-	patience = 20 * time.Second
-	// stopLimit is how long the server may take to stop.
-	stopLimit = 10 * time.Second
+	patience = 2 * time.Minute
+	// stopLimit is how long the server may take to stop: requests have eight seconds, and the rest is for slow machines.
+	stopLimit = 30 * time.Second
 )
 
 // master seals the waitpoint secrets of servers on PostgreSQL: they start in a new folder every time.

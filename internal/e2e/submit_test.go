@@ -101,7 +101,7 @@ func TestSubmit_codes(t *testing.T) {
 	t.Run("finished", func(t *testing.T) {
 		t.Parallel()
 		startWorker(t, s, "fine", `[ "$FLOWAPI_KEY" != test ] || [ "$FLOWAPI_INPUTS" = '{"build":{"n":1}}' ] || exit 1; echo '{"n":1}' >"$FLOWAPI_RESULT"`)
-		got := run(t, []string{"FLOWAPI_URL=" + s.url}, "submit", pipeline(t, "fine"), "--wait", "--timeout", "15s")
+		got := run(t, []string{"FLOWAPI_URL=" + s.url}, "submit", pipeline(t, "fine"), "--wait", "--timeout", "2m")
 		if got.code != 0 || !strings.HasPrefix(got.out, s.url+"/v1/flows/") || !strings.Contains(got.out, "check it: finished") || got.errors != "" {
 			t.Errorf("%+v", got)
 		}
@@ -132,7 +132,7 @@ func TestSubmit_codes(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		execution := s.ask("person")
-		got := run(t, env, "submit", file, "--wait", "--timeout", "1s")
+		got := run(t, env, "submit", file, "--wait", "--timeout", "4s")
 		if got.code != 5 || !strings.Contains(got.out, "flowapi approve "+execution) || !strings.Contains(got.out, "Go on?") {
 			t.Errorf("%+v", got)
 		}
@@ -275,7 +275,7 @@ func TestSubmit_restart(t *testing.T) {
 		t.Run(tt.script, func(t *testing.T) {
 			t.Parallel()
 			s, database := fixedServer(t)
-			submit := startTool(t, s.url, "submit", pipeline(t, "ci"), "--wait", "--timeout", "15s")
+			submit := startTool(t, s.url, "submit", pipeline(t, "ci"), "--wait")
 			flow := submit.submitted()
 			for range 2 {
 				s.kill()

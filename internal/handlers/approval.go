@@ -6,11 +6,9 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 )
-
-// approvePath is where the links of approvals lead. What follows is a secret.
-const approvePath = "/approve/"
 
 // ApprovalPage is what is behind the link of an approval. It is beside the API: a page for people, which needs no API token.
 type ApprovalPage interface {
@@ -30,8 +28,8 @@ type approvals struct {
 }
 
 func (a approvals) mount(r chi.Router, show, decide *operation) {
-	r.Get(approvePath+"{token}", a.serve(show, a.page.Show))
-	r.Post(approvePath+"{token}", a.serve(decide, func(w http.ResponseWriter, r *http.Request, identify func(string) (call.Call, error)) error {
+	r.Get(waitpoint.ApprovePath+"{token}", a.serve(show, a.page.Show))
+	r.Post(waitpoint.ApprovePath+"{token}", a.serve(decide, func(w http.ResponseWriter, r *http.Request, identify func(string) (call.Call, error)) error {
 		body, err := readBody(w, r, decide.limit)
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 )
 
 // observer is the outermost middleware: it gives each request its exchange and tells log and metrics how it ended.
@@ -209,7 +210,7 @@ func (p problems) recoverer(next http.Handler) http.Handler {
 // that by its Referrer-Policy, so that the link shows nowhere, and a page that has come over plain HTTP says no more. Nothing is lost:
 // who can have it sent has the link, which is all that it takes.
 func anonymousOrigin(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, approvePath) && r.Header.Get("Origin") == "null" && r.Header.Get("Sec-Fetch-Site") == ""
+	return strings.HasPrefix(r.URL.Path, waitpoint.ApprovePath) && r.Header.Get("Origin") == "null" && r.Header.Get("Sec-Fetch-Site") == ""
 }
 
 // origins refuses what a web page of another origin sends: unsafe cross-origin requests, and, while anonymous callers are

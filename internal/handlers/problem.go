@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 )
 
@@ -132,7 +133,7 @@ var secret = regexp.MustCompile(`\.[0-9a-fA-F]{64}`)
 // redact returns path without the secret that it may carry: the link to an approval is its token, also where a client has mistaken
 // what is around it.
 func redact(path string) string {
-	const page = "/approve/"
+	const page = waitpoint.ApprovePath
 	if i := strings.Index(strings.ToLower(path), page); i >= 0 && i+len(page) <= len(path) {
 		return path[:i] + page + "…"
 	}

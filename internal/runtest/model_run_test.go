@@ -354,7 +354,7 @@ func (m *model) endFlow(f *flow, status, policy string) {
 	}
 	runs := slices.DeleteFunc(slices.Clone(f.runs), func(r *run) bool { return r.deleted })
 	slices.SortFunc(runs, func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
-	m.follows(func() {
+	m.aside(func() {
 		for _, r := range runs {
 			if !r.over() {
 				m.reach("ended with its flow: " + r.status)

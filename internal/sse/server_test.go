@@ -284,7 +284,7 @@ func TestServer_Shutdown(t *testing.T) {
 		c.next(t)
 		streams = append(streams, c)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Config.Shutdown(ctx); err != nil {
 		t.Fatalf("Shutdown() = %v", err)

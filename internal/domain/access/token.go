@@ -43,5 +43,8 @@ const (
 	RoleAdmin    Role = "admin"    // also tokens, secrets, retention
 )
 
+// Operates says whether r may do what is an operator's.
+func (r Role) Operates() bool { return r == RoleOperator || r == RoleAdmin }
+
 // Roles returns all roles, the least powerful first.
 func Roles() []Role { return []Role{RoleViewer, RoleWorker, RoleOperator, RoleAdmin} }

@@ -28,6 +28,14 @@ type Event struct {
 	TraceID     string
 	Data        any // a value that marshals to a JSON object; raw JSON when read from the log
 	Schema      int // version of Data's shape
+
+	Followed bool // what it tells of an execution is told to flows; not written down
+}
+
+// By is who does something, and when.
+type By struct {
+	Actor string
+	At    time.Time
 }
 
 // Type names what happened: "flow.started".

@@ -32,7 +32,7 @@ type Execution struct {
 	Required        Capabilities
 	Tags            map[string]string
 	Creator         string
-	Awaited         bool // a flow waits for its end, or did
+	Followed        bool // a flow waits for its end, or a step mirrors it, or did
 	Admitted        bool // it has a slot of some quota
 	Limits          *Limits
 
@@ -304,7 +304,8 @@ func (c *Change) emit(t event.Type, data any) {
 
 // Event returns an event that concerns e and is no change of it.
 func (e *Execution) Event(t event.Type, data any) event.Event {
-	return event.Event{Namespace: e.Namespace, Type: t, FlowID: e.FlowID, RunID: e.RunID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Data: data}
+	return event.Event{Namespace: e.Namespace, Type: t, FlowID: e.FlowID, RunID: e.RunID, ExecutionID: e.ID, InstanceTag: e.Tags[tag.Instance], Data: data,
+		Followed: e.Followed}
 }
 
 func stamp(t time.Time) string { return event.Stamp(t).String() }

@@ -42,6 +42,9 @@ var completionTypes = map[Outcome]event.Type{
 // Completions returns the types of the events that tell of an end.
 func Completions() []event.Type { return slices.Sorted(maps.Values(completionTypes)) }
 
+// CompletionOf returns the type of the event that tells of an end, "" for none.
+func CompletionOf(o Outcome) event.Type { return completionTypes[o] }
+
 // EndedBy returns the outcome that a completion event tells of, OutcomeNone for any other event.
 func EndedBy(t event.Type) Outcome {
 	for outcome, of := range completionTypes {

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -203,35 +202,20 @@ func operatorClaimed(l Lease) (event.Type, any) {
 }
 
 // SetTag sets one tag, in any phase. The same value again changes nothing. It returns CodeInvalidTagKey, and
-// CodeValidationFailed for a tag too many.
+// CodeValidationFailed for a value that is too long or a tag too many.
 func (e Execution) SetTag(key, value string) (Change, error) {
-	if err := tag.CheckParameter(key); err != nil {
-		return Change{}, err
-	}
+	tags, before, err := tag.Set(e.Tags, key, value)
 	c := Change{Execution: e}
-	old, had := e.Tags[key]
-	if had && old == value {
-		return c, nil
-	}
-	tags := maps.Clone(e.Tags)
-	if tags == nil {
-		tags = map[string]string{}
-	}
-	tags[key] = value
-	if err := tag.Check(tags, ""); err != nil {
-		return Change{}, err
+	if err != nil || before != nil && *before == value {
+		return c, err
 	}
 	c.Execution.Tags = tags
 	c.Execution.Revision++
-	data := struct {
+	c.emit(event.ExecutionTagSet, struct {
 		Key      string  `json:"key"`
 		Value    string  `json:"value"`
 		Previous *string `json:"previous,omitempty"`
-	}{Key: key, Value: value}
-	if had {
-		data.Previous = &old
-	}
-	c.emit(event.ExecutionTagSet, data)
+	}{key, value, before})
 	return c, nil
 }
 

@@ -4,29 +4,25 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/flowapi/flowapi/internal/domain/tag"
 )
 
 // Filter selects executions. Empty fields select everything; all tags must match.
 type Filter struct {
-	Lane          string    `json:"lane,omitempty"`
-	State         Public    `json:"public_state,omitempty"`
-	FlowID        uuid.UUID `json:"flow_id,omitzero"`
-	Kind          string    `json:"kind,omitempty"`
-	Tags          []Tag     `json:"tag,omitempty"`
-	Worker        string    `json:"worker,omitempty"`
-	CreatedAfter  time.Time `json:"created_after,omitzero"` // at it, too
-	CreatedBefore time.Time `json:"created_before,omitzero"`
+	Lane          string     `json:"lane,omitempty"`
+	State         Public     `json:"public_state,omitempty"`
+	FlowID        uuid.UUID  `json:"flow_id,omitzero"`
+	Kind          string     `json:"kind,omitempty"`
+	Tags          []tag.Pair `json:"tag,omitempty"`
+	Worker        string     `json:"worker,omitempty"`
+	CreatedAfter  time.Time  `json:"created_after,omitzero"` // at it, too
+	CreatedBefore time.Time  `json:"created_before,omitzero"`
 }
 
 // isZero says whether f selects everything.
 func (f *Filter) isZero() bool {
 	return f.Lane == "" && f.State == "" && f.FlowID == uuid.Nil && f.Kind == "" && len(f.Tags) == 0 && f.Worker == "" && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero()
-}
-
-// Tag is one tag with its value.
-type Tag struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
 }
 
 // Created is the answer of a create. Existing means that the id or the idempotency_key was there already: nothing was

@@ -7,6 +7,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -75,6 +76,14 @@ func Stale(what string, expected, actual int64) *Error {
 		With("expected", expected).With("actual", actual)
 }
 
+// Expect refuses, with CodeRevisionMismatch, whoever has read another revision of what than the present one. nil expects none.
+func Expect(what string, revision *int64, present int64) error {
+	if revision == nil || *revision == present {
+		return nil
+	}
+	return Stale(what, *revision, present)
+}
+
 // MovedTo makes a refusal point at another part of the request. With a pointer it points there, else where it pointed before.
 func MovedTo(err error, in In, pointer string) error {
 	if f, ok := errors.AsType[*Error](err); ok {
@@ -86,6 +95,26 @@ func MovedTo(err error, in In, pointer string) error {
 		}
 	}
 	return err
+}
+
+// Under makes the refusal of a part of the body point into the whole: below the part's pointer, or at the part. What is no fault of the
+// caller's points nowhere.
+func Under(err error, pointer string) error {
+	f, ok := errors.AsType[*Error](err)
+	if !ok || Lookup(f.Code).Status >= 500 {
+		return err
+	}
+	whole := *f
+	if whole.Fields = slices.Clone(f.Fields); len(whole.Fields) == 0 {
+		whole.Fields = []Field{{In: InBody, Pointer: pointer, Detail: f.Message, Code: f.Code}}
+		return &whole
+	}
+	for i := range whole.Fields {
+		if whole.Fields[i].In == InBody {
+			whole.Fields[i].Pointer = pointer + whole.Fields[i].Pointer
+		}
+	}
+	return &whole
 }
 
 // With adds a fact to the problem document and returns e.

@@ -42,6 +42,54 @@ func TestMovedTo(t *testing.T) {
 	}
 }
 
+// TestUnder: the refusal of a part points into the whole, below the part or at it, as often as it is told; what is no fault of the caller's
+// points nowhere.
+func TestUnder(t *testing.T) {
+	t.Parallel()
+	field := func(err error) fault.Field {
+		f, ok := errors.AsType[*fault.Error](fault.Under(err, "/child"))
+		if !ok || len(f.Fields) != 1 {
+			t.Fatalf("%+v", f)
+		}
+		return f.Fields[0]
+	}
+	invalid := fault.Invalid(fault.CodeValidationFailed, "/lane", "No.")
+	for range 2 {
+		if got := field(invalid); got.Pointer != "/child/lane" || got.In != fault.InBody {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := field(fault.MovedTo(fault.Invalid(fault.CodeValidationFailed, "lane", "No."), fault.InQuery, "")); got.Pointer != "lane" {
+		t.Errorf("%+v", got)
+	}
+	if got := field(fault.NotFound("flow", 7)); got.Pointer != "/child" || got.In != fault.InBody || got.Code != fault.CodeNotFound {
+		t.Errorf("%+v", got)
+	}
+	busy := fault.New(fault.CodeBusy, "Later.")
+	for _, err := range []error{busy, errors.New("x")} {
+		if got := fault.Under(err, "/child"); !errors.Is(got, err) {
+			t.Errorf("%+v", got)
+		}
+	}
+	if len(busy.Fields) > 0 {
+		t.Errorf("%+v", busy.Fields)
+	}
+}
+
+// TestExpect: who has read nothing, or the present revision, may go on.
+func TestExpect(t *testing.T) {
+	t.Parallel()
+	for _, read := range []*int64{nil, new(int64(3))} {
+		if err := fault.Expect("Budget 7", read, 3); err != nil {
+			t.Error(err)
+		}
+	}
+	f, ok := errors.AsType[*fault.Error](fault.Expect("Budget 7", new(int64(2)), 3))
+	if !ok || f.Code != fault.CodeRevisionMismatch || f.Facts["expected"] != int64(2) || f.Facts["actual"] != int64(3) {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestCatalogue: every code is described once, as a refusal, and what is not in it is our own mistake.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()

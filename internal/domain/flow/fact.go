@@ -10,6 +10,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/merge"
+	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 )
 
@@ -44,7 +45,7 @@ type created struct {
 
 func (created) tells() event.Type { return event.FlowCreated }
 
-func (x created) apply(f *Flow, by By) {
+func (x created) apply(f *Flow, by event.By) {
 	f.Goal, f.Kind, f.ControllerID, f.OwnerSessionKey, f.RequesterOrigin = x.Goal, x.Kind, x.ControllerID, x.OwnerSessionKey, x.RequesterOrigin
 	f.CurrentStep, f.State, f.Tags, f.AutoFinish, f.Limits = x.CurrentStep, x.State, x.Tags, x.AutoFinish, x.Limits
 	f.Status, f.CreatedAt = Created, by.At
@@ -54,7 +55,7 @@ type started struct{}
 
 func (started) tells() event.Type { return event.FlowStarted }
 
-func (started) apply(f *Flow, _ By) { f.Status = Running }
+func (started) apply(f *Flow, _ event.By) { f.Status = Running }
 
 type stateUpdated struct {
 	Patch       json.RawMessage `json:"patch,omitempty"`
@@ -64,7 +65,7 @@ type stateUpdated struct {
 
 func (stateUpdated) tells() event.Type { return event.FlowStateUpdated }
 
-func (x stateUpdated) apply(f *Flow, _ By) {
+func (x stateUpdated) apply(f *Flow, _ event.By) {
 	if x.Patch != nil {
 		f.State = x.Merge.apply(f.State, x.Patch)
 	}
@@ -82,7 +83,7 @@ type waiting struct {
 
 func (waiting) tells() event.Type { return event.FlowWaiting }
 
-func (x waiting) apply(f *Flow, by By) {
+func (x waiting) apply(f *Flow, by event.By) {
 	f.Status = Waiting
 	f.Wait = &Wait{ID: x.WaitID, Since: by.At, Spec: wait.Spec{Condition: x.Condition, Deadline: x.Deadline.Time(), OnTimeout: x.OnTimeout}}
 }
@@ -100,7 +101,7 @@ type resumed struct {
 
 func (resumed) tells() event.Type { return event.FlowResumed }
 
-func (x resumed) apply(f *Flow, _ By) {
+func (x resumed) apply(f *Flow, _ event.By) {
 	f.Status, f.Wait = Running, nil
 	if x.Payload != nil {
 		f.State = merge.Set(f.State, resumeEvent, x.Payload)
@@ -116,7 +117,7 @@ type finished struct {
 
 func (finished) tells() event.Type { return event.FlowFinished }
 
-func (x finished) apply(f *Flow, _ By) {
+func (x finished) apply(f *Flow, _ event.By) {
 	f.Status = Finished
 	if x.StatePatch != nil {
 		f.State = merge.Shallow(f.State, x.StatePatch)
@@ -130,7 +131,7 @@ type failed struct {
 
 func (failed) tells() event.Type { return event.FlowFailed }
 
-func (x failed) apply(f *Flow, by By) {
+func (x failed) apply(f *Flow, by event.By) {
 	f.Status, f.Wait = Failed, nil
 	f.Failure = &Failure{Reason: x.Reason, At: by.At}
 }
@@ -141,7 +142,7 @@ type cancelRequested struct {
 
 func (cancelRequested) tells() event.Type { return event.FlowCancelRequested }
 
-func (x cancelRequested) apply(f *Flow, by By) {
+func (x cancelRequested) apply(f *Flow, by event.By) {
 	f.CancelRequested = true
 	f.Cancellation = &Cancellation{Reason: x.Reason, Actor: by.Actor, RequestedAt: by.At}
 }
@@ -156,7 +157,7 @@ type cancelled struct {
 func (cancelled) tells() event.Type { return event.FlowCancelled }
 
 // apply keeps who asked first; the policy is that of the cancellation itself, and so is the reason if none was given before.
-func (x cancelled) apply(f *Flow, by By) {
+func (x cancelled) apply(f *Flow, by event.By) {
 	c := Cancellation{Actor: by.Actor, RequestedAt: by.At}
 	if f.Cancellation != nil {
 		c = *f.Cancellation
@@ -178,7 +179,7 @@ type replayed struct {
 
 func (replayed) tells() event.Type { return event.FlowReplayed }
 
-func (replayed) apply(f *Flow, _ By) {
+func (replayed) apply(f *Flow, _ event.By) {
 	f.Status, f.Failure, f.CancelRequested, f.Cancellation, f.EndedAt = Running, nil, false, nil, time.Time{}
 }
 
@@ -199,7 +200,7 @@ type replaced struct {
 
 func (replaced) tells() event.Type { return event.FlowReplaced }
 
-func (x replaced) apply(f *Flow, by By) {
+func (x replaced) apply(f *Flow, by event.By) {
 	for _, p := range []struct {
 		field string
 		to    *string
@@ -250,4 +251,4 @@ type tagSet struct {
 
 func (tagSet) tells() event.Type { return event.FlowTagSet }
 
-func (x tagSet) apply(f *Flow, _ By) { f.Tags = withTag(f.Tags, x.Key, x.Value) }
+func (x tagSet) apply(f *Flow, _ event.By) { f.Tags = tag.With(f.Tags, x.Key, x.Value) }

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"encoding/json"
-	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,12 +76,6 @@ type Failure struct {
 	At     time.Time `json:"at"`
 }
 
-// By is who does something, and when.
-type By struct {
-	Actor string
-	At    time.Time
-}
-
 // Change is what a verb does: the flow after it, and the events that tell it. Without events nothing has changed.
 type Change struct {
 	Flow   Flow
@@ -94,17 +87,17 @@ type fact interface {
 	// tells returns the type of that event.
 	tells() event.Type
 	// apply makes the fact true of f, which is a copy.
-	apply(f *Flow, by By)
+	apply(f *Flow, by event.By)
 }
 
 // record makes a fact true: the flow goes one revision further, and one event says so.
-func (f Flow) record(x fact, by By) Change {
+func (f Flow) record(x fact, by event.By) Change {
 	next := f.after(x, by)
 	return Change{Flow: next, Events: []event.Event{next.event(x, by)}}
 }
 
 // after returns f with a fact made true.
-func (f Flow) after(x fact, by By) Flow {
+func (f Flow) after(x fact, by event.By) Flow {
 	next := f
 	x.apply(&next, by)
 	next.Revision++
@@ -121,7 +114,7 @@ func (f Flow) after(x fact, by By) Flow {
 	return next
 }
 
-func (f *Flow) event(x fact, by By) event.Event {
+func (f *Flow) event(x fact, by event.By) event.Event {
 	revision := f.Revision
 	return event.Event{
 		At: by.At, Namespace: f.Namespace, Type: x.tells(), FlowID: f.ID, InstanceTag: f.Tags[tag.Instance],
@@ -135,14 +128,4 @@ func (f *Flow) Gone(t event.Type) event.Event {
 	return f.Event(t, struct {
 		Status Status `json:"status"`
 	}{f.Status})
-}
-
-// withTag returns tags with one more, as a copy.
-func withTag(tags map[string]string, key, value string) map[string]string {
-	next := maps.Clone(tags)
-	if next == nil {
-		next = map[string]string{}
-	}
-	next[key] = value
-	return next
 }

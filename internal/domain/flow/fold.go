@@ -38,7 +38,7 @@ func (f Flow) Apply(e event.Event) (Flow, error) {
 	if err != nil {
 		return f, fmt.Errorf("event %d (%s): %w", e.ID, e.Type, err)
 	}
-	return f.after(x, By{Actor: e.Actor, At: e.At}), nil
+	return f.after(x, event.By{Actor: e.Actor, At: e.At}), nil
 }
 
 // read returns the fact that is an event's data, as it was emitted or as it was read from the log.

@@ -4,6 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/event"
+	"github.com/flowapi/flowapi/internal/domain/tag"
 )
 
 // Creation is the answer of a create. Existing means that the id was there already: nothing was changed.
@@ -46,13 +47,7 @@ type Filter struct {
 	Status          Status
 	ControllerID    string
 	Kind            string
-	Tags            []Tag
-}
-
-// Tag is one tag with its value.
-type Tag struct {
-	Key   string
-	Value string
+	Tags            []tag.Pair
 }
 
 // TrailFilter selects events of a flow's trail: its own and its steps', unless All asks for whatever carries its id.

@@ -20,7 +20,7 @@ import (
 
 // verb draws one call of any verb.
 func verb(t *rapid.T, at time.Time) func(flow.Flow) (flow.Change, error) {
-	by := flow.By{Actor: rapid.SampledFrom([]string{"token:ci", "engine"}).Draw(t, "actor"), At: at}
+	by := event.By{Actor: rapid.SampledFrom([]string{"token:ci", "engine"}).Draw(t, "actor"), At: at}
 	doc := func() json.RawMessage {
 		if rapid.Bool().Draw(t, "no document") {
 			return nil
@@ -94,7 +94,7 @@ func TestFlow_Properties(t *testing.T) {
 		c, err := flow.New(flow.Create{
 			ID: id, Namespace: "default", Goal: "g", State: jsontest.Text(t, jsontest.Values(2, "a", "b", "resume_event").Draw(t, "state")), Tags: map[string]string{"a.b": "c"},
 			Start: rapid.Bool().Draw(t, "start"), AutoFinish: rapid.Bool().Draw(t, "auto finish"),
-		}, flow.By{Actor: "token:ci", At: at})
+		}, event.By{Actor: "token:ci", At: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
@@ -30,7 +31,7 @@ type Replacement struct {
 // take, under its guards. waitID is for a wait that begins, open the number of members that have not ended.
 // It returns the errors of the verbs, CodeInvalidTagKey, and CodeValidationFailed for a blank goal and for a wait that does
 // not go with the status. reference: runs-and-taskflows.md B5 (update_with_revision).
-func (f Flow) Replace(r Replacement, waitID uuid.UUID, open int, by By) (Change, error) {
+func (f Flow) Replace(r Replacement, waitID uuid.UUID, open int, by event.By) (Change, error) {
 	if err := required(r.Goal, fieldGoal); err != nil {
 		return Change{}, err
 	}

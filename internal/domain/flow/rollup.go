@@ -3,6 +3,7 @@ package flow
 import (
 	"strings"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 )
 
@@ -72,7 +73,7 @@ func (r *Rollup) State() RollupState {
 
 // Complete ends a running flow that ends by itself, all members of which have ended: failed when some of them, whose names are
 // given, ended badly, else finished; cancelled when that was asked for. Any other flow stays as it is.
-func (f Flow) Complete(unforgiven []string, more bool, by By) (Change, error) {
+func (f Flow) Complete(unforgiven []string, more bool, by event.By) (Change, error) {
 	switch {
 	case !f.AutoFinish || f.Status != Running:
 		return Change{Flow: f}, nil

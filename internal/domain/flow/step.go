@@ -119,7 +119,7 @@ type NewStep struct {
 
 // Insert returns a new step of f. child is what its execution or run, if it names one, is at the moment; it decides status and
 // result. It returns CodeAlreadyTerminal when the flow has ended, and CodeValidationFailed for a blank task.
-func (f *Flow) Insert(in NewStep, child *Child, by By) (Step, error) {
+func (f *Flow) Insert(in NewStep, child *Child, by event.By) (Step, error) {
 	if err := f.takesSteps(in.Task); err != nil {
 		return Step{}, err
 	}
@@ -189,7 +189,7 @@ func (c *StepChange) Links(s *Step) (executionID, runID uuid.UUID) {
 // Statuses go forward only: a step that has ended does not change its status (CodeStepTerminal), and one that is running
 // does not become pending again, unless the change is forced. It returns CodeAlreadyTerminal when the flow has ended.
 // reference: runs-and-taskflows.md B6 and B13 3.
-func (f *Flow) Change(s Step, c StepChange, child *Child, by By) (Step, bool, error) {
+func (f *Flow) Change(s Step, c StepChange, child *Child, by event.By) (Step, bool, error) {
 	next := s
 	if c.Task != nil {
 		next.Task = *c.Task

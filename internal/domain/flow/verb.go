@@ -55,7 +55,7 @@ type Create struct {
 
 // New returns a new flow: created at revision 0, or running at revision 1. It returns CodeValidationFailed for a blank goal,
 // and CodeInvalidTagKey.
-func New(in Create, by By) (Change, error) {
+func New(in Create, by event.By) (Change, error) {
 	if err := required(in.Goal, "goal"); err != nil {
 		return Change{}, err
 	}
@@ -105,7 +105,7 @@ func tagsOf(tags map[string]string) map[string]string {
 
 // Start starts a created flow. As every verb it returns CodeAlreadyTerminal, CodeCancelPending or CodeIllegalTransition, in
 // this order, when the flow's status does not allow it.
-func (f Flow) Start(by By) (Change, error) {
+func (f Flow) Start(by event.By) (Change, error) {
 	if err := f.guard(Running, Created); err != nil {
 		return Change{}, err
 	}
@@ -113,7 +113,7 @@ func (f Flow) Start(by By) (Change, error) {
 }
 
 // Park makes a running flow wait. The wait has the given id.
-func (f Flow) Park(id uuid.UUID, spec wait.Spec, by By) (Change, error) {
+func (f Flow) Park(id uuid.UUID, spec wait.Spec, by event.By) (Change, error) {
 	if err := f.guard(Waiting); err != nil {
 		return Change{}, err
 	}
@@ -125,7 +125,7 @@ func parked(id uuid.UUID, spec wait.Spec) waiting {
 }
 
 // Resume ends the wait of a flow, whatever it waits for. The patch is merged shallowly; nil is none.
-func (f Flow) Resume(patch json.RawMessage, by By) (Change, error) {
+func (f Flow) Resume(patch json.RawMessage, by event.By) (Change, error) {
 	if err := f.guard(Running, Waiting); err != nil {
 		return Change{}, err
 	}
@@ -134,7 +134,7 @@ func (f Flow) Resume(patch json.RawMessage, by By) (Change, error) {
 
 // Finish ends a flow well. The patch is merged shallowly first; nil is none. open is the number of members that have not
 // ended: while there are any it returns CodeOpenMembers.
-func (f Flow) Finish(patch json.RawMessage, open int, by By) (Change, error) {
+func (f Flow) Finish(patch json.RawMessage, open int, by event.By) (Change, error) {
 	if err := f.guard(Finished); err != nil {
 		return Change{}, err
 	}
@@ -153,7 +153,7 @@ func (f *Flow) complete(open int) error {
 }
 
 // Fail ends a flow badly, also while its cancellation is requested. It returns CodeValidationFailed for a blank reason.
-func (f Flow) Fail(reason string, by By) (Change, error) {
+func (f Flow) Fail(reason string, by event.By) (Change, error) {
 	if err := required(reason, "reason"); err != nil {
 		return Change{}, err
 	}
@@ -165,7 +165,7 @@ func (f Flow) Fail(reason string, by By) (Change, error) {
 
 // RequestCancel sets the intent to cancel, which stays. A second time, and on a flow that has ended, it changes nothing.
 // reference: runs-and-taskflows.md B13 6.
-func (f Flow) RequestCancel(reason string, by By) Change {
+func (f Flow) RequestCancel(reason string, by event.By) Change {
 	if f.Status.Terminal() || f.CancelRequested {
 		return Change{Flow: f}
 	}
@@ -174,7 +174,7 @@ func (f Flow) RequestCancel(reason string, by By) Change {
 
 // Cancel ends a flow that has not ended. On a cancelled one it changes nothing: policy and reason stay as they were. On
 // another ended one it returns CodeAlreadyTerminal.
-func (f Flow) Cancel(req CancelRequest, by By) (Change, error) {
+func (f Flow) Cancel(req CancelRequest, by event.By) (Change, error) {
 	if f.Status == Cancelled {
 		return Change{Flow: f}, nil
 	}
@@ -192,7 +192,7 @@ const replayedShown = 100
 
 // Replay lets a failed or finished flow run again, because members of it do: the one way out of an end. On one that has not
 // ended it changes nothing, and for a cancelled one it returns CodeAlreadyTerminal.
-func (f Flow) Replay(members []uuid.UUID, by By) (Change, error) {
+func (f Flow) Replay(members []uuid.UUID, by event.By) (Change, error) {
 	switch {
 	case f.Status == Cancelled:
 		return Change{}, f.ended()
@@ -204,7 +204,7 @@ func (f Flow) Replay(members []uuid.UUID, by By) (Change, error) {
 
 // Decided ends the wait of a flow as it was decided. A flow whose cancellation is requested is cancelled, whatever decided
 // its wait. reference: runs-and-taskflows.md B7.
-func (f Flow) Decided(o wait.Outcome, by By) (Change, error) {
+func (f Flow) Decided(o wait.Outcome, by event.By) (Change, error) {
 	if f.CancelRequested {
 		return f.Cancel(CancelRequest{Policy: CancelAll}, by)
 	}
@@ -233,7 +233,7 @@ type Patch struct {
 }
 
 // Patch changes the state and the step label. It returns CodeAlreadyTerminal and CodeCancelPending.
-func (f Flow) Patch(p Patch, by By) (Change, error) {
+func (f Flow) Patch(p Patch, by event.By) (Change, error) {
 	if err := f.open(); err != nil {
 		return Change{}, err
 	}
@@ -249,18 +249,10 @@ func (f Flow) Patch(p Patch, by By) (Change, error) {
 
 // SetTag sets one tag, of a flow in any status. The same value again changes nothing. It returns CodeInvalidTagKey, and
 // CodeValidationFailed for a value that is too long or a tag too many.
-func (f Flow) SetTag(key, value string, by By) (Change, error) {
-	if old, ok := f.Tags[key]; ok && old == value {
-		return Change{Flow: f}, nil
-	}
-	if err := tag.CheckParameter(key); err != nil {
-		return Change{}, err
-	}
-	if len(value) > tag.MaxValue {
-		return Change{}, fault.Invalid(fault.CodeValidationFailed, "/value", "The value has %d bytes; at most %d are kept.", len(value), tag.MaxValue)
-	}
-	if err := tag.Check(withTag(f.Tags, key, value), ""); err != nil {
-		return Change{}, err
+func (f Flow) SetTag(key, value string, by event.By) (Change, error) {
+	_, before, err := tag.Set(f.Tags, key, value)
+	if err != nil || before != nil && *before == value {
+		return Change{Flow: f}, err
 	}
 	return f.record(tagSet{Key: key, Value: value}, by), nil
 }

@@ -25,8 +25,8 @@ var (
 	manual = wait.Spec{Condition: wait.Condition{Kind: wait.Manual}, OnTimeout: wait.TimeoutFails}
 )
 
-func by(seconds int) flow.By {
-	return flow.By{Actor: "token:ci", At: start.Add(time.Duration(seconds) * time.Second)}
+func by(seconds int) event.By {
+	return event.By{Actor: "token:ci", At: start.Add(time.Duration(seconds) * time.Second)}
 }
 
 // must returns the flow that a verb makes.
@@ -259,7 +259,7 @@ func TestVerbs(t *testing.T) {
 	if diff := cmp.Diff(&flow.Cancellation{Reason: "superseded", Actor: "token:ci", RequestedAt: by(3).At}, f.Cancellation); diff != "" {
 		t.Errorf("after request-cancel (-want +got):\n%s", diff)
 	}
-	f = ok(f.Cancel(flow.CancelRequest{Policy: flow.CancelPending, Reason: "other"}, flow.By{Actor: "token:ops", At: by(4).At}))
+	f = ok(f.Cancel(flow.CancelRequest{Policy: flow.CancelPending, Reason: "other"}, event.By{Actor: "token:ops", At: by(4).At}))
 	if diff := cmp.Diff(&flow.Cancellation{Policy: flow.CancelPending, Reason: "superseded", Actor: "token:ci", RequestedAt: by(3).At}, f.Cancellation); diff != "" {
 		t.Errorf("after request-cancel and cancel (-want +got):\n%s", diff)
 	}
@@ -330,7 +330,7 @@ func TestDecided(t *testing.T) {
 	t.Parallel()
 	payload := wait.Signal{ID: "e1", Topic: "a", CorrelationID: "b", Payload: json.RawMessage(`{"ok":true}`)}
 	bare := wait.Signal{ID: "e2", Topic: "a", CorrelationID: "b"}
-	engine := flow.By{Actor: "engine", At: by(9).At}
+	engine := event.By{Actor: "engine", At: by(9).At}
 	tests := []struct {
 		name      string
 		state     string

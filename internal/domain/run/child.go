@@ -43,7 +43,7 @@ func (c *Child) Check(pointer string) error {
 }
 
 // LinkTo puts a run at a place in another one.
-func (r Run) LinkTo(at Place, by By) Change {
+func (r Run) LinkTo(at Place, by event.By) Change {
 	r.Parent, r.UpdatedAt = at, by.At
 	return r.told(event.RunLinked, struct {
 		ParentWorkflowRunID uuid.UUID `json:"parent_workflow_run_id"`
@@ -224,7 +224,7 @@ func (it Item) Attach(a Attached) Item {
 }
 
 // Mirror returns s with what has become of its child. A step that has ended stays as it is, and its fan-out is its own.
-func (s Step) Mirror(r *Run, seen Seen, by By) StepChanged {
+func (s Step) Mirror(r *Run, seen Seen, by event.By) StepChanged {
 	if s.Status == seen.Status || !slices.Contains(stepTransitions[s.Status], seen.Status) {
 		return StepChanged{Step: s}
 	}
@@ -241,7 +241,7 @@ func (s Step) Mirror(r *Run, seen Seen, by By) StepChanged {
 }
 
 // With returns the change of a step whose work a child does from now on: the step is what the child is.
-func (c StepChanged) With(r *Run, a Attached, by By) StepChanged {
+func (c StepChanged) With(r *Run, a Attached, by event.By) StepChanged {
 	c.Step = c.Step.Attach(a)
 	seen := c.Step.Mirror(r, a.Seen, by)
 	c.Step, c.Events, c.Applied, c.Ended = seen.Step, append(c.Events, seen.Events...), true, c.Ended || seen.Ended

@@ -118,7 +118,7 @@ func (g *Gate) open(waitID uuid.UUID, at time.Time) {
 }
 
 // resolve gives the gate its outcome.
-func (g *Gate) resolve(o GateOutcome, by By) {
+func (g *Gate) resolve(o GateOutcome, by event.By) {
 	g.Outcome, g.ResolvedAt, g.ResolvedBy, g.WaitID = o, by.At, by.Actor, uuid.Nil
 }
 
@@ -265,9 +265,9 @@ func once(selections []string) []string {
 }
 
 // Decided returns the step of a gate that a vote has decided.
-func (s Step) Decided(r *Run, v *Vote, by By) StepChanged {
+func (s Step) Decided(r *Run, v *Vote, by event.By) StepChanged {
 	g := *s.Gate
-	g.resolve(GateOutcome(v.Decision), By{Actor: v.Voter, At: by.At})
+	g.resolve(GateOutcome(v.Decision), event.By{Actor: v.Voter, At: by.At})
 	g.Feedback, g.Selections = v.Feedback, once(v.Selections)
 	to := StepCompleted
 	if v.Decision == Reject {
@@ -283,7 +283,7 @@ func (s Step) Decided(r *Run, v *Vote, by By) StepChanged {
 }
 
 // Late returns the step of a gate that nobody has answered in time.
-func (s Step) Late(r *Run, by By) StepChanged {
+func (s Step) Late(r *Run, by event.By) StepChanged {
 	g := *s.Gate
 	g.resolve(GateTimedOut, by)
 	to := StepFailed

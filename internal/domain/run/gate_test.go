@@ -24,7 +24,7 @@ func asking(tb testing.TB, change ...func(*run.Gate)) run.Step {
 	for _, c := range change {
 		c(&g)
 	}
-	return applied(tb)(r.Insert(run.NewStep{ID: stepID, Name: "approve", Role: run.RoleGate, Position: 3, Gate: &g}, run.By{Actor: "token:ci", At: at(10)}))
+	return applied(tb)(r.Insert(run.NewStep{ID: stepID, Name: "approve", Role: run.RoleGate, Position: 3, Gate: &g}, event.By{Actor: "token:ci", At: at(10)}))
 }
 
 // opened returns a step whose gate is open, since second 12.
@@ -341,7 +341,7 @@ func TestStep_Late(t *testing.T) {
 		before, want := frozenStep(s), frozenStep(s)
 		want.EndedAt, want.Gate.WaitID, want.Gate.ResolvedAt, want.Gate.ResolvedBy, want.Gate.Outcome = at(3612), uuid.Nil, at(3612), "system", run.GateTimedOut
 		tt.want(&want)
-		c := s.Late(&r, run.By{Actor: "system", At: at(3612)})
+		c := s.Late(&r, event.By{Actor: "system", At: at(3612)})
 		if diff := cmp.Diff(want, c.Step); diff != "" || !c.Ended || !c.Applied {
 			t.Errorf("%s (-want +got):\n%s", tt.how, diff)
 		}

@@ -48,7 +48,7 @@ const (
 // Acquire takes the lease for the holder of a token, or renews it. A new holder has a new generation. Renewing is no event. It
 // returns CodeRunTerminal, CodeLeaseHeld, and CodeOutOfRange for a ttl that no lease has.
 // reference: runs-and-taskflows.md A7.
-func (r Run) Acquire(token string, ttl time.Duration, by By) (Change, Leased, error) {
+func (r Run) Acquire(token string, ttl time.Duration, by event.By) (Change, Leased, error) {
 	if ttl < MinLeaseTTL || ttl > MaxLeaseTTL {
 		return Change{}, "", fault.Invalid(fault.CodeOutOfRange, "/ttl_ms", "ttl_ms is %d; a lease lasts %d to %d.", ttl.Milliseconds(), MinLeaseTTL.Milliseconds(), MaxLeaseTTL.Milliseconds())
 	}
@@ -90,7 +90,7 @@ type Release struct {
 
 // Release gives the lease back: everybody can have it at once. A run that is cancelling has ended with that, since nobody is left to
 // end it. It returns CodeLeaseLost for whoever does not hold it, and CodeIllegalTransition for a run that cannot be given up.
-func (r Run) Release(in Release, by By) (Change, error) {
+func (r Run) Release(in Release, by event.By) (Change, error) {
 	if err := r.Fence(in.Generation); err != nil {
 		return Change{}, err
 	}

@@ -44,7 +44,7 @@ func TestAcquire(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			before := frozen(tt.run)
-			got, how, err := tt.run.Acquire(tt.token, time.Minute, run.By{Actor: "token:ci", At: now})
+			got, how, err := tt.run.Acquire(tt.token, time.Minute, event.By{Actor: "token:ci", At: now})
 			if diff := cmp.Diff(before, tt.run); diff != "" {
 				t.Errorf("it changed its receiver:\n%s", diff)
 			}
@@ -112,7 +112,7 @@ func TestAcquire_Statuses(t *testing.T) {
 func TestLease_Expiry(t *testing.T) {
 	t.Parallel()
 	r := in(t, run.Running)
-	late := run.By{Actor: "token:ci", At: r.Lease.Until.Add(24 * time.Hour)}
+	late := event.By{Actor: "token:ci", At: r.Lease.Until.Add(24 * time.Hour)}
 	if got := must(t)(r.Complete(1, "late", 0, late)); got.Status != run.Completed {
 		t.Errorf("it is %s", got.Status)
 	}

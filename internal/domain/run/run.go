@@ -91,12 +91,6 @@ type Cancellation struct {
 	DeadlineAt  time.Time `json:"deadline_at,omitzero"` // when its engine has to have ended it
 }
 
-// By is who does something, and when.
-type By struct {
-	Actor string
-	At    time.Time
-}
-
 // Change is what a verb does: the run after it, and the events that tell it. Without events nothing has changed, unless the lease was
 // renewed.
 type Change struct {
@@ -123,10 +117,7 @@ func (r *Run) Fence(generation int64) error {
 
 // Expect refuses, with CodeRevisionMismatch, whoever has read another revision than the present one. nil expects none.
 func (r *Run) Expect(revision *int64) error {
-	if revision == nil || *revision == r.Revision {
-		return nil
-	}
-	return fault.Stale("Run "+r.ID.String(), *revision, r.Revision)
+	return fault.Expect("Run "+r.ID.String(), revision, r.Revision)
 }
 
 // Takes refuses to change what is in a run that has ended, with CodeRunTerminal.
@@ -150,7 +141,7 @@ func (r *Run) Begins() error {
 }
 
 // move returns r in another status, or the refusal of a transition that the machine does not have.
-func (r Run) move(to Status, by By) (Run, error) {
+func (r Run) move(to Status, by event.By) (Run, error) {
 	from := r.Status
 	if !legal(from, to) {
 		return r, illegal("Run", r.ID, from, to)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 )
 
@@ -59,6 +60,12 @@ func Statuses() []Status {
 
 // Successors returns the statuses that may follow s.
 func (s Status) Successors() []Status { return slices.Clone(transitions[s]) }
+
+// completionTypes are the events that tell of an end.
+var completionTypes = map[Status]event.Type{Completed: event.RunCompleted, Failed: event.RunFailed, Cancelled: event.RunCancelled}
+
+// CompletionOf returns the type of the event that tells of an end, "" for none.
+func CompletionOf(s Status) event.Type { return completionTypes[s] }
 
 // Terminal says whether s is an end.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }

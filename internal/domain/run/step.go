@@ -113,7 +113,7 @@ type NewStep struct {
 }
 
 // Insert returns a new step of r. It returns CodeRunTerminal, CodeRunCancelled and CodeValidationFailed.
-func (r *Run) Insert(in NewStep, by By) (StepChanged, error) {
+func (r *Run) Insert(in NewStep, by event.By) (StepChanged, error) {
 	if err := r.Begins(); err != nil {
 		return StepChanged{}, err
 	}
@@ -198,7 +198,7 @@ func (s *Step) says(t *Step) bool {
 // CodeStepTerminal. What its child, which is still at work, decides is not the engine's to say, but the engine may end the step, and
 // the child with it. It returns also CodeIllegalTransition, CodeOpenMembers for a fan-out with open items that is said to
 // be complete, CodeRunTerminal, CodeRunCancelled and CodeValidationFailed.
-func (s Step) Update(r *Run, u StepUpdate, by By) (StepChanged, error) {
+func (s Step) Update(r *Run, u StepUpdate, by event.By) (StepChanged, error) {
 	if s.Status.Terminal() {
 		if u.Status == s.Status {
 			return StepChanged{Step: s}, nil
@@ -258,7 +258,7 @@ func (s *Step) gateTakes(to StepStatus) error {
 	return f
 }
 
-func (s Step) apply(r *Run, u StepUpdate, by By) (StepChanged, error) {
+func (s Step) apply(r *Run, u StepUpdate, by event.By) (StepChanged, error) {
 	c := StepChanged{Step: s, Applied: true}
 	next := &c.Step
 	retry := false
@@ -283,13 +283,7 @@ func (s Step) apply(r *Run, u StepUpdate, by By) (StepChanged, error) {
 		next.start(by.At)
 		c.tell(r, event.RunStepStarted)
 	case u.Status.Terminal():
-		var gate *Gate
-		if s.Gate != nil && s.Gate.Outcome == GatePending {
-			g := *s.Gate
-			g.resolve(g.outcomeOf(u.Status), by)
-			gate = &g
-		}
-		return next.close(r, u.Status, gate, by), nil
+		return next.EndWith(r, u.Status, by), nil
 	case u.Status == s.Status && next.says(&s):
 		return StepChanged{Step: s}, nil
 	case u.Status == s.Status:
@@ -312,7 +306,7 @@ func (s Step) apply(r *Run, u StepUpdate, by By) (StepChanged, error) {
 }
 
 // close returns s at one of its ends. gate is its gate with its outcome, nil when it has none that was open.
-func (s Step) close(r *Run, to StepStatus, gate *Gate, by By) StepChanged {
+func (s Step) close(r *Run, to StepStatus, gate *Gate, by event.By) StepChanged {
 	s.Status, s.EndedAt = to, by.At
 	if gate != nil {
 		s.Gate = gate
@@ -325,8 +319,8 @@ func (s Step) close(r *Run, to StepStatus, gate *Gate, by By) StepChanged {
 	return c
 }
 
-// EndWith returns a step that ends because its run does, or what it is part of.
-func (s Step) EndWith(r *Run, to StepStatus, by By) StepChanged {
+// EndWith returns a step at one of its ends, with the outcome of its gate when that was open.
+func (s Step) EndWith(r *Run, to StepStatus, by event.By) StepChanged {
 	var gate *Gate
 	if s.Gate != nil && s.Gate.Outcome == GatePending {
 		g := *s.Gate
@@ -345,7 +339,7 @@ type Recovery struct {
 }
 
 // Recover ends a step that has not ended, without its outputs. reference: runs-and-taskflows.md A5.10.
-func (s Step) Recover(r *Run, in Recovery, by By) StepChanged {
+func (s Step) Recover(r *Run, in Recovery, by event.By) StepChanged {
 	s.ContextOut, s.Markers, s.Structured, s.StepError, s.ResultText = "", nil, nil, "", ""
 	if in.ResultText != nil {
 		s.ResultText = *in.ResultText
@@ -376,7 +370,7 @@ func (s *Step) Again(in Resume, from int64) bool {
 
 // Reset returns a step that is done anew: the present attempt is kept beside it, and the next one is pending.
 // reference: runs-and-taskflows.md A10, A13 23.
-func (s Step) Reset(r *Run, by By) StepChanged {
+func (s Step) Reset(r *Run, by event.By) StepChanged {
 	closed := s.attempt()
 	if closed.EndedAt.IsZero() {
 		closed.Status, closed.EndedAt = StepCancelled, by.At

@@ -426,7 +426,7 @@ func TestStep_Properties(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "calls") {
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second}).Draw(t, "pass"))
 			before := frozenStep(s)
-			what, c, err := actOnStep(t, &r, s, run.By{Actor: "token:ci", At: now})
+			what, c, err := actOnStep(t, &r, s, event.By{Actor: "token:ci", At: now})
 			if diff := cmp.Diff(before, s); diff != "" {
 				t.Fatalf("%s changed its receiver (-before +after):\n%s", what, diff)
 			}
@@ -485,7 +485,7 @@ func TestStep_Properties(t *testing.T) {
 }
 
 // actOnStep draws what happens to a step, and lets it happen.
-func actOnStep(t *rapid.T, r *run.Run, s run.Step, by run.By) (what string, c run.StepChanged, err error) {
+func actOnStep(t *rapid.T, r *run.Run, s run.Step, by event.By) (what string, c run.StepChanged, err error) {
 	open := !s.Status.Terminal()
 	text := func(name string) patch.Field[string] {
 		return rapid.SampledFrom([]patch.Field[string]{{}, clears(), patch.Some("x"), patch.Some("y")}).Draw(t, name)
@@ -528,7 +528,7 @@ func actOnStep(t *rapid.T, r *run.Run, s run.Step, by run.By) (what string, c ru
 		}
 	}
 	if err == nil && c.Step.Status.Terminal() { // said again
-		again, err := c.Step.Update(r, u, run.By{Actor: "token:ops", At: by.At.Add(time.Minute)})
+		again, err := c.Step.Update(r, u, event.By{Actor: "token:ops", At: by.At.Add(time.Minute)})
 		if diff := cmp.Diff(run.StepChanged{Step: c.Step}, again); err != nil || diff != "" {
 			t.Fatalf("the same end again: %v\n%s", err, diff)
 		}

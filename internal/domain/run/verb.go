@@ -33,7 +33,7 @@ type Create struct {
 const DefaultTrigger = "manual"
 
 // New returns a new run, which is pending. It returns CodeValidationFailed for a blank name.
-func New(in Create, by By) (Change, error) {
+func New(in Create, by event.By) (Change, error) {
 	if strings.TrimSpace(in.WorkflowName) == "" {
 		return Change{}, fault.Invalid(fault.CodeValidationFailed, "/workflow_name", "workflow_name cannot be empty.")
 	}
@@ -86,7 +86,7 @@ func compact(doc json.RawMessage) json.RawMessage {
 // CodeLeaseLost first.
 
 // Start makes a pending run run.
-func (r Run) Start(generation int64, by By) (Change, error) {
+func (r Run) Start(generation int64, by event.By) (Change, error) {
 	if err := r.Fence(generation); err != nil {
 		return Change{}, err
 	}
@@ -110,7 +110,7 @@ type Park struct {
 
 // Park makes a running run wait. It returns also CodeTimerOutOfRange for a deadline that does not lie ahead, within the horizon, and
 // CodeValidationFailed for a blocked_on that says too little.
-func (r Run) Park(id uuid.UUID, in Park, horizon time.Duration, by By) (Change, error) {
+func (r Run) Park(id uuid.UUID, in Park, horizon time.Duration, by event.By) (Change, error) {
 	if err := r.Fence(in.Generation); err != nil {
 		return Change{}, err
 	}
@@ -215,7 +215,7 @@ const (
 // Resume lets a run go on: one that waits for the engine that holds it, and one that has failed or that its engine has given up for
 // anybody. What has completed begins again only as a whole. It returns CodeLeaseLost, CodeNotResumable and CodeValidationFailed.
 // reference: runs-and-taskflows.md A10, C3 "Resume".
-func (r Run) Resume(in Resume, by By) (Change, error) {
+func (r Run) Resume(in Resume, by event.By) (Change, error) {
 	if in.Generation != nil {
 		if err := r.Fence(*in.Generation); err != nil {
 			return Change{}, err
@@ -247,9 +247,9 @@ func (r Run) Resume(in Resume, by By) (Change, error) {
 }
 
 // Called lets a waiting run go on because a child that it waits for has ended.
-func (r Run) Called(by By) (Change, error) { return r.goOn(ResumedByChild, by) }
+func (r Run) Called(by event.By) (Change, error) { return r.goOn(ResumedByChild, by) }
 
-func (r Run) goOn(how ResumedBy, by By) (Change, error) {
+func (r Run) goOn(how ResumedBy, by event.By) (Change, error) {
 	if r.Status != Waiting {
 		return Change{}, illegal("Run", r.ID, r.Status, Running)
 	}
@@ -268,7 +268,7 @@ type resumedData struct {
 }
 
 // Late is what becomes of a waiting run whose deadline has passed.
-func (r Run) Late(by By) (Change, error) {
+func (r Run) Late(by event.By) (Change, error) {
 	if r.Wait == nil {
 		return Change{}, illegal("Run", r.ID, r.Status, Running)
 	}
@@ -287,7 +287,7 @@ func (r Run) Late(by By) (Change, error) {
 const waitTimeout = "wait_timeout"
 
 // Complete ends a run well. open is the number of steps and of runs in it that have not ended: while there are any it returns CodeOpenMembers.
-func (r Run) Complete(generation int64, summary string, open int, by By) (Change, error) {
+func (r Run) Complete(generation int64, summary string, open int, by event.By) (Change, error) {
 	if err := r.Fence(generation); err != nil {
 		return Change{}, err
 	}
@@ -303,14 +303,14 @@ func (r Run) Complete(generation int64, summary string, open int, by By) (Change
 }
 
 // Fail ends a run badly; what is open in it is cancelled.
-func (r Run) Fail(generation int64, reason, summary string, by By) (Change, error) {
+func (r Run) Fail(generation int64, reason, summary string, by event.By) (Change, error) {
 	if err := r.Fence(generation); err != nil {
 		return Change{}, err
 	}
 	return r.fail(reason, summary, by)
 }
 
-func (r Run) fail(reason, summary string, by By) (Change, error) {
+func (r Run) fail(reason, summary string, by event.By) (Change, error) {
 	next, err := r.move(Failed, by)
 	if err != nil {
 		return Change{}, err
@@ -347,7 +347,7 @@ type Cancel struct {
 
 // Cancel ends a run: at once, or when its engine, if there is one, has ended it, at the latest after a deadline. A second time it
 // changes nothing. reference: runs-and-taskflows.md A4.1, C3 "Cancel".
-func (r Run) Cancel(in Cancel, by By) (Change, error) {
+func (r Run) Cancel(in Cancel, by event.By) (Change, error) {
 	if in.Generation != nil {
 		if err := r.Fence(*in.Generation); err != nil {
 			return Change{}, err
@@ -390,9 +390,9 @@ type cancellingData struct {
 }
 
 // Force ends a run whose engine had time to.
-func (r Run) Force(by By) (Change, error) { return r.cancelled(by) }
+func (r Run) Force(by event.By) (Change, error) { return r.cancelled(by) }
 
-func (r Run) cancelled(by By) (Change, error) {
+func (r Run) cancelled(by event.By) (Change, error) {
 	next, err := r.move(Cancelled, by)
 	if err != nil {
 		return Change{}, err
@@ -412,7 +412,7 @@ func (r *Run) DueAt() time.Time {
 }
 
 // Dismiss hides a run from lists, or shows it again.
-func (r Run) Dismiss(dismissed bool, by By) Change {
+func (r Run) Dismiss(dismissed bool, by event.By) Change {
 	if r.Dismissed == dismissed {
 		return Change{Run: r}
 	}

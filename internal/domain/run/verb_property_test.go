@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/run"
 )
@@ -23,7 +24,7 @@ func TestRun_Properties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := start
-		c, err := run.New(run.Create{ID: id, Namespace: "default", WorkflowName: "w", FlowID: flowID}, run.By{Actor: "a", At: now})
+		c, err := run.New(run.Create{ID: id, Namespace: "default", WorkflowName: "w", FlowID: flowID}, event.By{Actor: "a", At: now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestRun_Properties(t *testing.T) {
 			who := rapid.SampledFrom(callers).Draw(t, "caller")
 			what := rapid.SampledFrom([]string{"acquire", "acquire", "start", "start", "wait", "resume", "complete", "fail", "cancel", "force", "release", "late", "called", "dismiss"}).Draw(t, "verb")
 			before := frozen(r)
-			by := run.By{Actor: "token:" + who.token, At: now}
+			by := event.By{Actor: "token:" + who.token, At: now}
 			c, how, fenced, err := act(t, what, r, who, by)
 			if diff := cmp.Diff(before, r); diff != "" {
 				t.Fatalf("%s changed its receiver (-before +after):\n%s", what, diff)
@@ -129,7 +130,7 @@ func (m *runModel) passed(t *rapid.T, what string, next run.Run, now time.Time) 
 }
 
 // act draws what a verb is called with, and calls it. fenced says whether it carries the caller's generation.
-func act(t *rapid.T, what string, r run.Run, who *caller, by run.By) (c run.Change, how run.Leased, fenced bool, err error) {
+func act(t *rapid.T, what string, r run.Run, who *caller, by event.By) (c run.Change, how run.Leased, fenced bool, err error) {
 	var generation *int64
 	if rapid.Bool().Draw(t, "with generation") {
 		generation = new(who.generation)

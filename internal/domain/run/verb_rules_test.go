@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/domain/wait"
@@ -183,7 +184,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	first := &run.Cancellation{Actor: "token:ops", Message: "superseded", RequestedAt: at(5), DeadlineAt: at(7)}
 	r := in(t, run.Waiting)
-	c, err := r.Cancel(run.Cancel{Message: "superseded", Deadline: 2 * time.Second}, run.By{Actor: "token:ops", At: at(5)})
+	c, err := r.Cancel(run.Cancel{Message: "superseded", Deadline: 2 * time.Second}, event.By{Actor: "token:ops", At: at(5)})
 	asked := must(t)(c, err)
 	want := r
 	want.Status, want.Wait, want.CancelReason, want.ResultSummary, want.Cancellation = run.Cancelling, nil, run.ByUser, "superseded", first
@@ -239,10 +240,10 @@ func TestCancel(t *testing.T) {
 	}
 	// The lease lives at its very end.
 	r = in(t, run.Running)
-	if got := must(t)(r.Cancel(run.Cancel{}, run.By{At: r.Lease.Until})); got.Status != run.Cancelling {
+	if got := must(t)(r.Cancel(run.Cancel{}, event.By{At: r.Lease.Until})); got.Status != run.Cancelling {
 		t.Errorf("at the end of its lease it is %s", got.Status)
 	}
-	if got := must(t)(r.Cancel(run.Cancel{}, run.By{At: r.Lease.Until.Add(1)})); got.Status != run.Cancelled {
+	if got := must(t)(r.Cancel(run.Cancel{}, event.By{At: r.Lease.Until.Add(1)})); got.Status != run.Cancelled {
 		t.Errorf("after its lease it is %s", got.Status)
 	}
 }

@@ -31,7 +31,7 @@ const (
 // at returns the time that many seconds after the start.
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-func by(seconds int) run.By { return run.By{Actor: "token:ci", At: at(seconds)} }
+func by(seconds int) event.By { return event.By{Actor: "token:ci", At: at(seconds)} }
 
 // must returns the run that a verb makes.
 func must(tb testing.TB) func(run.Change, error) run.Run {

@@ -2,6 +2,7 @@
 package tag
 
 import (
+	"maps"
 	"regexp"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
@@ -18,6 +19,12 @@ const (
 
 var key = regexp.MustCompile(`^[a-z][a-z0-9_]*\.[a-z0-9_][a-z0-9_.]*$`)
 
+// Pair is one tag with its value.
+type Pair struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
 // CheckKey refuses a key that does not look like "area.name". Dotted keys are flat names, not nested paths.
 func CheckKey(k, pointer string) error {
 	if len(k) <= 256 && key.MatchString(k) {
@@ -29,6 +36,32 @@ func CheckKey(k, pointer string) error {
 // CheckParameter is CheckKey for a key that stands in the path.
 func CheckParameter(k string) error {
 	return fault.MovedTo(CheckKey(k, "key"), fault.InPath, "")
+}
+
+// Set returns tags with one more, as a copy, and what it was before, nil for none: a key of the path, and a value of the body. It returns
+// CodeInvalidTagKey, and CodeValidationFailed for a value that is too long or a tag too many.
+func Set(tags map[string]string, key, value string) (next map[string]string, before *string, err error) {
+	if err := CheckParameter(key); err != nil {
+		return nil, nil, err
+	}
+	if len(value) > MaxValue {
+		return nil, nil, fault.Invalid(fault.CodeValidationFailed, "/value", "The value has %d bytes; at most %d are kept.", len(value), MaxValue)
+	}
+	if old, had := tags[key]; had {
+		before = &old
+	}
+	next = With(tags, key, value)
+	return next, before, Check(next, "")
+}
+
+// With returns tags with one more, as a copy.
+func With(tags map[string]string, key, value string) map[string]string {
+	next := maps.Clone(tags)
+	if next == nil {
+		next = map[string]string{}
+	}
+	next[key] = value
+	return next
 }
 
 // Check refuses a set of tags with a bad key, too many tags or a value that is too long. pointer is where the set stands in

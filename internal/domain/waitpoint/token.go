@@ -92,6 +92,9 @@ func (t Token) Reveal() string {
 	return t.kid + ":" + hex.EncodeToString(t.digest())
 }
 
+// ApprovePath is where the links of approvals lead: what follows is [Token.Link].
+const ApprovePath = "/approve/"
+
 // Link returns the token with what it is for, as the last part of a path: `<waitpoint_id>.<kid>.<hex>`. It is as secret as Reveal.
 func (t Token) Link(waitpoint uuid.UUID) string {
 	if t.IsZero() {

@@ -72,21 +72,16 @@ func createdToken(t access.Token) oapi.CreateToken201JSONResponse {
 
 // ListTokens handles GET /v1/admin/tokens.
 func (h *Handlers) ListTokens(ctx context.Context, req oapi.ListTokensRequestObject) (oapi.ListTokensResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
-	found, err := h.Tokens.Tokens(ctx, after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Token, len(found.Items))
-	for i, t := range found.Items {
-		items[i] = oapi.Token{TokenID: t.ID, Name: t.Name, Role: oapi.Role(t.Role), Namespace: t.Namespace, Prefix: t.Prefix, CreatedAt: wire.Time(t.CreatedAt),
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[access.Token], error) {
+		return h.Tokens.Tokens(ctx, after, limit)
+	}, func(t *access.Token) oapi.Token {
+		return oapi.Token{TokenID: t.ID, Name: t.Name, Role: oapi.Role(t.Role), Namespace: t.Namespace, Prefix: t.Prefix, CreatedAt: wire.Time(t.CreatedAt),
 			ExpiresAt: wire.TimeOrNull(t.ExpiresAt), LastUsedAt: wire.TimeOrNull(t.LastUsedAt), RevokedAt: wire.TimeOrNull(t.RevokedAt)}
+	})
+	if err != nil {
+		return nil, err
 	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListTokens200JSONResponse{Body: oapi.TokenList{Items: items, NextCursor: next}, Headers: oapi.ListTokens200ResponseHeaders{Link: link}}, nil
+	return oapi.ListTokens200JSONResponse{Body: oapi.TokenList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListTokens200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // RevokeToken handles DELETE /v1/admin/tokens/{token_id}.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"time"
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/access"
@@ -61,7 +60,7 @@ func (h *Handlers) RotateWaitpointSecret(ctx context.Context, req oapi.RotateWai
 	if err != nil {
 		return nil, err
 	}
-	in := waitpoint.Rotation{Kid: ask.Or(b.NewKid, ""), Secret: secret, Grace: time.Duration(ask.Or(b.GraceMs, waitpoint.DefaultGrace.Milliseconds())) * time.Millisecond}
+	in := waitpoint.Rotation{Kid: ask.Or(b.NewKid, ""), Secret: secret, Grace: ask.Millis(ask.Or(b.GraceMs, waitpoint.DefaultGrace.Milliseconds()))}
 	return answer.Write(ctx, func(ctx context.Context) (waitpoint.Rotated, error) {
 		return h.Secrets.Rotate(ctx, in)
 	}, func(r waitpoint.Rotated) oapi.RotateWaitpointSecretResponseObject {

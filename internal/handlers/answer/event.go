@@ -9,7 +9,7 @@ import (
 )
 
 // Event returns e, as it was read from the log, as clients see it.
-func Event(e event.Event) oapi.Event {
+func Event(e *event.Event) oapi.Event {
 	out := oapi.Event{
 		ID: e.ID, At: wire.Time(e.At), Namespace: e.Namespace, Topic: string(e.Type.Topic()), Type: string(e.Type), FlowID: wire.IDOrNull(e.FlowID),
 		RunID: wire.IDOrNull(e.RunID), ExecutionID: wire.IDOrNull(e.ExecutionID), Revision: e.Revision, Actor: e.Actor,

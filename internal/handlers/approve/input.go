@@ -115,7 +115,7 @@ func (v *visit) decider(bearer string) (call.Call, error) {
 	switch {
 	case err != nil:
 		return c, err
-	case c.Role != access.RoleOperator && c.Role != access.RoleAdmin:
+	case !c.Role.Operates():
 		return c, fault.New(fault.CodeForbidden, "Deciding needs a token with the role %s; this one has the role %s.", access.RoleOperator, c.Role).
 			With("required_role", access.RoleOperator)
 	case !c.AllNamespaces && c.Namespace != v.Namespace:

@@ -86,17 +86,24 @@ func Wait(prefer *string) (time.Duration, *string) {
 	return 0, nil
 }
 
-// Tag reads the query parameter tag=key:value.
-func Tag(filter string) (key, value string, err error) {
-	key, value, ok := strings.Cut(filter, ":")
-	if !ok {
-		return "", "", fault.MovedTo(fault.Invalid(fault.CodeValidationFailed, "tag", "The filter has the form tag=key:value."), fault.InQuery, "")
+// Tags returns what tag filters of the form key:value ask for. It returns CodeValidationFailed and CodeInvalidTagKey.
+func Tags(filters []string) ([]tag.Pair, error) {
+	var all []tag.Pair
+	for _, filter := range filters {
+		key, value, ok := strings.Cut(filter, ":")
+		if !ok {
+			return nil, fault.MovedTo(fault.Invalid(fault.CodeValidationFailed, "tag", "The filter has the form tag=key:value."), fault.InQuery, "")
+		}
+		if err := tag.CheckKey(key, "tag"); err != nil {
+			return nil, fault.MovedTo(err, fault.InQuery, "")
+		}
+		all = append(all, tag.Pair{Key: key, Value: value})
 	}
-	if err := tag.CheckKey(key, "tag"); err != nil {
-		return "", "", fault.MovedTo(err, fault.InQuery, "")
-	}
-	return key, value, nil
+	return all, nil
 }
+
+// Millis returns the time that a number of milliseconds is.
+func Millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // Limit returns how many rows a page may have.
 func Limit(limit *int) int { return Or(limit, page.DefaultLimit) }

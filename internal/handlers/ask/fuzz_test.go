@@ -67,10 +67,10 @@ func FuzzParameters(f *testing.F) {
 		} else if again, err := ask.LastEventID(strconv.FormatInt(id, 10)); err != nil || id < 0 || again != id {
 			t.Fatalf("%q is %d, read again as %d, %v", text, id, again, err)
 		}
-		if key, value, err := ask.Tag(text); err != nil {
+		if tags, err := ask.Tags([]string{text}); err != nil {
 			refusedAt(t, err, fault.InQuery, "tag", fault.CodeValidationFailed, fault.CodeInvalidTagKey)
-		} else if key+":"+value != text || tag.CheckKey(key, "") != nil {
-			t.Fatalf("%q is %q and %q", text, key, value)
+		} else if got := tags[0]; got.Key+":"+got.Value != text || tag.CheckKey(got.Key, "") != nil {
+			t.Fatalf("%q is %+v", text, got)
 		}
 		for _, name := range ask.Names[string]([]string{text}) {
 			if names := ask.Names[string]([]string{name}); len(names) != 1 || names[0] != name {

@@ -55,21 +55,14 @@ func (h *Handlers) CreateBudget(ctx context.Context, req oapi.CreateBudgetReques
 // ListBudgets handles GET /v1/budgets.
 func (h *Handlers) ListBudgets(ctx context.Context, req oapi.ListBudgetsRequestObject) (oapi.ListBudgetsResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := budget.Filter{ScopeType: p.ScopeType, ScopeID: p.ScopeID, ParentID: ask.Or(p.ParentID, uuid.Nil), Exhausted: p.Exhausted}
-	found, err := h.Budgets.Budgets(ctx, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[budget.Budget], error) {
+		return h.Budgets.Budgets(ctx, filter, after, limit)
+	}, body)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]oapi.Budget, len(found.Items))
-	for i := range found.Items {
-		items[i] = body(&found.Items[i])
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListBudgets200JSONResponse{Body: oapi.BudgetList{Items: items, NextCursor: next}, Headers: oapi.ListBudgets200ResponseHeaders{Link: link}}, nil
+	return oapi.ListBudgets200JSONResponse{Body: oapi.BudgetList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListBudgets200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetBudget handles GET /v1/budgets/{budget_id}.

@@ -3,7 +3,6 @@ package budgets
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -15,12 +14,10 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
-
 // creation returns what a request asks to create.
 func creation(b oapi.CreateBudget) budget.Create {
 	out := budget.Create{ID: ask.Or(b.ID, uuid.Nil), ScopeType: ask.Or(b.ScopeType, ""), ScopeID: ask.Or(b.ScopeID, ""), ParentID: ask.Or(b.ParentID, uuid.Nil),
-		Hard: b.HardLimits, Soft: b.SoftLimits, OnHardLimit: budget.OnHardLimit(ask.Or(b.OnHardLimit, oapi.OnHardLimit(budget.Deny))), ResetInterval: millis(ask.Or(b.ResetIntervalMs, 0))}
+		Hard: b.HardLimits, Soft: b.SoftLimits, OnHardLimit: budget.OnHardLimit(ask.Or(b.OnHardLimit, oapi.OnHardLimit(budget.Deny))), ResetInterval: ask.Millis(ask.Or(b.ResetIntervalMs, 0))}
 	if b.Schedule != nil {
 		out.Schedule = new(budget.Schedule(*b.Schedule))
 	}
@@ -36,7 +33,7 @@ func change(b *oapi.PatchBudget) budget.Patch {
 	if f := b.ResetIntervalMs; f.Present {
 		out.ResetInterval.Present = true
 		if f.Value != nil {
-			out.ResetInterval.Value = new(millis(*f.Value))
+			out.ResetInterval.Value = new(ask.Millis(*f.Value))
 		}
 	}
 	if f := b.Schedule; f.Present {

@@ -81,18 +81,13 @@ func (h *Handlers) ReleaseBudget(ctx context.Context, req oapi.ReleaseBudgetRequ
 
 // ListBudgetLedger handles GET /v1/budgets/{budget_id}/ledger.
 func (h *Handlers) ListBudgetLedger(ctx context.Context, req oapi.ListBudgetLedgerRequestObject) (oapi.ListBudgetLedgerResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[budget.Entry], error) {
+		return h.Budgets.Ledger(ctx, req.BudgetID, after, limit)
+	}, func(e *budget.Entry) oapi.BudgetEntry {
+		return oapi.BudgetEntry{ExecutionID: e.ExecutionID, Spent: shape.Amounts(e.Spent), Reserved: shape.Amounts(e.Reserved), UpdatedAt: wire.Time(e.UpdatedAt)}
+	})
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Budgets.Ledger(ctx, req.BudgetID, after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.BudgetEntry, len(found.Items))
-	for i, e := range found.Items {
-		items[i] = oapi.BudgetEntry{ExecutionID: e.ExecutionID, Spent: shape.Amounts(e.Spent), Reserved: shape.Amounts(e.Reserved), UpdatedAt: wire.Time(e.UpdatedAt)}
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListBudgetLedger200JSONResponse{Body: oapi.BudgetLedger{Items: items, NextCursor: next}, Headers: oapi.ListBudgetLedger200ResponseHeaders{Link: link}}, nil
+	return oapi.ListBudgetLedger200JSONResponse{Body: oapi.BudgetLedger{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListBudgetLedger200ResponseHeaders{Link: list.Link}}, nil
 }

@@ -54,10 +54,7 @@ func (h *Handlers) ListEvents(ctx context.Context, req oapi.ListEventsRequestObj
 	if err != nil {
 		return nil, err
 	}
-	body := oapi.EventList{Items: make([]oapi.Event, len(found.Events)), NextCursor: found.Through, More: found.More}
-	for i, e := range found.Events {
-		body.Items[i] = answer.Event(e)
-	}
+	body := oapi.EventList{Items: answer.Each(found.Events, answer.Event), NextCursor: found.Through, More: found.More}
 	if found.ResetTo > 0 {
 		body.ResetTo = &found.ResetTo
 	}
@@ -82,35 +79,20 @@ func (h *Handlers) after(ctx context.Context, given *int64, fromNow bool) (int64
 
 // list reads one page, after waiting for it to have something to show.
 func (h *Handlers) list(ctx context.Context, filter event.Filter, after int64, limit int, wait time.Duration) (event.Page, error) {
-	deadline := time.NewTimer(wait)
-	defer deadline.Stop()
-	for {
-		grown := h.Watch() // before looking: whatever comes later closes it
+	return answer.Await(ctx, h.Watch, h.Done, wait, func() (found event.Page, done bool, err error) {
 		if err := h.Log.Sync(ctx); err != nil {
-			return event.Page{}, err
+			return found, false, err
 		}
-		found, err := h.Log.Events(ctx, filter, after, limit)
-		if err != nil || wait <= 0 || len(found.Events) > 0 || found.More || found.ResetTo > 0 {
-			return found, err
-		}
+		found, err = h.Log.Events(ctx, filter, after, limit)
 		after = found.Through
-		select {
-		case <-grown:
-		case <-deadline.C:
-			return found, nil
-		case <-h.Done:
-			return found, nil
-		case <-ctx.Done():
-			return event.Page{}, ctx.Err()
-		}
-	}
+		return found, len(found.Events) > 0 || found.More || found.ResetTo > 0, err
+	})
 }
 
 // StreamEvents handles GET /v1/events/stream.
 func (h *Handlers) StreamEvents(ctx context.Context, req oapi.StreamEventsRequestObject) (oapi.StreamEventsResponseObject, error) {
 	p := req.Params
-	after, err := cursor(p.LastEventID, p.After)
-	return stream{ctx, h.Feed, after, shown(ctx, selection{topics: p.Topic, types: p.Type, flow: p.FlowID, run: p.RunID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+	return follow(ctx, h.Feed, p.LastEventID, p.After, selection{topics: p.Topic, types: p.Type, flow: p.FlowID, run: p.RunID, execution: p.ExecutionID, tag: p.InstanceTag})
 }
 
 // StreamFlowEvents handles GET /v1/flows/{flow_id}/events/stream.
@@ -118,43 +100,37 @@ func (h *Handlers) StreamFlowEvents(ctx context.Context, req oapi.StreamFlowEven
 	if err := h.Flows.Exists(ctx, req.FlowID); err != nil {
 		return nil, err
 	}
-	after, err := cursor(req.Params.LastEventID, req.Params.After)
-	return stream{ctx, h.Feed, after, shown(ctx, selection{topics: req.Params.Topic, types: req.Params.Type, flow: &req.FlowID})}, err
+	return follow(ctx, h.Feed, req.Params.LastEventID, req.Params.After, selection{topics: req.Params.Topic, types: req.Params.Type, flow: &req.FlowID})
 }
 
 // SubscribeCompletions handles GET /v1/subscriptions/completions.
 func (h *Handlers) SubscribeCompletions(ctx context.Context, req oapi.SubscribeCompletionsRequestObject) (oapi.SubscribeCompletionsResponseObject, error) {
 	p := req.Params
-	after, err := cursor(p.LastEventID, p.After)
-	return stream{ctx, h.Completions, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+	return follow(ctx, h.Completions, p.LastEventID, p.After, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})
 }
 
 // SubscribeLeases handles GET /v1/subscriptions/leases.
 func (h *Handlers) SubscribeLeases(ctx context.Context, req oapi.SubscribeLeasesRequestObject) (oapi.SubscribeLeasesResponseObject, error) {
 	p := req.Params
-	after, err := cursor(p.LastEventID, p.After)
-	return stream{ctx, h.Leases, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+	return follow(ctx, h.Leases, p.LastEventID, p.After, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})
 }
 
 // SubscribeSignals handles GET /v1/subscriptions/signals.
 func (h *Handlers) SubscribeSignals(ctx context.Context, req oapi.SubscribeSignalsRequestObject) (oapi.SubscribeSignalsResponseObject, error) {
 	p := req.Params
-	after, err := cursor(p.LastEventID, p.After)
-	return stream{ctx, h.Signals, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+	return follow(ctx, h.Signals, p.LastEventID, p.After, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})
 }
 
 // SubscribeOperator handles GET /v1/subscriptions/operator.
 func (h *Handlers) SubscribeOperator(ctx context.Context, req oapi.SubscribeOperatorRequestObject) (oapi.SubscribeOperatorResponseObject, error) {
 	p := req.Params
-	after, err := cursor(p.LastEventID, p.After)
-	return stream{ctx, h.Operator, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+	return follow(ctx, h.Operator, p.LastEventID, p.After, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})
 }
 
 // SubscribeInstanceTags handles GET /v1/subscriptions/instance-tags.
 func (h *Handlers) SubscribeInstanceTags(ctx context.Context, req oapi.SubscribeInstanceTagsRequestObject) (oapi.SubscribeInstanceTagsResponseObject, error) {
 	p := req.Params
-	after, err := cursor(p.LastEventID, p.After)
-	return stream{ctx, h.InstanceTags, after, shown(ctx, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})}, err
+	return follow(ctx, h.InstanceTags, p.LastEventID, p.After, selection{flow: p.FlowID, execution: p.ExecutionID, tag: p.InstanceTag})
 }
 
 // stream is the response of every streaming operation: it writes itself for as long as the client listens.
@@ -197,12 +173,15 @@ func (s stream) serve(w http.ResponseWriter) error {
 	return err
 }
 
-// cursor returns where a stream begins: strictly after the last event that the client has seen, else from now.
-func cursor(lastEventID *string, after *int64) (int64, error) {
-	if lastEventID != nil {
-		return ask.LastEventID(*lastEventID)
+// follow returns the stream of what a client wants to see: strictly after the last event that it has seen, else from now.
+func follow(ctx context.Context, tail *sse.Tail, lastEventID *string, after *int64, s selection) (stream, error) {
+	out := stream{ctx, tail, ask.Or(after, sse.FromNow), shown(ctx, s)}
+	if lastEventID == nil {
+		return out, nil
 	}
-	return ask.Or(after, sse.FromNow), nil
+	var err error
+	out.after, err = ask.LastEventID(*lastEventID)
+	return out, err
 }
 
 // selection is what a client wants to see.

@@ -32,7 +32,7 @@ type source struct {
 
 // Feed is the source of whole events.
 func Feed(log Log) sse.Source {
-	return &source{log: log, render: func(e event.Event) ([]byte, error) { return json.Marshal(answer.Event(e)) }}
+	return &source{log: log, render: func(e event.Event) ([]byte, error) { return json.Marshal(answer.Event(&e)) }}
 }
 
 // Completions is the source of the entries into a terminal state.

@@ -39,7 +39,7 @@ func ending(item oapi.CompletionItem) execution.Ending {
 	out := execution.Ending{Fence: f, Result: shape.Value(item.Result), Err: err}
 	if item.Fail != nil {
 		out.Failure = &execution.Failure{Reason: item.Fail.Reason, Category: ask.Or(item.Fail.Category, "")}
-		out.RetryAfter = millis(item.Fail.RetryAfterMs)
+		out.RetryAfter = span(item.Fail.RetryAfterMs)
 		if item.Result != nil && err == nil {
 			out.Err = fault.Invalid(fault.CodeValidationFailed, "/fail", "Give result or fail, not both.")
 		}

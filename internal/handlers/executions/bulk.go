@@ -24,7 +24,7 @@ func (h *Handlers) StartBulk(ctx context.Context, req oapi.StartBulkRequestObjec
 		in.Priority = new(int(*req.Body.Priority))
 	}
 	var err error
-	if in.Filter.Tags, err = tags(f.Tag); err != nil {
+	if in.Filter.Tags, err = ask.Tags(f.Tag); err != nil {
 		return nil, fault.MovedTo(err, fault.InBody, "/filter/tag")
 	}
 	dry := ask.Or(req.Body.DryRun, false)

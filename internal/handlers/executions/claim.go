@@ -64,7 +64,7 @@ func ttl(ms *int64) time.Duration {
 	if ms == nil {
 		return execution.DefaultLeaseTTL
 	}
-	return time.Duration(*ms) * time.Millisecond
+	return ask.Millis(*ms)
 }
 
 func claimed(got execution.Claimed) oapi.Claims {
@@ -135,7 +135,7 @@ func (h *Handlers) GrantClaim(ctx context.Context, req oapi.GrantClaimRequestObj
 	if err != nil {
 		return nil, err
 	}
-	in := execution.GrantRequest{Lane: req.Body.Lane, WorkerID: req.WorkerID, InstanceID: req.Body.WorkerInstanceID, Capabilities: capabilities, TTL: grantTTL(req.Body.GrantTTLMs)}
+	in := execution.GrantRequest{Lane: req.Body.Lane, WorkerID: req.WorkerID, InstanceID: req.Body.WorkerInstanceID, Capabilities: capabilities, TTL: ask.Millis(req.Body.GrantTTLMs)}
 	return answer.Write(ctx, func(ctx context.Context) (*execution.Execution, error) {
 		return h.Executions.Reserve(ctx, in)
 	}, func(e *execution.Execution) oapi.GrantClaimResponseObject {
@@ -152,15 +152,13 @@ func (h *Handlers) GrantReclaim(ctx context.Context, req oapi.GrantReclaimReques
 	if err != nil {
 		return nil, err
 	}
-	in := execution.GrantRequest{WorkerID: req.Body.WorkerID, InstanceID: req.Body.WorkerInstanceID, Capabilities: capabilities, TTL: grantTTL(req.Body.GrantTTLMs)}
+	in := execution.GrantRequest{WorkerID: req.Body.WorkerID, InstanceID: req.Body.WorkerInstanceID, Capabilities: capabilities, TTL: ask.Millis(req.Body.GrantTTLMs)}
 	return answer.Write(ctx, func(ctx context.Context) (execution.Execution, error) {
 		return h.Executions.ReserveLost(ctx, req.ExecutionID, in)
 	}, func(e execution.Execution) oapi.GrantReclaimResponseObject {
 		return oapi.GrantReclaim200JSONResponse{Body: grant(&e)}
 	}, oapi.GrantReclaimResponseObject.VisitGrantReclaimResponse)
 }
-
-func grantTTL(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 func grant(e *execution.Execution) oapi.Grant {
 	return oapi.Grant{GrantID: e.Grant.ID, ExecutionID: e.ID, Lane: e.Lane, Kind: oapi.GrantKind(e.Grant.Kind), ExpiresAt: wire.Time(e.Grant.ExpiresAt)}

@@ -151,26 +151,20 @@ func (h *Handlers) GetExecution(ctx context.Context, req oapi.GetExecutionReques
 // ListExecutions handles GET /v1/executions.
 func (h *Handlers) ListExecutions(ctx context.Context, req oapi.ListExecutionsRequestObject) (oapi.ListExecutionsResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := execution.Filter{Lane: ask.Or(p.Lane, ""), State: execution.Public(ask.Or(p.PublicState, "")), FlowID: ask.Or(p.FlowID, uuid.Nil),
 		Kind: ask.Or(p.Kind, ""), Worker: ask.Or(p.Worker, ""), CreatedAfter: shape.Time(p.CreatedAfter), CreatedBefore: shape.Time(p.CreatedBefore)}
-	if filter.Tags, err = tags(p.Tag); err != nil {
+	var err error
+	if filter.Tags, err = ask.Tags(p.Tag); err != nil {
 		return nil, err
 	}
-	found, err := h.Executions.Executions(ctx, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[execution.Execution], error) {
+		return h.Executions.Executions(ctx, filter, after, limit)
+	}, shape.Execution)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]oapi.Execution, len(found.Items))
-	for i := range found.Items {
-		items[i] = shape.Execution(&found.Items[i])
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListExecutions200JSONResponse{Body: oapi.ExecutionList{Items: items, NextCursor: next},
-		Headers: oapi.ListExecutions200ResponseHeaders{Link: link}}, nil
+	return oapi.ListExecutions200JSONResponse{Body: oapi.ExecutionList{Items: list.Items, NextCursor: list.Next},
+		Headers: oapi.ListExecutions200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetExecutionState handles GET /v1/executions/{execution_id}/state.
@@ -217,18 +211,11 @@ func (h *Handlers) GetExecutionResult(ctx context.Context, req oapi.GetExecution
 
 // ListAttempts handles GET /v1/executions/{execution_id}/attempts.
 func (h *Handlers) ListAttempts(ctx context.Context, req oapi.ListAttemptsRequestObject) (oapi.ListAttemptsResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[execution.Attempt], error) {
+		return h.Executions.Attempts(ctx, req.ExecutionID, after, limit)
+	}, shape.Attempt)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Executions.Attempts(ctx, req.ExecutionID, after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Attempt, len(found.Items))
-	for i, a := range found.Items {
-		items[i] = shape.Attempt(a)
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListAttempts200JSONResponse{Body: oapi.AttemptList{Items: items, NextCursor: next}, Headers: oapi.ListAttempts200ResponseHeaders{Link: link}}, nil
+	return oapi.ListAttempts200JSONResponse{Body: oapi.AttemptList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListAttempts200ResponseHeaders{Link: list.Link}}, nil
 }

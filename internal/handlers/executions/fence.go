@@ -19,10 +19,10 @@ func fenceOrOverride(ctx context.Context, id uuid.UUID, handle *string, sent *oa
 	if !ask.Or(override, false) {
 		return worker.Fence(id, handle, sent)
 	}
-	switch role := call.From(ctx).Role; {
+	switch {
 	case handle != nil || sent != nil:
 		return execution.Fence{}, fault.Invalid(fault.CodeValidationFailed, "/override", "Give handle, fence or override, only one of them.")
-	case role != access.RoleOperator && role != access.RoleAdmin:
+	case !call.From(ctx).Role.Operates():
 		return execution.Fence{}, fault.New(fault.CodeForbidden, "Only an operator reports in place of the owner.").With("required_role", access.RoleOperator)
 	}
 	return execution.Fence{ExecutionID: id, Override: true}, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/shape"
@@ -29,21 +30,14 @@ func (h *Handlers) CountExecutions(ctx context.Context, req oapi.CountExecutions
 // ListLeases handles GET /v1/leases.
 func (h *Handlers) ListLeases(ctx context.Context, req oapi.ListLeasesRequestObject) (oapi.ListLeasesResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[execution.Execution], error) {
+		return h.Executions.Leases(ctx, execution.Leases{ExpiredAsOf: shape.Time(p.ExpiredAsOf), Lane: ask.Or(p.Lane, ""), WorkerID: ask.Or(p.WorkerID, ""),
+			InstanceID: ask.Or(p.WorkerInstanceID, "")}, after, limit)
+	}, lease)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Executions.Leases(ctx, execution.Leases{ExpiredAsOf: shape.Time(p.ExpiredAsOf), Lane: ask.Or(p.Lane, ""), WorkerID: ask.Or(p.WorkerID, ""),
-		InstanceID: ask.Or(p.WorkerInstanceID, "")}, after, ask.Limit(p.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Lease, len(found.Items))
-	for i := range found.Items {
-		items[i] = lease(&found.Items[i])
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListLeases200JSONResponse{Body: oapi.LeaseList{Items: items, NextCursor: next}, Headers: oapi.ListLeases200ResponseHeaders{Link: link}}, nil
+	return oapi.ListLeases200JSONResponse{Body: oapi.LeaseList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListLeases200ResponseHeaders{Link: list.Link}}, nil
 }
 
 func lease(e *execution.Execution) oapi.Lease {
@@ -78,17 +72,4 @@ func (h *Handlers) ExplainExecution(ctx context.Context, req oapi.ExplainExecuti
 		gates[i] = oapi.Gate{Gate: oapi.GateName(g.Name), Met: g.Met, Since: wire.TimeOrNull(g.Since), Evidence: evidence, NextAt: wire.TimeOrNull(g.NextAt), Hint: g.Hint}
 	}
 	return oapi.ExplainExecution200JSONResponse{ExecutionID: e.ID, PublicState: oapi.PublicState(e.Public()), Claimable: x.Claimable, Summary: x.Summary, Gates: gates}, nil
-}
-
-// tags reads tag filters, each key:value.
-func tags(filters []string) ([]execution.Tag, error) {
-	var all []execution.Tag
-	for _, t := range filters {
-		key, value, err := ask.Tag(t)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, execution.Tag{Key: key, Value: value})
-	}
-	return all, nil
 }

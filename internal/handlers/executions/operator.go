@@ -24,7 +24,7 @@ func (h *Handlers) OperatorCancelExecution(ctx context.Context, req oapi.Operato
 		return nil, err
 	}
 	return answer.Write(ctx, func(ctx context.Context) (execution.Execution, error) {
-		return h.Executions.Stop(ctx, req.ExecutionID, expected, req.Body.Reason, ask.Or(millis(req.Body.GraceMs), 0))
+		return h.Executions.Stop(ctx, req.ExecutionID, expected, req.Body.Reason, ask.Millis(ask.Or(req.Body.GraceMs, 0)))
 	}, func(e execution.Execution) oapi.OperatorCancelExecutionResponseObject {
 		return oapi.OperatorCancelExecution200JSONResponse{OperatedOKJSONResponse: operated(e)}
 	}, oapi.OperatorCancelExecutionResponseObject.VisitOperatorCancelExecutionResponse)
@@ -83,7 +83,7 @@ func (h *Handlers) ResumeExecution(ctx context.Context, req oapi.ResumeExecution
 	}
 	in := ask.Or(req.Body, oapi.ResumeExecution{})
 	return answer.Write(ctx, func(ctx context.Context) (execution.Execution, error) {
-		return h.Executions.Resume(ctx, req.ExecutionID, expected, ask.Or(millis(in.ResumeDelayMs), 0))
+		return h.Executions.Resume(ctx, req.ExecutionID, expected, ask.Millis(ask.Or(in.ResumeDelayMs, 0)))
 	}, func(e execution.Execution) oapi.ResumeExecutionResponseObject {
 		return oapi.ResumeExecution200JSONResponse{OperatedOKJSONResponse: operated(e)}
 	}, oapi.ResumeExecutionResponseObject.VisitResumeExecutionResponse)

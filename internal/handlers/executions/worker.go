@@ -82,7 +82,7 @@ func (h *Handlers) FailExecution(ctx context.Context, req oapi.FailExecutionRequ
 	}
 	failed := execution.Failure{Reason: req.Body.Reason, Category: ask.Or(req.Body.Category, "")}
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
-		return h.Executions.Fail(ctx, f, failed, millis(req.Body.RetryAfterMs))
+		return h.Executions.Fail(ctx, f, failed, span(req.Body.RetryAfterMs))
 	}, func(r execution.Report) oapi.FailExecutionResponseObject {
 		out := oapi.FailureReport{Directives: worker.Directives(r.Directives), Execution: shape.Execution(&r.Execution), Replayed: r.Replayed, Outcome: oapi.FailureOutcomeTerminalFailed}
 		switch {
@@ -112,11 +112,12 @@ func report(r execution.Report) oapi.ReportOKJSONResponse {
 	return oapi.ReportOKJSONResponse{Body: oapi.Report{Directives: worker.Directives(r.Directives), Execution: shape.Execution(&r.Execution), Replayed: r.Replayed}}
 }
 
-func millis(ms *int64) *time.Duration {
+// span returns the time that an optional number of milliseconds is.
+func span(ms *int64) *time.Duration {
 	if ms == nil {
 		return nil
 	}
-	return new(time.Duration(*ms) * time.Millisecond)
+	return new(ask.Millis(*ms))
 }
 
 // DelayExecution handles POST /v1/executions/{execution_id}/delay.
@@ -135,7 +136,7 @@ func (h *Handlers) DelayExecution(ctx context.Context, req oapi.DelayExecutionRe
 		return nil, fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Say how long to wait: delay_ms or delay_until.")
 	}
 	return answer.Write(ctx, func(ctx context.Context) (execution.Report, error) {
-		return h.Executions.Delay(ctx, f, until, ask.Or(millis(req.Body.DelayMs), 0))
+		return h.Executions.Delay(ctx, f, until, ask.Millis(ask.Or(req.Body.DelayMs, 0)))
 	}, func(r execution.Report) oapi.DelayExecutionResponseObject {
 		return oapi.DelayExecution200JSONResponse{ReportOKJSONResponse: report(r)}
 	}, oapi.DelayExecutionResponseObject.VisitDelayExecutionResponse)

@@ -2,7 +2,6 @@ package flows
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -66,7 +65,7 @@ func holder(ctx context.Context, handle *string) (*execution.Fence, error) {
 		f, err := execution.ParseAnyHandle(*handle)
 		return &f, err
 	}
-	if role := call.From(ctx).Role; role == access.RoleWorker {
+	if !call.From(ctx).Role.Operates() {
 		return nil, fault.New(fault.CodeForbidden, "A worker changes the graph of a flow by the handle of a member that it holds: send it as handle.").With("required_role", access.RoleOperator)
 	}
 	return nil, nil
@@ -85,7 +84,7 @@ func node(in *oapi.MemberExecution) graph.Node {
 	n := graph.Node{Policy: graph.DefaultPolicy()}
 	n.Create = execution.Create{
 		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), Key: ask.Or(in.Key, ""), Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload),
-		Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags, Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond,
+		Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags, Delay: ask.Millis(ask.Or(in.DelayMs, 0)),
 		DelayUntil: shape.Time(in.DelayUntil), DeadlineAt: shape.Time(in.DeadlineAt),
 		BudgetIDs: in.BudgetIds, QuotaIDs: in.QuotaPolicyIds, Estimate: in.Estimate,
 	}

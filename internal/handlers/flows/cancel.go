@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
+	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
 
@@ -29,7 +30,7 @@ func (h *Handlers) CancelFlow(ctx context.Context, req oapi.CancelFlowRequestObj
 	response := func(o flow.CancelOutcome) oapi.CancelFlowResponseObject {
 		ok := flowOK(o.Flow)
 		ok.Headers.PreferenceApplied = applied
-		ok.Body.Members = &oapi.FlowMembers{Total: int64(o.Members.Total), Outstanding: int64(o.Members.Outstanding), Failed: ids(o.Members.Failed)}
+		ok.Body.Members = &oapi.FlowMembers{Total: int64(o.Members.Total), Outstanding: int64(o.Members.Outstanding), Failed: shape.IDs(o.Members.Failed)}
 		return oapi.CancelFlow200JSONResponse{FlowOKJSONResponse: ok}
 	}
 	var done flow.CancelOutcome
@@ -52,16 +53,9 @@ func (h *Handlers) CancelFlow(ctx context.Context, req oapi.CancelFlowRequestObj
 	return response(done), nil
 }
 
-func ids(in []uuid.UUID) []uuid.UUID {
-	if in == nil {
-		return []uuid.UUID{}
-	}
-	return in
-}
-
 // awaitCancellation returns how far a cancellation has come as soon as nothing is outstanding, or when the time is over.
 func (h *Handlers) awaitCancellation(ctx context.Context, id uuid.UUID, limit time.Duration) (flow.CancelProgress, error) {
-	return await(ctx, h, limit, func() (flow.CancelProgress, bool, error) {
+	return answer.Await(ctx, h.Watch, h.Done, limit, func() (flow.CancelProgress, bool, error) {
 		p, err := h.Flows.Cancellation(ctx, id)
 		return p, p.Outstanding == 0, err
 	})
@@ -88,5 +82,5 @@ func (h *Handlers) AckFlowCancellation(ctx context.Context, req oapi.AckFlowCanc
 
 func progress(p flow.CancelProgress) oapi.FlowCancellationProgress {
 	return oapi.FlowCancellationProgress{Policy: oapi.CancelPolicy(p.Policy), Reason: wire.TextOrNull(p.Reason), Actor: p.Actor, RequestedAt: wire.Time(p.RequestedAt),
-		Total: p.Total, Outstanding: int64(p.Outstanding), Members: ids(p.Members), Failed: ids(p.Failed)}
+		Total: p.Total, Outstanding: int64(p.Outstanding), Members: shape.IDs(p.Members), Failed: shape.IDs(p.Failed)}
 }

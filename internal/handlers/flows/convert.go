@@ -11,11 +11,11 @@ import (
 )
 
 func flowOK(f flow.Flow) oapi.FlowOKJSONResponse {
-	return oapi.FlowOKJSONResponse{Body: body(f), Headers: oapi.FlowOKResponseHeaders{ETag: ask.ETag(f.Revision)}}
+	return oapi.FlowOKJSONResponse{Body: body(&f), Headers: oapi.FlowOKResponseHeaders{ETag: ask.ETag(f.Revision)}}
 }
 
 // body returns f as clients see it.
-func body(f flow.Flow) oapi.Flow {
+func body(f *flow.Flow) oapi.Flow {
 	out := oapi.Flow{
 		ID: f.ID, Namespace: f.Namespace, Kind: f.Kind, ControllerID: f.ControllerID, Goal: f.Goal, OwnerSessionKey: f.OwnerSessionKey,
 		RequesterOrigin: f.RequesterOrigin, CurrentStep: f.CurrentStep, State: f.State, Status: oapi.FlowStatus(f.Status), CancelRequested: f.CancelRequested,

@@ -17,22 +17,15 @@ import (
 // ListFlowEvents handles GET /v1/flows/{flow_id}/events.
 func (h *Handlers) ListFlowEvents(ctx context.Context, req oapi.ListFlowEventsRequestObject) (oapi.ListFlowEventsResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := flow.TrailFilter{All: ask.Or(p.Scope, "") == "all", Types: ask.Names[event.Type](p.Type)}
-	found, err := h.Flows.Trail(ctx, req.FlowID, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[event.Event], error) {
+		return h.Flows.Trail(ctx, req.FlowID, filter, after, limit)
+	}, answer.Event)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]oapi.Event, len(found.Items))
-	for i, e := range found.Items {
-		items[i] = answer.Event(e)
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListFlowEvents200JSONResponse{Body: oapi.FlowEventList{Items: items, NextCursor: next},
-		Headers: oapi.ListFlowEvents200ResponseHeaders{Link: link}}, nil
+	return oapi.ListFlowEvents200JSONResponse{Body: oapi.FlowEventList{Items: list.Items, NextCursor: list.Next},
+		Headers: oapi.ListFlowEvents200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // AppendFlowEvent handles POST /v1/flows/{flow_id}/events.
@@ -40,7 +33,7 @@ func (h *Handlers) AppendFlowEvent(ctx context.Context, req oapi.AppendFlowEvent
 	return answer.Write(ctx, func(ctx context.Context) (event.Event, error) {
 		return h.Flows.AppendEvent(ctx, req.FlowID, event.Type(req.Body.Type), req.Body.Data)
 	}, func(e event.Event) oapi.AppendFlowEventResponseObject {
-		return oapi.AppendFlowEvent201JSONResponse{Body: answer.Event(e)}
+		return oapi.AppendFlowEvent201JSONResponse{Body: answer.Event(&e)}
 	}, oapi.AppendFlowEventResponseObject.VisitAppendFlowEventResponse)
 }
 

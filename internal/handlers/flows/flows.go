@@ -99,29 +99,19 @@ func createdFlow(ok oapi.FlowOKJSONResponse) oapi.CreateFlow201JSONResponse {
 // ListFlows handles GET /v1/flows.
 func (h *Handlers) ListFlows(ctx context.Context, req oapi.ListFlowsRequestObject) (oapi.ListFlowsResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := flow.Filter{OwnerSessionKey: ask.Or(p.OwnerSessionKey, ""), Status: flow.Status(ask.Or(p.Status, "")),
 		ControllerID: ask.Or(p.ControllerID, ""), Kind: ask.Or(p.Kind, "")}
-	for _, t := range p.Tag {
-		key, value, err := ask.Tag(t)
-		if err != nil {
-			return nil, err
-		}
-		filter.Tags = append(filter.Tags, flow.Tag{Key: key, Value: value})
+	var err error
+	if filter.Tags, err = ask.Tags(p.Tag); err != nil {
+		return nil, err
 	}
-	found, err := h.Flows.Flows(ctx, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[flow.Flow], error) {
+		return h.Flows.Flows(ctx, filter, after, limit)
+	}, body)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]oapi.Flow, len(found.Items))
-	for i, f := range found.Items {
-		items[i] = body(f)
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListFlows200JSONResponse{Body: oapi.FlowList{Items: items, NextCursor: next}, Headers: oapi.ListFlows200ResponseHeaders{Link: link}}, nil
+	return oapi.ListFlows200JSONResponse{Body: oapi.FlowList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListFlows200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetFlow handles GET /v1/flows/{flow_id}. With until=terminal and Prefer: wait it waits for the flow to end.
@@ -144,32 +134,10 @@ func (h *Handlers) GetFlow(ctx context.Context, req oapi.GetFlowRequestObject) (
 
 // awaitEnd returns a flow as soon as it has ended, or when the time is over.
 func (h *Handlers) awaitEnd(ctx context.Context, id uuid.UUID, limit time.Duration) (flow.Flow, error) {
-	return await(ctx, h, limit, func() (flow.Flow, bool, error) {
+	return answer.Await(ctx, h.Watch, h.Done, limit, func() (flow.Flow, bool, error) {
 		f, err := h.Flows.Flow(ctx, id)
 		return f, f.Status.Terminal(), err
 	})
-}
-
-// await looks whenever something has happened, until what it looks for is there or the time is over.
-func await[T any](ctx context.Context, h *Handlers, limit time.Duration, look func() (T, bool, error)) (T, error) {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	for {
-		grown := h.Watch() // before looking: whatever comes later closes it
-		found, done, err := look()
-		if err != nil || limit <= 0 || done {
-			return found, err
-		}
-		select {
-		case <-h.Done:
-			return found, nil
-		case <-grown:
-		case <-deadline.C:
-			return found, nil
-		case <-ctx.Done():
-			return found, ctx.Err()
-		}
-	}
 }
 
 // PatchFlow handles PATCH /v1/flows/{flow_id}: a shallow merge, or RFC 7396 with application/merge-patch+json.

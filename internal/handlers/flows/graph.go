@@ -41,7 +41,7 @@ func (h *Handlers) AddFlowMember(ctx context.Context, req oapi.AddFlowMemberRequ
 	switch {
 	case err != nil:
 		return nil, err
-	case b.ExecutionID != nil && call.From(ctx).Role == access.RoleWorker:
+	case b.ExecutionID != nil && !call.From(ctx).Role.Operates():
 		return nil, fault.New(fault.CodeForbidden, "A worker adds new executions to its flow: those that exist are an operator's.").With("required_role", access.RoleOperator)
 	case (b.ExecutionID == nil) == (b.Execution == nil):
 		return nil, fault.Invalid(fault.CodeValidationFailed, "/execution_id", "Give execution_id, of one that exists, or execution, a new one; and only one of them.")
@@ -87,26 +87,15 @@ func edge(e *graph.Edge) oapi.FlowEdge {
 		PassResult: e.PassResult, State: oapi.EdgeState(e.State), CreatedAt: wire.Time(e.CreatedAt), ResolvedAt: wire.TimeOrNull(e.ResolvedAt)}
 }
 
-func edges(in []graph.Edge) []oapi.FlowEdge {
-	out := make([]oapi.FlowEdge, len(in))
-	for i := range in {
-		out[i] = edge(&in[i])
-	}
-	return out
-}
-
 // ListFlowEdges handles GET /v1/flows/{flow_id}/edges.
 func (h *Handlers) ListFlowEdges(ctx context.Context, req oapi.ListFlowEdgesRequestObject) (oapi.ListFlowEdgesResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[graph.Edge], error) {
+		return h.Graph.Edges(ctx, req.FlowID, ask.Or(req.Params.From, uuid.Nil), ask.Or(req.Params.To, uuid.Nil), after, limit)
+	}, edge)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Graph.Edges(ctx, req.FlowID, ask.Or(req.Params.From, uuid.Nil), ask.Or(req.Params.To, uuid.Nil), after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListFlowEdges200JSONResponse{Body: oapi.FlowEdgeList{Items: edges(found.Items), NextCursor: next}, Headers: oapi.ListFlowEdges200ResponseHeaders{Link: link}}, nil
+	return oapi.ListFlowEdges200JSONResponse{Body: oapi.FlowEdgeList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListFlowEdges200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetFlowEdge handles GET /v1/flows/{flow_id}/edges/{edge_id}.
@@ -162,7 +151,7 @@ func (h *Handlers) GetFlowGraph(ctx context.Context, req oapi.GetFlowGraphReques
 	if err != nil {
 		return nil, err
 	}
-	out := oapi.FlowGraph{GraphRevision: v.Flow.GraphRevision, Nodes: make([]oapi.FlowNode, len(v.Nodes)), Edges: edges(v.Edges), Groups: make([]oapi.FlowEdgeGroup, len(v.Groups)),
+	out := oapi.FlowGraph{GraphRevision: v.Flow.GraphRevision, Nodes: make([]oapi.FlowNode, len(v.Nodes)), Edges: answer.Each(v.Edges, edge), Groups: make([]oapi.FlowEdgeGroup, len(v.Groups)),
 		Rollup: rollup(v.Flow.Rollup)}
 	for i := range v.Nodes {
 		e := &v.Nodes[i]

@@ -26,9 +26,7 @@ func (h *Handlers) ReplayFlow(ctx context.Context, req oapi.ReplayFlowRequestObj
 }
 
 func named(in []graph.Named) []oapi.NamedMember {
-	out := make([]oapi.NamedMember, len(in))
-	for i, n := range in {
-		out[i] = oapi.NamedMember{ExecutionID: n.ID, Key: wire.TextOrNull(n.Key)}
-	}
-	return out
+	return answer.Each(in, func(n *graph.Named) oapi.NamedMember {
+		return oapi.NamedMember{ExecutionID: n.ID, Key: wire.TextOrNull(n.Key)}
+	})
 }

@@ -17,21 +17,14 @@ import (
 
 // ListFlowSteps handles GET /v1/flows/{flow_id}/steps.
 func (h *Handlers) ListFlowSteps(ctx context.Context, req oapi.ListFlowStepsRequestObject) (oapi.ListFlowStepsResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[flow.Step], error) {
+		return h.Flows.Steps(ctx, req.FlowID, flow.StepStatus(ask.Or(req.Params.Status, "")), after, limit)
+	}, step)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Flows.Steps(ctx, req.FlowID, flow.StepStatus(ask.Or(req.Params.Status, "")), after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.FlowStep, len(found.Items))
-	for i, s := range found.Items {
-		items[i] = step(s)
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListFlowSteps200JSONResponse{Body: oapi.FlowStepList{Items: items, NextCursor: next},
-		Headers: oapi.ListFlowSteps200ResponseHeaders{Link: link}}, nil
+	return oapi.ListFlowSteps200JSONResponse{Body: oapi.FlowStepList{Items: list.Items, NextCursor: list.Next},
+		Headers: oapi.ListFlowSteps200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // InsertFlowStep handles POST /v1/flows/{flow_id}/steps.
@@ -52,28 +45,28 @@ func (h *Handlers) GetFlowStep(ctx context.Context, req oapi.GetFlowStepRequestO
 	if err != nil {
 		return nil, err
 	}
-	return oapi.GetFlowStep200JSONResponse{FlowStepOKJSONResponse: oapi.FlowStepOKJSONResponse{Body: step(s)}}, nil
+	return oapi.GetFlowStep200JSONResponse{FlowStepOKJSONResponse: oapi.FlowStepOKJSONResponse{Body: step(&s)}}, nil
 }
 
 // ObserveFlowStep handles PUT /v1/flows/{flow_id}/steps/{run_id}.
 func (h *Handlers) ObserveFlowStep(ctx context.Context, req oapi.ObserveFlowStepRequestObject) (oapi.ObserveFlowStepResponseObject, error) {
 	b := req.Body
 	o, err := h.Flows.ObserveStep(ctx, req.FlowID, req.RunID, flow.StepChange{Task: &b.Task, Status: new(flow.StepStatus(b.Status)), Result: b.Result,
-		ChildSessionKey: field(b.ChildSessionKey), ExecutionID: field(b.ExecutionID), WorkflowRunID: field(b.WorkflowRunID), Force: ask.Or(b.Force, false)})
+		ChildSessionKey: patch.Field[string](b.ChildSessionKey), ExecutionID: patch.Field[uuid.UUID](b.ExecutionID), WorkflowRunID: patch.Field[uuid.UUID](b.WorkflowRunID), Force: ask.Or(b.Force, false)})
 	if err != nil {
 		return nil, err
 	}
 	if o.New {
 		return oapi.ObserveFlowStep201JSONResponse{FlowStepCreatedJSONResponse: stepCreated(o.Step)}, nil
 	}
-	return oapi.ObserveFlowStep200JSONResponse{FlowStepOKJSONResponse: oapi.FlowStepOKJSONResponse{Body: step(o.Step)}}, nil
+	return oapi.ObserveFlowStep200JSONResponse{FlowStepOKJSONResponse: oapi.FlowStepOKJSONResponse{Body: step(&o.Step)}}, nil
 }
 
 // PatchFlowStep handles PATCH /v1/flows/{flow_id}/steps/{run_id}.
 func (h *Handlers) PatchFlowStep(ctx context.Context, req oapi.PatchFlowStepRequestObject) (oapi.PatchFlowStepResponseObject, error) {
 	b := ask.Or(req.Body, oapi.PatchFlowStep{})
-	change := flow.StepChange{Task: b.Task, Result: b.Result, ChildSessionKey: field(b.ChildSessionKey), ExecutionID: field(b.ExecutionID),
-		WorkflowRunID: field(b.WorkflowRunID), Force: ask.Or(b.Force, false)}
+	change := flow.StepChange{Task: b.Task, Result: b.Result, ChildSessionKey: patch.Field[string](b.ChildSessionKey), ExecutionID: patch.Field[uuid.UUID](b.ExecutionID),
+		WorkflowRunID: patch.Field[uuid.UUID](b.WorkflowRunID), Force: ask.Or(b.Force, false)}
 	if b.Status != nil {
 		change.Status = new(flow.StepStatus(*b.Status))
 	}
@@ -81,19 +74,15 @@ func (h *Handlers) PatchFlowStep(ctx context.Context, req oapi.PatchFlowStepRequ
 	if err != nil {
 		return nil, err
 	}
-	return oapi.PatchFlowStep200JSONResponse{FlowStepOKJSONResponse: oapi.FlowStepOKJSONResponse{Body: step(s)}}, nil
+	return oapi.PatchFlowStep200JSONResponse{FlowStepOKJSONResponse: oapi.FlowStepOKJSONResponse{Body: step(&s)}}, nil
 }
 
 func stepCreated(s flow.Step) oapi.FlowStepCreatedJSONResponse {
-	return oapi.FlowStepCreatedJSONResponse{Body: step(s), Headers: oapi.FlowStepCreatedResponseHeaders{
+	return oapi.FlowStepCreatedJSONResponse{Body: step(&s), Headers: oapi.FlowStepCreatedResponseHeaders{
 		Location: "/v1/flows/" + s.FlowID.String() + "/steps/" + url.PathEscape(s.RunID)}}
 }
 
-func field[T any](f wire.Field[T]) patch.Field[T] {
-	return patch.Field[T]{Present: f.Present, Value: f.Value}
-}
-
-func step(s flow.Step) oapi.FlowStep {
+func step(s *flow.Step) oapi.FlowStep {
 	return oapi.FlowStep{
 		ID: s.ID, FlowID: s.FlowID, RunID: s.RunID, Runtime: oapi.StepRuntime(s.Runtime), ChildSessionKey: wire.TextOrNull(s.ChildSessionKey), Task: s.Task,
 		Status: oapi.StepStatus(s.Status), Result: s.Result, ExecutionID: wire.IDOrNull(s.ExecutionID), WorkflowRunID: wire.IDOrNull(s.WorkflowRunID),

@@ -37,7 +37,7 @@ type Handlers struct {
 func (h *Handlers) CreateQuota(ctx context.Context, req oapi.CreateQuotaRequestObject) (oapi.CreateQuotaResponseObject, error) {
 	b := ask.Or(req.Body, oapi.CreateQuota{})
 	in := quota.Create{ID: ask.Or(b.ID, uuid.Nil), Window: time.Duration(ask.Or(b.WindowSeconds, 0)) * time.Second, MaxRequests: ask.Or(b.MaxRequestsPerWindow, 0),
-		MaxConcurrent: ask.Or(b.MaxConcurrent, 0), Jitter: time.Duration(ask.Or(b.JitterMs, 0)) * time.Millisecond, KeyTag: ask.Or(b.KeyTag, "")}
+		MaxConcurrent: ask.Or(b.MaxConcurrent, 0), Jitter: ask.Millis(ask.Or(b.JitterMs, 0)), KeyTag: ask.Or(b.KeyTag, "")}
 	return answer.Write(ctx, func(ctx context.Context) (quota.Creation, error) {
 		return h.Quotas.Create(ctx, in)
 	}, func(made quota.Creation) oapi.CreateQuotaResponseObject {
@@ -51,20 +51,13 @@ func (h *Handlers) CreateQuota(ctx context.Context, req oapi.CreateQuotaRequestO
 
 // ListQuotas handles GET /v1/quotas.
 func (h *Handlers) ListQuotas(ctx context.Context, req oapi.ListQuotasRequestObject) (oapi.ListQuotasResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[quota.Quota], error) {
+		return h.Quotas.Quotas(ctx, after, limit)
+	}, body)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Quotas.Quotas(ctx, after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Quota, len(found.Items))
-	for i := range found.Items {
-		items[i] = body(&found.Items[i])
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListQuotas200JSONResponse{Body: oapi.QuotaList{Items: items, NextCursor: next}, Headers: oapi.ListQuotas200ResponseHeaders{Link: link}}, nil
+	return oapi.ListQuotas200JSONResponse{Body: oapi.QuotaList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListQuotas200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetQuota handles GET /v1/quotas/{quota_id}.
@@ -100,20 +93,15 @@ func (h *Handlers) AdmitExecution(ctx context.Context, req oapi.AdmitExecutionRe
 
 // ListAdmissions handles GET /v1/quotas/{quota_id}/admissions.
 func (h *Handlers) ListAdmissions(ctx context.Context, req oapi.ListAdmissionsRequestObject) (oapi.ListAdmissionsResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[quota.Admission], error) {
+		return h.Quotas.Admissions(ctx, req.QuotaID, req.Params.Key, after, limit)
+	}, func(a *quota.Admission) oapi.Admission {
+		return oapi.Admission{ExecutionID: a.ExecutionID, Key: a.Key, AdmittedAt: wire.Time(a.AdmittedAt)}
+	})
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Quotas.Admissions(ctx, req.QuotaID, req.Params.Key, after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Admission, len(found.Items))
-	for i, a := range found.Items {
-		items[i] = oapi.Admission{ExecutionID: a.ExecutionID, Key: a.Key, AdmittedAt: wire.Time(a.AdmittedAt)}
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListAdmissions200JSONResponse{Body: oapi.AdmissionList{Items: items, NextCursor: next}, Headers: oapi.ListAdmissions200ResponseHeaders{Link: link}}, nil
+	return oapi.ListAdmissions200JSONResponse{Body: oapi.AdmissionList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListAdmissions200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // ReleaseAdmission handles DELETE /v1/quotas/{quota_id}/admissions/{execution_id}.

@@ -1,28 +1,16 @@
 package runs
 
 import (
-	"time"
-
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/shape"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
-
-// each returns what to makes of each of some values, an empty list of none.
-func each[T, R any](in []T, to func(*T) R) []R {
-	out := make([]R, len(in))
-	for i := range in {
-		out[i] = to(&in[i])
-	}
-	return out
-}
-
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // creation returns what a request asks to create.
 func creation(b *oapi.CreateRun) run.Create {
@@ -84,7 +72,7 @@ func step(s *run.Step) oapi.RunStep {
 		StepError: wire.TextOrNull(s.StepError), ParallelGroupID: wire.TextOrNull(s.ParallelGroup), FanOutTotal: int64(s.FanOut.Total()),
 		FanOutPending: int64(s.FanOut[run.ItemPending]), FanOutRunning: int64(s.FanOut[run.ItemRunning]), FanOutCompleted: int64(s.FanOut[run.ItemCompleted]),
 		FanOutFailed: int64(s.FanOut[run.ItemFailed]), FanOutSkipped: int64(s.FanOut[run.ItemSkipped]), FanOutCancelled: int64(s.FanOut[run.ItemCancelled]),
-		Attempts: each(s.Attempts(), attempt),
+		Attempts: answer.Each(s.Attempts(), attempt),
 	}
 	if s.Gate != nil {
 		out.Gate = new(gate(s))
@@ -122,7 +110,7 @@ func namedGate(g *run.GateAt) oapi.RunGate {
 // votedGate returns a gate with what people have said to it.
 func votedGate(g *run.GateAt) oapi.RunGate {
 	out := namedGate(g)
-	out.Votes = each(g.Votes, func(v *run.Vote) oapi.GateVote {
+	out.Votes = answer.Each(g.Votes, func(v *run.Vote) oapi.GateVote {
 		return oapi.GateVote{By: v.Voter, Actor: v.Actor, Decision: oapi.GateDecision(v.Decision), Feedback: wire.TextOrNull(v.Feedback), Selections: v.Selections, At: wire.Time(v.At)}
 	})
 	out.Approvals = new(int32(g.Approvals))

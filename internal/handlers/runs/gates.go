@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
@@ -67,23 +68,20 @@ func (h *Handlers) GetGateToken(ctx context.Context, req oapi.GetGateTokenReques
 	if err != nil {
 		return nil, err
 	}
-	return oapi.GetGateToken200JSONResponse(oapi.GateToken{StepID: req.StepID, ApproveURL: h.PublicURL(ctx) + "/approve/" + t.Link(req.StepID)}), nil
+	return oapi.GetGateToken200JSONResponse(oapi.GateToken{StepID: req.StepID, ApproveURL: h.PublicURL(ctx) + waitpoint.ApprovePath + t.Link(req.StepID)}), nil
 }
 
 // ListGates handles GET /v1/gates.
 func (h *Handlers) ListGates(ctx context.Context, req oapi.ListGatesRequestObject) (oapi.ListGatesResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := run.GateFilter{State: run.GateOutcome(ask.Or(p.State, "")), Type: ask.Or(p.GateType, ""), RunID: ask.Or(p.RunID, uuid.Nil), WorkflowName: ask.Or(p.WorkflowName, "")}
-	found, err := h.Runs.Gates(ctx, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[run.GateAt], error) {
+		return h.Runs.Gates(ctx, filter, after, limit)
+	}, namedGate)
 	if err != nil {
 		return nil, err
 	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListGates200JSONResponse{Body: oapi.GateList{Items: each(found.Items, namedGate), NextCursor: next}, Headers: oapi.ListGates200ResponseHeaders{Link: link}}, nil
+	return oapi.ListGates200JSONResponse{Body: oapi.GateList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListGates200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // defaultStatsDays is how far back gates are counted unless it is said otherwise.
@@ -97,5 +95,5 @@ func (h *Handlers) GetGateStats(ctx context.Context, req oapi.GetGateStatsReques
 	if err != nil {
 		return nil, err
 	}
-	return oapi.GetGateStats200JSONResponse{Items: each(stats, gateStats)}, nil
+	return oapi.GetGateStats200JSONResponse{Items: answer.Each(stats, gateStats)}, nil
 }

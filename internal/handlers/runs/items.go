@@ -24,7 +24,7 @@ func (h *Handlers) AddRunItems(ctx context.Context, req oapi.AddRunItemsRequestO
 	return answer.Write(ctx, func(ctx context.Context) ([]run.AddedItem, error) {
 		return h.Runs.AddItems(ctx, req.RunID, req.StepID, req.Body.Generation, in)
 	}, func(added []run.AddedItem) oapi.AddRunItemsResponseObject {
-		return oapi.AddRunItems200JSONResponse{Body: oapi.AddedRunItems{Items: each(added, func(a *run.AddedItem) oapi.AddedRunItem {
+		return oapi.AddRunItems200JSONResponse{Body: oapi.AddedRunItems{Items: answer.Each(added, func(a *run.AddedItem) oapi.AddedRunItem {
 			return oapi.AddedRunItem{Item: item(&a.Item), Created: a.Created}
 		})}}
 	}, oapi.AddRunItemsResponseObject.VisitAddRunItemsResponse)
@@ -32,16 +32,13 @@ func (h *Handlers) AddRunItems(ctx context.Context, req oapi.AddRunItemsRequestO
 
 // ListRunItems handles GET /v1/runs/{run_id}/steps/{step_id}/items.
 func (h *Handlers) ListRunItems(ctx context.Context, req oapi.ListRunItemsRequestObject) (oapi.ListRunItemsResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[run.Item], error) {
+		return h.Runs.Items(ctx, req.RunID, req.StepID, run.ItemStatus(ask.Or(req.Params.Status, "")), after, limit)
+	}, item)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Runs.Items(ctx, req.RunID, req.StepID, run.ItemStatus(ask.Or(req.Params.Status, "")), after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListRunItems200JSONResponse{Body: oapi.RunItemList{Items: each(found.Items, item), NextCursor: next}, Headers: oapi.ListRunItems200ResponseHeaders{Link: link}}, nil
+	return oapi.ListRunItems200JSONResponse{Body: oapi.RunItemList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListRunItems200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // PatchRunItems handles PATCH /v1/runs/{run_id}/steps/{step_id}/items.
@@ -58,5 +55,5 @@ func (h *Handlers) PatchRunItems(ctx context.Context, req oapi.PatchRunItemsRequ
 	if err != nil {
 		return nil, err
 	}
-	return oapi.PatchRunItems200JSONResponse{Items: each(items, item)}, nil
+	return oapi.PatchRunItems200JSONResponse{Items: answer.Each(items, item)}, nil
 }

@@ -13,7 +13,7 @@ import (
 // AcquireRunLease handles POST /v1/runs/{run_id}/lease.
 func (h *Handlers) AcquireRunLease(ctx context.Context, req oapi.AcquireRunLeaseRequestObject) (oapi.AcquireRunLeaseResponseObject, error) {
 	return answer.Write(ctx, func(ctx context.Context) (run.LeaseAnswer, error) {
-		return h.Runs.Acquire(ctx, req.RunID, req.Body.Token, millis(req.Body.TTLMs))
+		return h.Runs.Acquire(ctx, req.RunID, req.Body.Token, ask.Millis(req.Body.TTLMs))
 	}, func(got run.LeaseAnswer) oapi.AcquireRunLeaseResponseObject {
 		return oapi.AcquireRunLease200JSONResponse{Body: oapi.RunLease{Generation: got.Run.Generation, LeaseUntil: wire.Time(got.Run.Lease.Until),
 			Outcome: oapi.LeaseOutcome(got.Outcome), CancelRequested: got.Run.Status == run.Cancelling}}

@@ -79,21 +79,19 @@ func (h *Handlers) CreateRun(ctx context.Context, req oapi.CreateRunRequestObjec
 // ListRuns handles GET /v1/runs.
 func (h *Handlers) ListRuns(ctx context.Context, req oapi.ListRunsRequestObject) (oapi.ListRunsResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := run.Filter{WorkflowName: ask.Or(p.WorkflowName, ""), Trigger: ask.Or(p.Trigger, ""), ParentRunID: ask.Or(p.ParentRunID, ""),
 		ParentWorkflowRunID: ask.Or(p.ParentWorkflowRunID, uuid.Nil), FlowID: ask.Or(p.FlowID, uuid.Nil), Root: ask.Or(p.Root, false), Dismissed: p.Dismissed}
+	var err error
 	if filter.Statuses, err = statuses(p.Status, ask.Or(p.Active, false)); err != nil {
 		return nil, err
 	}
-	found, err := h.Runs.Runs(ctx, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[run.Run], error) {
+		return h.Runs.Runs(ctx, filter, after, limit)
+	}, body)
 	if err != nil {
 		return nil, err
 	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListRuns200JSONResponse{Body: oapi.RunList{Items: each(found.Items, body), NextCursor: next}, Headers: oapi.ListRuns200ResponseHeaders{Link: link}}, nil
+	return oapi.ListRuns200JSONResponse{Body: oapi.RunList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListRuns200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // statuses returns those that are asked for, none for all. It returns CodeValidationFailed for what is no status, or asked for in two ways.
@@ -140,7 +138,7 @@ func (h *Handlers) DeleteRun(ctx context.Context, req oapi.DeleteRunRequestObjec
 // PurgeRuns handles POST /v1/admin/purge-runs.
 func (h *Handlers) PurgeRuns(ctx context.Context, req oapi.PurgeRunsRequestObject) (oapi.PurgeRunsResponseObject, error) {
 	b := req.Body
-	in := run.Purge{OlderThan: millis(ask.Or(b.OlderThanMs, 0)), WorkflowName: ask.Or(b.WorkflowName, ""), DryRun: ask.Or(b.DryRun, false)}
+	in := run.Purge{OlderThan: ask.Millis(ask.Or(b.OlderThanMs, 0)), WorkflowName: ask.Or(b.WorkflowName, ""), DryRun: ask.Or(b.DryRun, false)}
 	for _, s := range b.Statuses {
 		in.Statuses = append(in.Statuses, run.Status(s))
 	}

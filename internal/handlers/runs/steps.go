@@ -43,7 +43,7 @@ func newGate(b *oapi.NewGate) *run.Gate {
 	if b == nil {
 		return nil
 	}
-	g := &run.Gate{Type: b.GateType, Prompt: ask.Or(b.Prompt, ""), Timeout: millis(ask.Or(b.TimeoutMs, 0)), OnTimeout: run.GateTimeout(ask.Or(b.OnTimeout, "")),
+	g := &run.Gate{Type: b.GateType, Prompt: ask.Or(b.Prompt, ""), Timeout: ask.Millis(ask.Or(b.TimeoutMs, 0)), OnTimeout: run.GateTimeout(ask.Or(b.OnTimeout, "")),
 		MinApprovals: int(ask.Or(b.MinApprovals, 1)), AllowSelf: ask.Or(b.AllowSelfApproval, true), RequestedBy: ask.Or(b.RequestedBy, "")}
 	for _, o := range b.Options {
 		g.Options = append(g.Options, run.Option{Value: o.Value, Label: ask.Or(o.Label, "")})
@@ -54,17 +54,14 @@ func newGate(b *oapi.NewGate) *run.Gate {
 // ListRunSteps handles GET /v1/runs/{run_id}/steps.
 func (h *Handlers) ListRunSteps(ctx context.Context, req oapi.ListRunStepsRequestObject) (oapi.ListRunStepsResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := run.StepFilter{Status: run.StepStatus(ask.Or(p.Status, "")), Role: run.Role(ask.Or(p.Role, "")), Name: ask.Or(p.StepName, "")}
-	found, err := h.Runs.Steps(ctx, req.RunID, filter, after, ask.Limit(p.Limit))
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[run.Step], error) {
+		return h.Runs.Steps(ctx, req.RunID, filter, after, limit)
+	}, step)
 	if err != nil {
 		return nil, err
 	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListRunSteps200JSONResponse{Body: oapi.RunStepList{Items: each(found.Items, step), NextCursor: next}, Headers: oapi.ListRunSteps200ResponseHeaders{Link: link}}, nil
+	return oapi.ListRunSteps200JSONResponse{Body: oapi.RunStepList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListRunSteps200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetRunStep handles GET /v1/runs/{run_id}/steps/{step_id}.
@@ -101,7 +98,7 @@ func stepUpdate(b *oapi.PatchRunStep) run.StepUpdate {
 
 // RecoverRunSteps handles POST /v1/runs/{run_id}/steps/recover.
 func (h *Handlers) RecoverRunSteps(ctx context.Context, req oapi.RecoverRunStepsRequestObject) (oapi.RecoverRunStepsResponseObject, error) {
-	steps := each(req.Body.Steps, func(s *oapi.RecoverRunStep) run.Recovery {
+	steps := answer.Each(req.Body.Steps, func(s *oapi.RecoverRunStep) run.Recovery {
 		return run.Recovery{StepID: s.StepID, Status: run.StepStatus(s.Status), ResultText: s.ResultText}
 	})
 	return answer.Write(ctx, func(ctx context.Context) (run.Recovered, error) {

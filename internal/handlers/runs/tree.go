@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/wire"
 )
@@ -19,5 +20,5 @@ func (h *Handlers) GetTree(ctx context.Context, req oapi.GetTreeRequestObject) (
 
 func node(n *run.Node) oapi.TreeNode {
 	return oapi.TreeNode{Type: oapi.TreeNodeType(n.Type), ID: n.ID, Name: n.Name, Status: n.Status, StatusClass: oapi.StatusClass(n.Class), WhyNotRunning: wire.TextOrNull(n.Why),
-		StartedAt: wire.TimeOrNull(n.StartedAt), EndedAt: wire.TimeOrNull(n.EndedAt), Children: each(n.Children, node)}
+		StartedAt: wire.TimeOrNull(n.StartedAt), EndedAt: wire.TimeOrNull(n.EndedAt), Children: answer.Each(n.Children, node)}
 }

@@ -32,7 +32,7 @@ func verbAt[R any](ctx context.Context, ifMatch *string, revision *int64, do fun
 
 // entitled refuses, with CodeForbidden, whoever names no generation and is no operator.
 func entitled(ctx context.Context, generation *int64) error {
-	if role := call.From(ctx).Role; generation != nil || role == access.RoleOperator || role == access.RoleAdmin {
+	if generation != nil || call.From(ctx).Role.Operates() {
 		return nil
 	}
 	return fault.New(fault.CodeForbidden, "Send the generation of the run's lease; only an operator does this without one.").With("required_role", access.RoleOperator)
@@ -96,7 +96,7 @@ func (h *Handlers) CancelRun(ctx context.Context, req oapi.CancelRunRequestObjec
 	if err := entitled(ctx, b.Generation); err != nil {
 		return nil, err
 	}
-	in := run.Cancel{Message: ask.Or(b.Reason, ""), Deadline: millis(ask.Or(b.DeadlineMs, run.DefaultCancelDeadline.Milliseconds())), Generation: b.Generation}
+	in := run.Cancel{Message: ask.Or(b.Reason, ""), Deadline: ask.Millis(ask.Or(b.DeadlineMs, run.DefaultCancelDeadline.Milliseconds())), Generation: b.Generation}
 	return verbAt(ctx, req.Params.IfMatch, req.Params.Revision, func(ctx context.Context, expected *int64) (run.Run, error) {
 		return h.Runs.Cancel(ctx, req.RunID, expected, in)
 	}, func(ok oapi.RunOKJSONResponse) oapi.CancelRunResponseObject {

@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"time"
-
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
@@ -16,7 +14,7 @@ func Creation(in *oapi.CreateExecution) (execution.Create, error) {
 	out := execution.Create{
 		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), FlowID: ask.Or(in.FlowID, uuid.Nil), Key: ask.Or(in.Key, ""),
 		Priority: int(ask.Or(in.Priority, 0)), Payload: Value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
-		Delay: time.Duration(ask.Or(in.DelayMs, 0)) * time.Millisecond, IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
+		Delay: ask.Millis(ask.Or(in.DelayMs, 0)), IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
 		BudgetIDs: in.BudgetIds, QuotaIDs: in.QuotaPolicyIds, Estimate: in.Estimate,
 	}
 	if in.DelayUntil != nil {

@@ -77,7 +77,7 @@ func Failure(f *execution.Failure) *oapi.ExecutionFailure {
 }
 
 // Attempt returns one attempt.
-func Attempt(a execution.Attempt) oapi.Attempt {
+func Attempt(a *execution.Attempt) oapi.Attempt {
 	out := oapi.Attempt{
 		AttemptIndex: int32(a.Index), AttemptType: oapi.AttemptType(a.Type), State: oapi.AttemptLifecycle(a.Stage), WorkerID: a.WorkerID,
 		WorkerInstanceID: a.InstanceID, LeaseEpoch: a.LeaseEpoch, StartedAt: wire.TimeOrNull(a.StartedAt), EndedAt: wire.TimeOrNull(a.EndedAt),

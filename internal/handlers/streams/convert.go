@@ -1,8 +1,6 @@
 package streams
 
 import (
-	"time"
-
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/stream"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
@@ -21,7 +19,7 @@ func frameOf(in *oapi.NewFrame, i int) (stream.Frame, error) {
 		f.Type = string(f.Kind)
 	}
 	if b := in.BestEffort; b != nil {
-		f.Live = stream.Live{TTL: time.Duration(ask.Or(b.TTLMs, 0)) * time.Millisecond, Floor: ask.Or(b.MaxlenFloor, 0), Ceiling: ask.Or(b.MaxlenCeiling, 0), Alpha: ask.Or(b.EmaAlpha, 0)}
+		f.Live = stream.Live{TTL: ask.Millis(ask.Or(b.TTLMs, 0)), Floor: ask.Or(b.MaxlenFloor, 0), Ceiling: ask.Or(b.MaxlenCeiling, 0), Alpha: ask.Or(b.EmaAlpha, 0)}
 	}
 	var err error
 	if f.Payload, err = stream.Decode(in.Payload, f.Encoding, i); err == nil && f.Mode == stream.Summarised {

@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
 	"github.com/flowapi/flowapi/internal/handlers/oapi"
 	"github.com/flowapi/flowapi/internal/handlers/shape"
@@ -20,26 +21,19 @@ import (
 // ListInbox handles GET /v1/inbox: every open wait that a person can answer, whatever it belongs to.
 func (h *Handlers) ListInbox(ctx context.Context, req oapi.ListInboxRequestObject) (oapi.ListInboxResponseObject, error) {
 	p := req.Params
-	after, err := page.Parse(ask.Or(p.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
 	filter := wait.Filter{Kind: wait.InboxKind(ask.Or(p.Kind, "")), FlowID: ask.Or(p.FlowID, uuid.Nil), RunID: ask.Or(p.RunID, uuid.Nil)}
-	found, err := h.Waits.Inbox(ctx, filter, after, ask.Limit(p.Limit))
+	var asked asking
+	list, err := answer.List(ctx, p.Cursor, p.Limit, func(after page.Cursor, limit int) (page.Page[wait.Wait], error) {
+		found, err := h.Waits.Inbox(ctx, filter, after, limit)
+		if err == nil {
+			asked, err = h.asking(ctx, found.Items)
+		}
+		return found, err
+	}, asked.item)
 	if err != nil {
 		return nil, err
 	}
-	asking, err := h.asking(ctx, found.Items)
-	if err != nil {
-		return nil, err
-	}
-	body := oapi.InboxList{Items: make([]oapi.InboxItem, len(found.Items))}
-	for i := range found.Items {
-		body.Items[i] = asking.item(&found.Items[i])
-	}
-	next, link := ask.Next(ctx, found.Next)
-	body.NextCursor = next
-	return oapi.ListInbox200JSONResponse{Body: body, Headers: oapi.ListInbox200ResponseHeaders{Link: link}}, nil
+	return oapi.ListInbox200JSONResponse{Body: oapi.InboxList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListInbox200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // asking is what some waits ask people, by the executions and the gates' steps that wait.
@@ -65,7 +59,7 @@ func (h *Handlers) asking(ctx context.Context, waits []wait.Wait) (out asking, e
 	return out, err
 }
 
-func (a asking) item(w *wait.Wait) oapi.InboxItem {
+func (a *asking) item(w *wait.Wait) oapi.InboxItem {
 	item := oapi.InboxItem{WaitID: w.ID, Title: w.Title, Since: wire.Time(w.Since), DeadlineAt: wire.TimeOrNull(w.Deadline), RequestedBy: wire.TextOrNull(strings.TrimSpace(w.RequestedBy))}
 	switch {
 	case w.FlowID != uuid.Nil:

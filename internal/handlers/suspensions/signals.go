@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -33,13 +32,13 @@ func (h *Handlers) DeliverSignal(ctx context.Context, req oapi.DeliverSignalRequ
 				SourceIdentity: ask.Or(b.SourceIdentity, "")},
 			ExecutionID: req.ExecutionID, WaitpointID: b.WaitpointID, Category: ask.Or(b.SignalCategory, "custom"), IdempotencyKey: ask.Or(b.IdempotencyKey, ""),
 		},
-		Token: b.Token, Recognised: time.Duration(ask.Or(b.DedupTTLMs, execution.DefaultRecognised.Milliseconds())) * time.Millisecond,
+		Token: b.Token, Recognised: ask.Millis(ask.Or(b.DedupTTLMs, execution.DefaultRecognised.Milliseconds())),
 	}
 	if b.SignalID != nil {
 		in.ID = b.SignalID.String()
 	}
 	if b.ResumeDelayMs != nil {
-		in.ResumeDelay = new(time.Duration(*b.ResumeDelayMs) * time.Millisecond)
+		in.ResumeDelay = new(ask.Millis(*b.ResumeDelayMs))
 	}
 	return answer.Write(ctx, func(ctx context.Context) (execution.Signalled, error) {
 		return h.Executions.Signal(ctx, in)
@@ -123,21 +122,15 @@ func Receipt(s *execution.Signalled) oapi.SignalReceipt {
 
 // ListSignals handles GET /v1/executions/{execution_id}/signals.
 func (h *Handlers) ListSignals(ctx context.Context, req oapi.ListSignalsRequestObject) (oapi.ListSignalsResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
-	if err != nil {
-		return nil, err
-	}
-	found, err := h.Executions.Signals(ctx, req.ExecutionID, ask.Or(req.Params.All, false), after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Signal, len(found.Items))
-	for i := range found.Items {
-		k := &found.Items[i]
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[wait.Kept], error) {
+		return h.Executions.Signals(ctx, req.ExecutionID, ask.Or(req.Params.All, false), after, limit)
+	}, func(k *wait.Kept) oapi.Signal {
 		id, _ := uuid.Parse(k.ID)
-		items[i] = oapi.Signal{SignalID: id, WaitpointID: k.WaitpointID, WaitpointKey: k.Waitpoint, SignalName: k.Name, SignalCategory: k.Category, SourceType: k.SourceType,
+		return oapi.Signal{SignalID: id, WaitpointID: k.WaitpointID, WaitpointKey: k.Waitpoint, SignalName: k.Name, SignalCategory: k.Category, SourceType: k.SourceType,
 			SourceIdentity: k.SourceIdentity, CorrelationID: wire.TextOrNull(k.CorrelationID), AcceptedAt: wire.Time(k.At), Payload: k.Payload, Effect: oapi.SignalEffect(k.Effect)}
+	})
+	if err != nil {
+		return nil, err
 	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListSignals200JSONResponse{Body: oapi.SignalList{Items: items, NextCursor: next}, Headers: oapi.ListSignals200ResponseHeaders{Link: link}}, nil
+	return oapi.ListSignals200JSONResponse{Body: oapi.SignalList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListSignals200ResponseHeaders{Link: list.Link}}, nil
 }

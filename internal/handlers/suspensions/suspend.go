@@ -3,7 +3,6 @@ package suspensions
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/wait"
+	"github.com/flowapi/flowapi/internal/domain/waitpoint"
 	"github.com/flowapi/flowapi/internal/form"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
 	"github.com/flowapi/flowapi/internal/handlers/ask"
@@ -45,7 +45,7 @@ func suspension(ctx context.Context, b *oapi.SuspendExecution) (execution.Suspen
 	in := execution.SuspendRequest{
 		Suspension: execution.Suspension{ID: ask.Or(b.SuspensionID, uuid.Nil), Reason: execution.SuspendReason(b.ReasonCode), RequestedBy: string(ask.Or(b.RequestedBy, "worker")),
 			Behavior: execution.TimeoutBehavior(ask.Or(b.TimeoutBehavior, "")), Pointer: ask.Or(b.ContinuationMetadataPointer, "")},
-		Timeout: time.Duration(ask.Or(b.TimeoutMs, 0)) * time.Millisecond, IdempotencyKey: ask.Or(b.IdempotencyKey, ""),
+		Timeout: ask.Millis(ask.Or(b.TimeoutMs, 0)), IdempotencyKey: ask.Or(b.IdempotencyKey, ""),
 	}
 	if b.TimeoutAt != nil {
 		in.TimeoutAt = b.TimeoutAt.Time()
@@ -109,5 +109,5 @@ func (h *Handlers) minted(ctx context.Context, m *execution.Minted) oapi.MintedW
 }
 
 func (h *Handlers) approveURL(ctx context.Context, m *execution.Minted) string {
-	return h.PublicURL(ctx) + "/approve/" + m.Token.Link(m.ID)
+	return h.PublicURL(ctx) + waitpoint.ApprovePath + m.Token.Link(m.ID)
 }

@@ -2,7 +2,6 @@ package suspensions
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -29,7 +28,7 @@ func (h *Handlers) CreateWaitpoint(ctx context.Context, req oapi.CreateWaitpoint
 		return nil, err
 	}
 	w := execution.Waitpoint{ID: ask.Or(req.Body.WaitpointID, uuid.Nil), Key: req.Body.WaitpointKey, Approval: approval}
-	ttl := time.Duration(ask.Or(req.Body.ExpiresInMs, execution.DefaultPendingTTL.Milliseconds())) * time.Millisecond
+	ttl := ask.Millis(ask.Or(req.Body.ExpiresInMs, execution.DefaultPendingTTL.Milliseconds()))
 	return answer.Write(ctx, func(ctx context.Context) (execution.Minted, error) {
 		return h.Executions.CreateWaitpoint(ctx, f, w, ttl)
 	}, func(m execution.Minted) oapi.CreateWaitpointResponseObject {
@@ -39,22 +38,13 @@ func (h *Handlers) CreateWaitpoint(ctx context.Context, req oapi.CreateWaitpoint
 
 // ListWaitpoints handles GET /v1/executions/{execution_id}/waitpoints.
 func (h *Handlers) ListWaitpoints(ctx context.Context, req oapi.ListWaitpointsRequestObject) (oapi.ListWaitpointsResponseObject, error) {
-	after, err := page.Parse(ask.Or(req.Params.Cursor, ""))
+	list, err := answer.List(ctx, req.Params.Cursor, req.Params.Limit, func(after page.Cursor, limit int) (page.Page[execution.ListedWaitpoint], error) {
+		return h.Executions.Waitpoints(ctx, req.ExecutionID, after, limit)
+	}, listed)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Executions.Waitpoints(ctx, req.ExecutionID, after, ask.Limit(req.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]oapi.Waitpoint, len(found.Items))
-	for i := range found.Items {
-		w := &found.Items[i]
-		items[i] = body(&w.Waitpoint)
-		items[i].RequiredSignalNames, items[i].TokenKid, items[i].TokenFingerprint = w.Names, &w.Kid, &w.Fingerprint
-	}
-	next, link := ask.Next(ctx, found.Next)
-	return oapi.ListWaitpoints200JSONResponse{Body: oapi.WaitpointList{Items: items, NextCursor: next}, Headers: oapi.ListWaitpoints200ResponseHeaders{Link: link}}, nil
+	return oapi.ListWaitpoints200JSONResponse{Body: oapi.WaitpointList{Items: list.Items, NextCursor: list.Next}, Headers: oapi.ListWaitpoints200ResponseHeaders{Link: list.Link}}, nil
 }
 
 // GetWaitpointToken handles GET /v1/executions/{execution_id}/waitpoints/{waitpoint_id}/token.
@@ -76,7 +66,7 @@ func (h *Handlers) CloseWaitpoint(ctx context.Context, req oapi.CloseWaitpointRe
 			return nil, err
 		}
 		proof = &f
-	} else if role := call.From(ctx).Role; role != access.RoleOperator && role != access.RoleAdmin {
+	} else if !call.From(ctx).Role.Operates() {
 		return nil, fault.New(fault.CodeForbidden, "Send the handle of the execution; only an operator closes waitpoints without one.").With("required_role", access.RoleOperator)
 	}
 	reason := ask.Or(b.Reason, "")
@@ -88,6 +78,13 @@ func (h *Handlers) CloseWaitpoint(ctx context.Context, req oapi.CloseWaitpointRe
 	}, func(w execution.Waitpoint) oapi.CloseWaitpointResponseObject {
 		return oapi.CloseWaitpoint200JSONResponse{Body: body(&w)}
 	}, oapi.CloseWaitpointResponseObject.VisitCloseWaitpointResponse)
+}
+
+// listed returns a waitpoint as a list shows it.
+func listed(w *execution.ListedWaitpoint) oapi.Waitpoint {
+	out := body(&w.Waitpoint)
+	out.RequiredSignalNames, out.TokenKid, out.TokenFingerprint = w.Names, &w.Kid, &w.Fingerprint
+	return out
 }
 
 // body returns a waitpoint as clients see it.

@@ -3,8 +3,8 @@ package workers
 
 import (
 	"context"
-	"time"
 
+	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/worker"
 	"github.com/flowapi/flowapi/internal/handlers/answer"
@@ -31,15 +31,15 @@ type Handlers struct {
 func (h *Handlers) RegisterWorker(ctx context.Context, req oapi.RegisterWorkerRequestObject) (oapi.RegisterWorkerResponseObject, error) {
 	done, err := h.Workers.Register(ctx, worker.Registration{
 		InstanceID: req.WorkerInstanceID, WorkerID: req.Body.WorkerID, Lanes: req.Body.Lanes, Capabilities: req.Body.Capabilities,
-		TTL: time.Duration(req.Body.LivenessTTLMs) * time.Millisecond,
+		TTL: ask.Millis(req.Body.LivenessTTLMs),
 	})
 	if err != nil {
 		return nil, err
 	}
 	if done.New {
-		return oapi.RegisterWorker201JSONResponse{WorkerRegisteredJSONResponse: oapi.WorkerRegisteredJSONResponse(body(done.Worker))}, nil
+		return oapi.RegisterWorker201JSONResponse{WorkerRegisteredJSONResponse: oapi.WorkerRegisteredJSONResponse(body(&done.Worker))}, nil
 	}
-	return oapi.RegisterWorker200JSONResponse{WorkerOKJSONResponse: oapi.WorkerOKJSONResponse{Body: body(done.Worker)}}, nil
+	return oapi.RegisterWorker200JSONResponse{WorkerOKJSONResponse: oapi.WorkerOKJSONResponse{Body: body(&done.Worker)}}, nil
 }
 
 // RemoveWorker handles DELETE /v1/workers/{worker_instance_id}.
@@ -57,7 +57,7 @@ func (h *Handlers) HeartbeatWorker(ctx context.Context, req oapi.HeartbeatWorker
 	}, func(w worker.Worker) oapi.HeartbeatWorkerResponseObject {
 		out := oapi.HeartbeatReport{ExpiresAt: wire.Time(w.ExpiresAt), Directives: oapi.Directives{}}
 		if w.Draining() {
-			out.Directives = append(out.Directives, "drain")
+			out.Directives = append(out.Directives, string(execution.DirectiveDrain))
 		}
 		return oapi.HeartbeatWorker200JSONResponse{Body: out}
 	}, oapi.HeartbeatWorkerResponseObject.VisitHeartbeatWorkerResponse)
@@ -69,7 +69,7 @@ func (h *Handlers) DrainWorker(ctx context.Context, req oapi.DrainWorkerRequestO
 	return answer.Write(ctx, func(ctx context.Context) (worker.Worker, error) {
 		return h.Workers.Drain(ctx, req.WorkerInstanceID, ask.Or(asked.Reason, ""))
 	}, func(w worker.Worker) oapi.DrainWorkerResponseObject {
-		return oapi.DrainWorker200JSONResponse{WorkerOKJSONResponse: oapi.WorkerOKJSONResponse{Body: body(w)}}
+		return oapi.DrainWorker200JSONResponse{WorkerOKJSONResponse: oapi.WorkerOKJSONResponse{Body: body(&w)}}
 	}, oapi.DrainWorkerResponseObject.VisitDrainWorkerResponse)
 }
 
@@ -84,15 +84,11 @@ func (h *Handlers) ListWorkers(ctx context.Context, req oapi.ListWorkersRequestO
 	if err != nil {
 		return nil, err
 	}
-	items := make([]oapi.Worker, len(found.Items))
-	for i, w := range found.Items {
-		items[i] = body(w)
-	}
 	next, link := ask.NextName(ctx, found.Next)
-	return oapi.ListWorkers200JSONResponse{Body: oapi.WorkerList{Items: items, NextCursor: next}, Headers: oapi.ListWorkers200ResponseHeaders{Link: link}}, nil
+	return oapi.ListWorkers200JSONResponse{Body: oapi.WorkerList{Items: answer.Each(found.Items, body), NextCursor: next}, Headers: oapi.ListWorkers200ResponseHeaders{Link: link}}, nil
 }
 
-func body(w worker.Worker) oapi.Worker {
+func body(w *worker.Worker) oapi.Worker {
 	return oapi.Worker{
 		WorkerInstanceID: w.InstanceID, WorkerID: w.WorkerID, Namespace: w.Namespace, Lanes: worker.List(w.Lanes), Capabilities: worker.List(w.Capabilities),
 		LivenessTTLMs: w.TTL.Milliseconds(), RegisteredAt: wire.Time(w.RegisteredAt), LastHeartbeatAt: wire.Time(w.HeartbeatAt), ExpiresAt: wire.Time(w.ExpiresAt),

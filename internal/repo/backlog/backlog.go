@@ -1,5 +1,5 @@
-// Package backlog keeps what a transaction has left to do in the graph of a flow because it was too much for one. It says what;
-// repo/graph does it.
+// Package backlog keeps what a transaction has left to do because of a flow, since it was too much for one. It says what; repo/graph
+// does it.
 package backlog
 
 import (
@@ -24,10 +24,16 @@ const (
 	Start    Kind = "start"    // of a flow: to let those go on that waited for its start
 	Cancel   Kind = "cancel"   // of a flow: to cancel the others
 	Replay   Kind = "replay"   // of a flow: to replay the others
+	Runs     Kind = "runs"     // of a flow: to end the other runs that are in it
 )
 
 // Batch bounds how many executions one transaction changes because of another, unless a repository is configured otherwise.
 const Batch = 250
+
+// RunsRest is the detail of [Runs]: those behind this one, in the order of their ids.
+type RunsRest struct {
+	After uuid.UUID `json:"after"`
+}
 
 // Item is one thing that is left to do.
 type Item struct {

@@ -146,8 +146,8 @@ func (r *Repo) change(ctx context.Context, id uuid.UUID, expected *int64, do fun
 			return err
 		}
 		tx.Later()
-		if expected != nil && *expected != b.Revision {
-			return fault.Stale("Budget "+id.String(), *expected, b.Revision)
+		if err := fault.Expect("Budget "+id.String(), expected, b.Revision); err != nil {
+			return err
 		}
 		c, err := do(tx, b)
 		if err != nil {
@@ -182,8 +182,8 @@ func (r *Repo) Delete(ctx context.Context, id uuid.UUID, expected *int64) error 
 		if err != nil {
 			return err
 		}
-		if expected != nil && *expected != b.Revision {
-			return fault.Stale("Budget "+id.String(), *expected, b.Revision)
+		if err := fault.Expect("Budget "+id.String(), expected, b.Revision); err != nil {
+			return err
 		}
 		var children int64
 		if err := tx.Get(&children, `SELECT count(*) FROM budgets WHERE parent_id = ?`, store.ID(id)); err != nil {

@@ -93,8 +93,8 @@ type amountRow struct {
 }
 
 func find(q *store.Queries, namespace string, id uuid.UUID, lock string) (budget.Budget, error) {
-	list, err := read(q, "WHERE id = ?"+lock, store.ID(id))
-	if err == nil && (len(list) == 0 || list[0].Namespace != namespace) {
+	list, err := read(q, "WHERE id = ? AND namespace = ?"+lock, store.ID(id), namespace)
+	if err == nil && len(list) == 0 {
 		err = fault.NotFound("budget", id)
 	}
 	if err != nil {

@@ -162,8 +162,7 @@ func (r *Repo) NextDue(ctx context.Context) (time.Time, error) {
 
 // ExpireKeys forgets up to limit keys of reports whose time is over, and returns how many.
 func (r *Repo) ExpireKeys(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM budget_keys WHERE (budget_id, key) IN
-		(SELECT budget_id, key FROM budget_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+	return store.ExpireRows(ctx, r.store, "budget_keys", "budget_id, key", limit)
 }
 
 // ExpireLedger forgets up to limit entries of the ledgers of periods that are over, and returns how many.

@@ -152,7 +152,7 @@ const mostBehind = 16
 // behind takes the first in a bucket that is expected to spend no more than is left. If none of the first is, the one that needs least
 // holds up the bucket.
 func (p *picking) behind(b openBucket, t execution.Terms, least heldUp, take use) (bool, error) {
-	list, err := standingIn(p.tx, b.ID, mostBehind)
+	list, _, err := standingIn(p.tx, b.ID, mostBehind)
 	if err != nil {
 		return false, err
 	}
@@ -405,7 +405,7 @@ func (r *Repo) stillHeld(tx *store.Tx, held *heldUp) (least *execution.Hold, err
 	if err := tx.Select(&locked, `SELECT id FROM claim_buckets WHERE id = ?`+tx.ForUpdate(), bucket); err != nil {
 		return nil, fmt.Errorf("lock claim bucket %d: %w", bucket, err)
 	}
-	list, err := standingIn(tx, bucket, mostBehind)
+	list, _, err := standingIn(tx, bucket, mostBehind)
 	if err != nil {
 		return nil, err
 	}

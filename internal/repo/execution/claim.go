@@ -16,12 +16,9 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
-// claimPoll is how often a waiting claim looks again although nobody woke it: another process may have left work. Where there is
-// no other it is only a safety net, and a thousand waiting workers should cost nothing.
-const (
-	claimPoll      = 5 * time.Second
-	claimPollAlone = time.Minute
-)
+// aloneLess is how much less often a waiting claim looks again, where nobody woke it, when there is no other process that may have
+// left work: it is only a safety net then, and a thousand waiting workers should cost nothing.
+const aloneLess = 12
 
 // errNoWork rolls a claim back that found nothing: an answer without an effect is not kept under its Idempotency-Key.
 var errNoWork = errors.New("no work")
@@ -30,7 +27,7 @@ var errNoWork = errors.New("no work")
 var errDraining = errors.New("the worker is draining")
 
 // Claim gives up to Max claimable executions of some lanes to a worker, the best first: priority, then age, then id. Without
-// work it waits, and returns none when the time is over, the caller is gone, or the server shuts down. A worker that is
+// work it waits, and returns none when the time is over or the server shuts down. A worker that is
 // draining gets none, and is told. reference: executions.md 2.2; model.md "Execution".
 func (r *Repo) Claim(ctx context.Context, req execution.ClaimRequest) (execution.Claimed, error) {
 	got, err := r.tryClaim(ctx, req)
@@ -53,9 +50,9 @@ func (r *Repo) waitToClaim(ctx context.Context, req execution.ClaimRequest) (exe
 	defer waiter.Stop()
 	deadline := time.NewTimer(req.Wait)
 	defer deadline.Stop()
-	every := claimPoll
+	every := r.store.Poll()
 	if r.store.Alone() {
-		every = claimPollAlone
+		every *= aloneLess
 	}
 	poll := time.NewTicker(every)
 	defer poll.Stop()
@@ -173,8 +170,7 @@ func claimant(worker, instance string, ttl time.Duration) execution.Claimant {
 // best locks and returns the n best executions of some buckets that nobody else is taking, no more of each than there is room for. It puts aside those that cannot be
 // read, and says how many those were: they must not keep the others from being claimed.
 func best(tx *store.Tx, ranked []openBucket, room map[int64]int64, n int) (all []candidate, shelved int, err error) {
-	const from = " FROM executions WHERE claim_bucket = ? ORDER BY priority DESC, created_at, id LIMIT ?"
-	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+from, ranked, room, n)
+	share, err := shares(tx, "SELECT id, priority, created_at, claim_bucket"+inBucket, ranked, room, n)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -182,22 +178,14 @@ func best(tx *store.Tx, ranked []openBucket, room map[int64]int64, n int) (all [
 		if share[bucket.ID] == 0 {
 			continue
 		}
-		var rows []row
-		if err := tx.Select(&rows, "SELECT "+columns+from+tx.SkipLocked(), bucket.ID, share[bucket.ID]); err != nil {
-			return nil, 0, fmt.Errorf("read claim bucket %d: %w", bucket.ID, err)
+		list, aside, err := standingIn(tx, bucket.ID, share[bucket.ID])
+		if err != nil {
+			return nil, 0, err
 		}
-		for i := range rows {
-			e, err := rows[i].execution()
-			if err == nil {
-				all = append(all, candidate{e, bucket.ID})
-				continue
-			}
-			tx.Report(err)
-			if err := shelve(tx, rows[i].ID); err != nil {
-				return nil, 0, err
-			}
-			shelved++
+		for i := range list {
+			all = append(all, candidate{list[i], bucket.ID})
 		}
+		shelved += aside
 	}
 	if len(ranked) > 1 {
 		slices.SortFunc(all, func(a, b candidate) int { return order(&a.Execution, &b.Execution) })

@@ -225,7 +225,7 @@ func (r *Repo) createMany(tx *store.Tx, in []execution.Item[execution.Create], a
 			continue
 		}
 		if err != nil && (atomic || !refusal(err)) {
-			return nil, at(err, fmt.Sprintf("/executions/%d", i))
+			return nil, fault.Under(err, fmt.Sprintf("/executions/%d", i))
 		}
 		out[i] = execution.Item[execution.Created]{Value: made, Err: err}
 		refs[i] = itemRef{ID: made.Execution.ID, Refused: refOf(err)}
@@ -241,19 +241,4 @@ func (r *Repo) createMany(tx *store.Tx, in []execution.Item[execution.Create], a
 func refusal(err error) bool {
 	entry := fault.Lookup(fault.CodeOf(err))
 	return entry.Status < 500
-}
-
-// at makes the pointers of a refusal start at the item it concerns.
-func at(err error, pointer string) error {
-	f, ok := errors.AsType[*fault.Error](err)
-	if !ok {
-		return err
-	}
-	for i := range f.Fields {
-		f.Fields[i].Pointer = pointer + f.Fields[i].Pointer
-	}
-	if len(f.Fields) == 0 {
-		f.Fields = []fault.Field{{In: fault.InBody, Pointer: pointer, Detail: f.Message, Code: f.Code}}
-	}
-	return f
 }

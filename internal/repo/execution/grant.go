@@ -11,6 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
 // Reserve grants the execution that a claim would get, but for lost leases, to a worker. Without work it returns none. It
@@ -96,7 +97,7 @@ func (r *Repo) ClaimGranted(ctx context.Context, id uuid.UUID, use execution.Use
 	})
 }
 
-// ByHand is the worker of what an operator claims.
+// byHand is the worker of what an operator claims.
 const byHand = "operator"
 
 // ClaimByHand claims one execution for an operator. It returns CodeNotFound and the refusals of
@@ -135,7 +136,7 @@ func (r *Repo) claimOne(ctx context.Context, id uuid.UUID, do func(tx *store.Tx,
 // working refuses, with CodeWorkerDraining, a worker that gets no more work.
 func working(tx *store.Tx, instance string) error {
 	var n int
-	if err := tx.Get(&n, `SELECT count(*) FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL AND expires_at > ?`,
+	if err := tx.Get(&n, `SELECT count(*) FROM workers WHERE namespace = ? AND worker_instance_id = ? AND `+worker.Draining,
 		tx.Call.Namespace, instance, store.Millis(tx.Queries.Now())); err != nil {
 		return fmt.Errorf("look whether worker %s is draining: %w", instance, err)
 	}

@@ -75,8 +75,8 @@ func (r *Repo) TurnLane(ctx context.Context, name string, expected *int64, state
 		if err != nil {
 			return err
 		}
-		if expected != nil && *expected != lane.Revision {
-			return fault.Stale("Lane "+name, *expected, lane.Revision)
+		if err := fault.Expect("Lane "+name, expected, lane.Revision); err != nil {
+			return err
 		}
 		c := lane.Turn(state, reason, tx.Call.Actor, tx.Now())
 		if *out = c.Lane; len(c.Events) == 0 {

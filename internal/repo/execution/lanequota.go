@@ -80,8 +80,8 @@ func (r *Repo) SetLaneQuotas(ctx context.Context, name string, expected *int64, 
 		if err != nil {
 			return err
 		}
-		if expected != nil && *expected != lane.Revision {
-			return fault.Stale("Lane "+name, *expected, lane.Revision)
+		if err := fault.Expect("Lane "+name, expected, lane.Revision); err != nil {
+			return err
 		}
 		c := lane.Limit(quotas)
 		if *out = c.Lane; len(c.Events) == 0 {

@@ -10,15 +10,22 @@ import (
 )
 
 // A member that ends changes others, of which its flow's lock keeps everybody else away: so the flow is locked before the member.
-// What only claims, renews or reports leaves the flow alone.
+// What only claims, renews or tells of progress leaves the flow alone, unless a budget may end the execution then.
 
 // lockFlow locks the flow of an execution that may end, before the execution itself.
-func lockFlow(tx *store.Tx, id uuid.UUID) error {
+func lockFlow(tx *store.Tx, id uuid.UUID) error { return lockFlowIf(tx, id, "") }
+
+// lockLimited is lockFlow for an execution that only a budget may end.
+func lockLimited(tx *store.Tx, id uuid.UUID) error {
+	return lockFlowIf(tx, id, " AND limits IS NOT NULL")
+}
+
+func lockFlowIf(tx *store.Tx, id uuid.UUID, and string) error {
 	if !tx.Locks() {
 		return nil
 	}
 	var locked []store.ID
-	err := tx.Select(&locked, `SELECT id FROM flows WHERE id = (SELECT flow_id FROM executions WHERE id = ?)`+tx.ForUpdate(), store.ID(id))
+	err := tx.Select(&locked, `SELECT id FROM flows WHERE id = (SELECT flow_id FROM executions WHERE id = ?`+and+`)`+tx.ForUpdate(), store.ID(id))
 	if err != nil {
 		return fmt.Errorf("lock the flow of execution %s: %w", id, err)
 	}

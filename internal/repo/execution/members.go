@@ -75,24 +75,28 @@ func (r *Repo) EndGrace(tx *store.Tx, flowID, id uuid.UUID) error {
 	return r.save(tx, &list[0], c, nil)
 }
 
-// UnpauseMembers lets up to limit members of a flow that has started be claimed, and returns how many that were.
+// UnpauseMembers lets up to limit members of a flow that has started be claimed, and returns how many it has looked at, 0 when none
+// could be. One that cannot be read stays as it is.
 func (r *Repo) UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, error) {
 	rows, err := r.memberRows(tx, flowID, `blocking_reason = 'paused_by_policy' AND lifecycle_phase = 'runnable'`, limit)
 	if err != nil {
 		return 0, err
 	}
-	list, err := executionsOf(rows)
-	if err != nil {
-		return 0, err
-	}
-	for i := range list {
-		if c, ok := list[i].Unpause(tx.Now()); ok {
-			if err := r.save(tx, &list[i], c, nil); err != nil {
-				return i, err
+	looked := 0
+	for i := range rows {
+		e, err := rows[i].execution()
+		if err != nil {
+			tx.Report(err)
+			continue
+		}
+		looked = len(rows)
+		if c, ok := e.Unpause(tx.Now()); ok {
+			if err := r.save(tx, &e, c, nil); err != nil {
+				return 0, err
 			}
 		}
 	}
-	return len(list), nil
+	return looked, nil
 }
 
 // DeleteMembers deletes the members of a flow with all that they own, and returns how many there were. Their frames, which may be

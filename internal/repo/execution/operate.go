@@ -110,8 +110,8 @@ func (r *Repo) operateIn(tx *store.Tx, id uuid.UUID, expected *int64, out *execu
 		return err
 	}
 	tx.Later()
-	if expected != nil && *expected != e.Revision {
-		return fault.Stale("Execution "+id.String(), *expected, e.Revision)
+	if err := fault.Expect("Execution "+id.String(), expected, e.Revision); err != nil {
+		return err
 	}
 	c, err := do(tx, e)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
 type openBucket struct {
@@ -49,17 +50,17 @@ func (b *buckets) open(tx *store.Tx, namespace string, lanes []string, instance 
 	return open[:min(len(open), maxBuckets)], nil
 }
 
-// standing returns those of the selected buckets which are open, in which something stands, and that worker satisfies.
-func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, worker execution.Capabilities) ([]openBucket, error) {
+// standing returns those of the selected buckets which are open, in which something stands, and that able satisfies.
+func standing(tx *store.Tx, from, tokens, where string, args []any, namespace, instance string, able execution.Capabilities) ([]openBucket, error) {
 	var rows []openBucket
 	err := tx.Select(&rows, `SELECT b.id, `+tokens+` AS tokens, coalesce(b.terms, '') AS terms FROM `+from+` WHERE `+where+` AND b.state = 'open' AND b.held_by IS NULL AND b.stale = 0 AND EXISTS (SELECT 1 FROM executions e WHERE e.claim_bucket = b.id)
-		UNION ALL SELECT 0, '', '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND draining_since IS NOT NULL AND expires_at > ?`, append(args, namespace, instance, store.Millis(tx.Queries.Now()))...)
+		UNION ALL SELECT 0, '', '' FROM workers WHERE namespace = ? AND worker_instance_id = ? AND `+worker.Draining, append(args, namespace, instance, store.Millis(tx.Queries.Now()))...)
 	open := make([]openBucket, 0, len(rows))
 	for _, row := range rows {
 		if row.ID == draining {
 			return nil, errDraining
 		}
-		if worker.Cover(execution.ParseCapabilities(row.Tokens)) {
+		if able.Cover(execution.ParseCapabilities(row.Tokens)) {
 			open = append(open, row)
 		}
 	}

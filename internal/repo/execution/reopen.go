@@ -83,7 +83,7 @@ func (r *Repo) moveStale(tx *store.Tx, limit int, n *int) error {
 	r.lanes.forget()
 	moves, missing := map[bucketKey][]*execution.Execution{}, missingBuckets{}
 	for _, bucket := range stale {
-		list, err := standingIn(tx, bucket, max(limit/len(stale), 1))
+		list, _, err := standingIn(tx, bucket, max(limit/len(stale), 1))
 		if err != nil {
 			return err
 		}
@@ -115,14 +115,16 @@ func (r *Repo) moveStale(tx *store.Tx, limit int, n *int) error {
 	return nil
 }
 
-// standingIn locks some of the executions in a bucket. Those that cannot be read are put aside.
-func standingIn(tx *store.Tx, bucket int64, limit int) ([]execution.Execution, error) {
+// inBucket finds the best executions of a bucket, the best first.
+const inBucket = " FROM executions WHERE claim_bucket = ? ORDER BY priority DESC, created_at, id LIMIT ?"
+
+// standingIn locks the best executions of a bucket that nobody else is taking. Those that cannot be read are put aside, and counted.
+func standingIn(tx *store.Tx, bucket int64, limit int) (list []execution.Execution, shelved int, err error) {
 	var rows []row
-	err := tx.Select(&rows, "SELECT "+columns+" FROM executions WHERE claim_bucket = ? ORDER BY priority DESC, created_at, id LIMIT ?"+tx.SkipLocked(), bucket, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read claim bucket %d: %w", bucket, err)
+	if err := tx.Select(&rows, "SELECT "+columns+inBucket+tx.SkipLocked(), bucket, limit); err != nil {
+		return nil, 0, fmt.Errorf("read claim bucket %d: %w", bucket, err)
 	}
-	list := make([]execution.Execution, 0, len(rows))
+	list = make([]execution.Execution, 0, len(rows))
 	for i := range rows {
 		e, err := rows[i].execution()
 		if err == nil {
@@ -131,10 +133,11 @@ func standingIn(tx *store.Tx, bucket int64, limit int) ([]execution.Execution, e
 		}
 		tx.Report(err)
 		if err := shelve(tx, rows[i].ID); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		shelved++
 	}
-	return list, nil
+	return list, shelved, nil
 }
 
 // move lets executions stand in another bucket.

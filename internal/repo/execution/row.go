@@ -12,6 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/repo/store"
+	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
 // row is a stored execution. The columns of fixed never change after the insert, those of moving do.
@@ -28,7 +29,7 @@ type row struct {
 	Required        string       `db:"required_capabilities"`
 	Creator         string       `db:"creator"`
 	CreatedAt       store.Millis `db:"created_at"`
-	Awaited         int          `db:"awaited"` // set by a statement of its own
+	Followed        int          `db:"followed"` // set by a statement of its own
 	Limits          store.JSON   `db:"limits"`
 
 	Priority         int          `db:"priority"`
@@ -75,7 +76,7 @@ type row struct {
 
 var (
 	fixed = []string{"id", "namespace", "lane", "kind", "flow_id", "key", "payload", "payload_encoding", "policy", "required_capabilities",
-		"creator", "created_at", "awaited", "limits"}
+		"creator", "created_at", "followed", "limits"}
 	moving = []string{"priority", "revision", "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome",
 		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
 		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
@@ -89,11 +90,11 @@ var (
 
 	// selectHeld also tells whether the worker that holds the execution is draining; its first argument is the time.
 	selectHeld = "SELECT " + columns + `, EXISTS (SELECT 1 FROM workers w WHERE w.namespace = executions.namespace
-		AND w.worker_instance_id = executions.worker_instance_id AND w.draining_since IS NOT NULL AND w.expires_at > ?) AS draining FROM executions`
+		AND w.worker_instance_id = executions.worker_instance_id AND ` + worker.Draining + `) AS draining FROM executions`
 )
 
 func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt, r.Awaited, r.Limits}
+	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt, r.Followed, r.Limits}
 }
 
 func (r *row) movingValues() []any {
@@ -156,7 +157,7 @@ func (r *row) execution() (execution.Execution, error) {
 			Eligibility: execution.Eligibility(r.Eligibility), Blocking: execution.Blocking(r.Blocking), Outcome: execution.Outcome(r.Outcome),
 			Attempt: execution.AttemptState(r.Attempt)},
 		BlockingDetail: string(r.BlockingDetail), Payload: r.Payload, PayloadEncoding: execution.Encoding(r.PayloadEncoding),
-		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator, Awaited: r.Awaited == 1, Admitted: r.Admitted == 1,
+		Policy: json.RawMessage(r.Policy), Required: execution.ParseCapabilities(r.Required), Creator: r.Creator, Followed: r.Followed == 1, Admitted: r.Admitted == 1,
 		CreatedAt: time.Time(r.CreatedAt), StartedAt: time.Time(r.StartedAt), CompletedAt: time.Time(r.CompletedAt), DelayUntil: time.Time(r.DelayUntil),
 		DeadlineAt: time.Time(r.DeadlineAt), AttemptTimeoutAt: time.Time(r.AttemptTimeoutAt),
 		AttemptIndex: execution.NoAttempt, Attempts: r.Attempts, Retries: r.Retries, Replays: r.Replays, Reclaims: r.Reclaims,

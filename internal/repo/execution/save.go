@@ -57,9 +57,9 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 		tx.Because(cause)
 	}
 	tellClosed(tx, c, closed, first)
-	if e := &c.Execution; e.Awaited && e.Lifecycle == execution.Terminal && before.Lifecycle != execution.Terminal {
+	if e := &c.Execution; e.Followed && e.Lifecycle == execution.Terminal && before.Lifecycle != execution.Terminal {
 		defer tx.Because(tx.Because(first))
-		return r.waits.Ended(tx, e.Namespace, event.Type("execution."+string(e.Public())), e.ID)
+		return r.waits.Ended(tx, e.Namespace, execution.CompletionOf(e.Outcome), e.ID)
 	}
 	return nil
 }

@@ -123,8 +123,7 @@ func keepSuspension(tx *store.Tx, req *execution.SuspendRequest, ref suspendedRe
 
 // ExpireSuspendKeys forgets up to limit suspension keys whose time is over, and returns how many.
 func (r *Repo) ExpireSuspendKeys(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM suspend_keys WHERE (execution_id, key) IN
-		(SELECT execution_id, key FROM suspend_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+	return store.ExpireRows(ctx, r.store, "suspend_keys", "execution_id, key", limit)
 }
 
 func (r *Repo) suspend(tx *store.Tx, e execution.Execution, f execution.Fence, req *execution.SuspendRequest, out *execution.SuspendReport) error {

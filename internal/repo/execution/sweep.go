@@ -74,6 +74,5 @@ func (r *Repo) NextDue(ctx context.Context) (time.Time, error) {
 
 // ExpireKeys forgets up to limit creation keys whose time is over, and returns how many.
 func (r *Repo) ExpireKeys(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM execution_keys WHERE (namespace, key) IN
-		(SELECT namespace, key FROM execution_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+	return store.ExpireRows(ctx, r.store, "execution_keys", "namespace, key", limit)
 }

@@ -64,19 +64,27 @@ func (r *Repo) Known(tx *store.Tx, id uuid.UUID) (execution.Execution, *executio
 // Await locks an execution of the caller's namespace and returns the event that told of its end. While it has not ended that is "", and
 // its end will be told to the flows that wait for it. It is "" also when there is none.
 func (r *Repo) Await(tx *store.Tx, id uuid.UUID) (event.Type, error) {
-	e, err := r.State(tx, id)
+	e, err := r.Follow(tx, id)
 	switch {
 	case fault.CodeOf(err) == fault.CodeNotFound:
 		return "", nil
-	case err != nil:
+	case err != nil || e.Lifecycle != execution.Terminal:
 		return "", err
-	case e.Lifecycle == execution.Terminal:
-		return event.Type("execution." + string(e.Public())), nil
 	}
-	if err := tx.ExecOne(`UPDATE executions SET awaited = 1 WHERE id = ?`, store.ID(id)); err != nil {
-		return "", fmt.Errorf("wait for execution %s: %w", id, err)
+	return execution.CompletionOf(e.Outcome), nil
+}
+
+// Follow locks an execution of the caller's namespace and returns it. What becomes of it is told to flows from now on. It returns CodeNotFound.
+func (r *Repo) Follow(tx *store.Tx, id uuid.UUID) (execution.Execution, error) {
+	e, err := r.State(tx, id)
+	if err != nil || e.Followed {
+		return e, err
 	}
-	return "", nil
+	if err := tx.ExecOne(`UPDATE executions SET followed = 1 WHERE id = ?`, store.ID(id)); err != nil {
+		return e, fmt.Errorf("follow execution %s: %w", id, err)
+	}
+	e.Followed = true
+	return e, nil
 }
 
 // OpenWork returns the executions that work for a run and have not ended.

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,10 +19,15 @@ import (
 // transition is what a worker's call asks of the machine.
 type transition func(e execution.Execution, now time.Time) (c execution.Change, replayed bool, err error)
 
-// report runs one worker's call.
+// report runs a worker's call that may end the execution.
 func (r *Repo) report(ctx context.Context, id uuid.UUID, do transition, result *execution.Value) (execution.Report, error) {
+	return r.reportUnder(ctx, lockFlow, id, do, result)
+}
+
+// reportUnder runs one worker's call, after lock.
+func (r *Repo) reportUnder(ctx context.Context, lock func(*store.Tx, uuid.UUID) error, id uuid.UUID, do transition, result *execution.Value) (execution.Report, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *execution.Report) error {
-		if err := lockFlow(tx, id); err != nil {
+		if err := lock(tx, id); err != nil {
 			return err
 		}
 		e, draining, err := Held(tx, id)
@@ -153,7 +159,7 @@ func (r *Repo) HeldBy(tx *store.Tx, f execution.Fence) (e execution.Execution, d
 
 // Renew extends the lease of f's owner. Errors: CodeNotFound and those of [execution.Execution.Check].
 func (r *Repo) Renew(ctx context.Context, f execution.Fence, ttl time.Duration) (execution.Report, error) {
-	return r.report(ctx, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
+	return r.reportUnder(ctx, lockLimited, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
 		c, err := e.Renew(f, ttl, now)
 		return c, false, err
 	}, nil)
@@ -161,7 +167,7 @@ func (r *Repo) Renew(ctx context.Context, f execution.Fence, ttl time.Duration) 
 
 // Progress keeps what f's owner says about how far it is. Errors are those of Renew.
 func (r *Repo) Progress(ctx context.Context, f execution.Fence, pct *int, message *string) (execution.Report, error) {
-	return r.report(ctx, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
+	return r.reportUnder(ctx, lockLimited, f.ExecutionID, func(e execution.Execution, now time.Time) (execution.Change, bool, error) {
 		c, err := e.Report(f, pct, message, now)
 		return c, false, err
 	}, nil)
@@ -229,12 +235,11 @@ func (r *Repo) End(ctx context.Context, items []execution.Ending) ([]execution.I
 			return err
 		}
 		for i, item := range items {
-			report, err := execution.Report{}, item.Err
+			report, err := execution.Report{}, cmp.Or(item.Err, found[item.Fence.ExecutionID].err)
 			if err == nil {
-				report, err = r.end(tx, item, found)
-			}
-			if err != nil && !refusal(err) {
-				return err
+				if report, err = r.end(tx, item, found); err != nil && !refusal(err) {
+					return err
+				}
 			}
 			(*out)[i] = execution.Item[execution.Report]{Value: report, Err: err}
 			refs[i] = itemRef{ID: report.Execution.ID, Replayed: report.Replayed, Refused: refOf(err)}
@@ -270,6 +275,7 @@ func (r *Repo) end(tx *store.Tx, item execution.Ending, found map[uuid.UUID]hold
 type holding struct {
 	execution.Execution
 	draining bool
+	err      error // of one that cannot be read
 }
 
 // lockAll reads the executions of a batch, in the order of their ids, so that two batches cannot lock each other out.
@@ -294,11 +300,11 @@ func lockAll(tx *store.Tx, items []execution.Ending) (map[uuid.UUID]holding, err
 	if err != nil {
 		return nil, fmt.Errorf("read a batch of executions: %w", err)
 	}
-	list, err := executionsOf(rows)
-	for i, e := range list {
-		if e.Namespace == tx.Call.Namespace { // here and not in the query, whose planner would choose the namespace's index
-			found[e.ID] = holding{e, rows[i].Draining}
+	for i := range rows {
+		if rows[i].Namespace == tx.Call.Namespace { // here and not in the query, whose planner would choose the namespace's index
+			e, err := rows[i].execution()
+			found[uuid.UUID(rows[i].ID)] = holding{e, rows[i].Draining, err}
 		}
 	}
-	return found, err
+	return found, nil
 }

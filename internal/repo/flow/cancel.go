@@ -26,7 +26,7 @@ func (r *Repo) Cancel(ctx context.Context, id uuid.UUID, expected *int64, req fl
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.CancelOutcome) error {
 		total := 0
 		failed, err := r.apply(tx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
-			c, err := f.Cancel(req, by(tx))
+			c, err := f.Cancel(req, tx.By())
 			if err != nil || len(c.Events) == 0 {
 				return c, err
 			}

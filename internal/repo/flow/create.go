@@ -37,7 +37,7 @@ func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
 	if in.Limits, err = r.executions.LimitsOf(&tx.Queries, in.Namespace, in.BudgetIDs, in.QuotaIDs); err != nil {
 		return flow.Creation{}, err
 	}
-	c, err := flow.New(in, by(tx))
+	c, err := flow.New(in, tx.By())
 	if err != nil {
 		return flow.Creation{}, err
 	}
@@ -59,6 +59,3 @@ func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
 	tx.EmitAll(c.Events)
 	return flow.Creation{Flow: c.Flow}, nil
 }
-
-// by returns who acts in a transaction, and when.
-func by(tx *store.Tx) flow.By { return flow.By{Actor: tx.Call.Actor, At: tx.Now()} }

@@ -17,6 +17,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/page"
+	"github.com/flowapi/flowapi/internal/domain/tag"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/storetest"
@@ -360,8 +361,8 @@ func TestRepo_Flows(t *testing.T) {
 				{flow.Filter{Kind: "kind0", ControllerID: "c0"}, func(i int) bool { return i%6 == 0 }},
 				{flow.Filter{Status: flow.Created}, func(i int) bool { return i%2 == 1 }},
 				{flow.Filter{Status: flow.Waiting}, func(i int) bool { return i == 2 }},
-				{flow.Filter{Tags: []flow.Tag{{Key: "team.name", Value: "0"}, {Key: "dotted.key.x", Value: "it's"}}}, func(i int) bool { return i%2 == 0 }},
-				{flow.Filter{Tags: []flow.Tag{{Key: "team.name", Value: "0"}, {Key: "team.name", Value: "1"}}}, func(int) bool { return false }},
+				{flow.Filter{Tags: []tag.Pair{{Key: "team.name", Value: "0"}, {Key: "dotted.key.x", Value: "it's"}}}, func(i int) bool { return i%2 == 0 }},
+				{flow.Filter{Tags: []tag.Pair{{Key: "team.name", Value: "0"}, {Key: "team.name", Value: "1"}}}, func(int) bool { return false }},
 			} {
 				if got, want := list(tt.filter, limit), pick(tt.keep); !slices.Equal(got, want) {
 					t.Errorf("%+v by %d lists %v, want %v", tt.filter, limit, got, want)

@@ -121,7 +121,7 @@ func (x *executions) EndGrace(*store.Tx, uuid.UUID, uuid.UUID) error { return ni
 
 func (x *executions) DeleteMembers(*store.Tx, uuid.UUID) (int, error) { return x.call("delete"), nil }
 
-func (x *executions) State(_ *store.Tx, id uuid.UUID) (execution.Execution, error) {
+func (x *executions) Follow(_ *store.Tx, id uuid.UUID) (execution.Execution, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e, ok := x.states[id]; ok {

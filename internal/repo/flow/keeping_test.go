@@ -175,3 +175,23 @@ func TestRepo_Delete(t *testing.T) {
 		}
 	})
 }
+
+// What is kept no longer goes in parts, when there are many members in it.
+func TestRepo_Retain_parts(t *testing.T) {
+	t.Parallel()
+	houses(t, func(t *testing.T, h *house) {
+		for range 3 {
+			f := h.create(flow.Running)
+			h.no(store.Do(h.ctx(), h.store, func(tx *store.Tx) error { _, err := h.flows.Grow(tx, f.ID, 1, 0); return err }))
+			_, err := h.flows.Finish(h.ctx(), f.ID, nil, nil)
+			h.no(err)
+		}
+		h.executions.open = 1300 // what DeleteMembers returns
+		h.clock.Advance(1000 * 24 * time.Hour)
+		for _, want := range []int{2, 1, 0} {
+			if n, err := h.flows.Retain(t.Context(), 250); err != nil || n != want {
+				t.Errorf("the retention took %d, %v, want %d", n, err, want)
+			}
+		}
+	})
+}

@@ -66,7 +66,7 @@ func (r *Repo) Replayable(tx *store.Tx, id uuid.UUID) (started bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	if _, err := f.Replay(nil, by(tx)); err != nil {
+	if _, err := f.Replay(nil, tx.By()); err != nil {
 		return false, err
 	}
 	return f.Status != flow.Created, nil
@@ -78,11 +78,11 @@ func (r *Repo) Again(tx *store.Tx, id uuid.UUID, expected *int64, members []uuid
 	_, err = r.apply(tx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
 		started = f.Status != flow.Created
 		if len(members) == 0 { // nothing runs again, so nothing changes
-			c, err := f.Replay(nil, by(tx))
+			c, err := f.Replay(nil, tx.By())
 			c.Events = nil
 			return c, err
 		}
-		return f.Replay(members, by(tx))
+		return f.Replay(members, tx.By())
 	})
 	return started, err
 }
@@ -98,7 +98,7 @@ func (r *Repo) Reopen() store.Reactor {
 			return err
 		}
 		_, err = r.apply(tx, e.FlowID, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) {
-			return f.Replay([]uuid.UUID{e.ExecutionID}, by(tx))
+			return f.Replay([]uuid.UUID{e.ExecutionID}, tx.By())
 		})
 		return err
 	}}

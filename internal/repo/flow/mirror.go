@@ -31,6 +31,9 @@ func (r *Repo) Mirror() store.Reactor {
 }
 
 func (r *Repo) mirror(tx *store.Tx, e event.Event) error {
+	if !e.Followed {
+		return nil
+	}
 	return r.mirrorInto(tx, "execution_id", e.ExecutionID, func() (flow.Child, error) {
 		state := mirrored(e.Type)
 		result, err := r.result(tx, e.ExecutionID, state)

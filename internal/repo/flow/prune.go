@@ -16,8 +16,11 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// pruneBatch bounds how many flows one transaction deletes.
-const pruneBatch = 250
+// What one transaction deletes: so many flows, or fewer once they have had so many batches of members.
+const (
+	pruneBatch   = 250
+	pruneBatches = 10
+)
 
 // Delete deletes a flow that has ended, with its steps and members; its events stay. It returns CodeNotFound,
 // CodeRevisionMismatch and CodeNotTerminal.
@@ -62,40 +65,22 @@ func (r *Repo) remove(tx *store.Tx, f *flow.Flow, t event.Type) (members int, er
 
 // Prune deletes the flows of the caller's namespace that have ended and have not changed for as many days as their status is
 // kept, with everything that they own; what is left open is taken from the configuration. A dry run only counts. It works in
-// transactions of a few hundred flows, so that others may write in between.
+// transactions of some hundred flows or a few thousand members, so that others may write in between.
 // reference: runs-and-taskflows.md B5 (prune_terminal_flows), D5 44.
 func (r *Repo) Prune(ctx context.Context, keep flow.Retention, dryRun bool) (flow.Pruned, error) {
 	keep = keep.Or(r.cfg.Retention)
 	if dryRun {
 		return store.Write(ctx, r.store, func(tx *store.Tx, out *flow.Pruned) error { return r.count(tx, keep, out) })
 	}
-	c := call.From(ctx)
-	if c.Key != nil { // before anything is deleted: has this been answered?
-		if err := r.store.Asked(ctx); err != nil {
-			return flow.Pruned{}, err
-		}
-	}
-	total := pruned(false)
-	for {
-		unkeyed := c
-		unkeyed.Key = nil
-		part, err := r.prune(call.With(ctx, unkeyed), keep, c.Namespace, pruneBatch)
-		if err != nil {
-			return flow.Pruned{}, err
-		}
+	return store.Gradually(ctx, r.store, pruned(false), func(ctx context.Context, total *flow.Pruned) (bool, error) {
+		part, err := r.prune(ctx, keep, call.From(ctx).Namespace, pruneBatch)
 		n := 0
 		for s, deleted := range part.Flows {
 			total.Flows[s] += deleted
 			n += deleted
 		}
 		total.Executions += part.Executions
-		if n == 0 {
-			break
-		}
-	}
-	return store.Write(ctx, r.store, func(_ *store.Tx, out *flow.Pruned) error {
-		*out = total
-		return nil
+		return n > 0, err
 	})
 }
 
@@ -125,6 +110,9 @@ func (r *Repo) prune(ctx context.Context, keep flow.Retention, namespace string,
 				return fmt.Errorf("find flows to prune: %w", err)
 			}
 			for i := range rows {
+				if out.Executions >= pruneBatches*r.cfg.Batch {
+					break
+				}
 				f := rows[i].about()
 				tx.Call.Namespace = f.Namespace
 				members, err := r.remove(tx, &f, event.FlowPruned)

@@ -55,8 +55,8 @@ type Members interface {
 	LimitsOf(q *store.Queries, namespace string, budgets, quotas []uuid.UUID) (*execution.Limits, error)
 	// OpenMembers returns how many members have not ended.
 	OpenMembers(tx *store.Tx, flowID uuid.UUID) (int, error)
-	// UnpauseMembers lets up to limit members go on that have waited for the start of their flow, and returns how many that
-	// were.
+	// UnpauseMembers lets up to limit members go on that have waited for the start of their flow, and returns how many it has
+	// looked at, 0 when none could.
 	UnpauseMembers(tx *store.Tx, flowID uuid.UUID, limit int) (int, error)
 	// CancelMembers cancels up to limit members that have not ended.
 	CancelMembers(tx *store.Tx, flowID uuid.UUID, end execution.Cascade, limit int) (execution.MembersEnded, error)
@@ -72,9 +72,8 @@ type Members interface {
 
 // Children are executions that steps mirror, in the namespace of the transaction's caller.
 type Children interface {
-	// State returns an execution and locks it: what becomes of it afterwards is told to the step that begins to mirror it in
-	// this transaction. It returns CodeNotFound.
-	State(tx *store.Tx, id uuid.UUID) (execution.Execution, error)
+	// Follow locks an execution and returns it. What becomes of it is told to flows from now on. It returns CodeNotFound.
+	Follow(tx *store.Tx, id uuid.UUID) (execution.Execution, error)
 	// ResultIn returns what an execution was completed with. It returns CodeNotFound, also while there is no result.
 	ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error)
 }

@@ -220,7 +220,7 @@ func (r *Repo) finish(tx *store.Tx, id uuid.UUID, names []string, more bool) err
 		return nil
 	}
 	defer tx.As(call.Engine(head.Namespace))()
-	_, err := r.apply(tx, id, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Complete(names, more, by(tx)) })
+	_, err := r.apply(tx, id, nil, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Complete(names, more, tx.By()) })
 	return err
 }
 

@@ -157,7 +157,7 @@ func (*Repo) insertStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, child *flow
 	if err := tx.Get(&in.Position, `SELECT coalesce(max(position), 0) + 1 FROM flow_steps WHERE flow_id = ?`, store.ID(f.ID)); err != nil {
 		return flow.Step{}, fmt.Errorf("count the steps of flow %s: %w", f.ID, err)
 	}
-	s, err := f.Insert(in, child, by(tx))
+	s, err := f.Insert(in, child, tx.By())
 	if err != nil {
 		return flow.Step{}, err
 	}
@@ -219,7 +219,7 @@ func (r *Repo) changeStep(tx *store.Tx, f *flow.Flow, s flow.Step, c flow.StepCh
 	if err != nil {
 		return flow.Step{}, err
 	}
-	next, changed, err := f.Change(s, c, child, by(tx))
+	next, changed, err := f.Change(s, c, child, tx.By())
 	if err != nil || !changed {
 		return next, err
 	}
@@ -251,7 +251,7 @@ func (r *Repo) child(tx *store.Tx, executionID, runID uuid.UUID) (*flow.Child, e
 		child, err := r.runs.Seen(tx, runID)
 		return &child, err
 	}
-	e, err := r.executions.State(tx, executionID)
+	e, err := r.executions.Follow(tx, executionID)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func TestRepo_Mirror(t *testing.T) {
 		emit := func(types ...event.Type) {
 			h.no(store.Do(h.ctx(), h.store, func(tx *store.Tx) error {
 				for _, e := range types {
-					tx.Emit(event.Event{Type: e, ExecutionID: id})
+					tx.Emit(event.Event{Type: e, ExecutionID: id, Followed: true})
 				}
 				return nil
 			}))

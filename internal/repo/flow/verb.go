@@ -17,7 +17,7 @@ import (
 
 // Start starts a created flow; its members may be claimed from then on.
 func (r *Repo) Start(ctx context.Context, id uuid.UUID, expected *int64) (flow.Flow, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Start(by(tx)) })
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Start(tx.By()) })
 }
 
 // Wait parks a running flow. An event that is kept for it resumes it at once. It returns also CodeBadWaitCondition and
@@ -35,14 +35,14 @@ func (r *Repo) Wait(ctx context.Context, id uuid.UUID, expected *int64, req wait
 			if err := spec.Check(tx.Now(), r.cfg.Horizon, ""); err != nil {
 				return flow.Change{}, err
 			}
-			return f.Park(store.NewID(), spec, by(tx))
+			return f.Park(store.NewID(), spec, tx.By())
 		})
 	}, store.Reload(r.Flow))
 }
 
 // Resume ends the wait of a flow, whatever it waits for, and merges a patch into its state; nil is none.
 func (r *Repo) Resume(ctx context.Context, id uuid.UUID, expected *int64, patch json.RawMessage) (flow.Flow, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Resume(patch, by(tx)) })
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Resume(patch, tx.By()) })
 }
 
 // Finish ends a running flow well, after merging a patch into its state; nil is none. It returns also CodeOpenMembers.
@@ -52,24 +52,24 @@ func (r *Repo) Finish(ctx context.Context, id uuid.UUID, expected *int64, patch 
 		if err != nil {
 			return flow.Change{}, err
 		}
-		return f.Finish(patch, open, by(tx))
+		return f.Finish(patch, open, tx.By())
 	})
 }
 
 // Fail ends a flow badly, and cancels its members.
 func (r *Repo) Fail(ctx context.Context, id uuid.UUID, expected *int64, reason string) (flow.Flow, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Fail(reason, by(tx)) })
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Fail(reason, tx.By()) })
 }
 
 // RequestCancel asks a flow to cancel itself. A waiting one is cancelled by the next sweep, which is at once.
 // reference: runs-and-taskflows.md B7.
 func (r *Repo) RequestCancel(ctx context.Context, id uuid.UUID, expected *int64, reason string) (flow.Flow, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.RequestCancel(reason, by(tx)), nil })
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.RequestCancel(reason, tx.By()), nil })
 }
 
 // Patch changes a flow's state and step label.
 func (r *Repo) Patch(ctx context.Context, id uuid.UUID, expected *int64, p flow.Patch) (flow.Flow, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Patch(p, by(tx)) })
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.Patch(p, tx.By()) })
 }
 
 // Replace replaces the fields of a flow that its controller owns. req is its wait, nil when it is left out or null. It returns
@@ -98,12 +98,12 @@ func (r *Repo) Replace(ctx context.Context, id uuid.UUID, expected int64, n flow
 			if err != nil {
 				return flow.Change{}, err
 			}
-			return f.Replace(n, store.NewID(), open, by(tx))
+			return f.Replace(n, store.NewID(), open, tx.By())
 		})
 	})
 }
 
 // SetTag sets one tag of a flow, whatever its status.
 func (r *Repo) SetTag(ctx context.Context, id uuid.UUID, expected *int64, key, value string) (flow.Flow, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.SetTag(key, value, by(tx)) })
+	return r.change(ctx, id, expected, func(tx *store.Tx, f flow.Flow) (flow.Change, error) { return f.SetTag(key, value, tx.By()) })
 }

@@ -40,7 +40,7 @@ func (r *Repo) Decided(tx *store.Tx, w wait.Wait, o wait.Outcome) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.Decided(o, by(tx))
+	c, err := f.Decided(o, tx.By())
 	if err != nil {
 		return err
 	}

@@ -33,9 +33,11 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 		made.Existing = false
 		return made, err
 	})
-	if err := r.asked(ctx, reload); err != nil {
-		return graph.Creation{}, err
-	}
+	return store.Checked(ctx, r.store, func() (graph.Creation, error) { return r.createOnce(ctx, in, nodes, reload) }, reload)
+}
+
+func (r *Repo) createOnce(ctx context.Context, in flow.Create, nodes []graph.Node, reload store.Option) (graph.Creation, error) {
+	namespace := call.From(ctx).Namespace
 	if in.ID == uuid.Nil {
 		in.ID = store.NewID()
 	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
@@ -90,14 +92,6 @@ func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (
 
 type createdRef struct{ ID uuid.UUID }
 
-// asked answers a request whose Idempotency-Key was answered before, ahead of all checks: what it has written itself would fail them.
-func (r *Repo) asked(ctx context.Context, reload store.Option) error {
-	if call.From(ctx).Key == nil {
-		return nil
-	}
-	return r.store.Asked(ctx, reload)
-}
-
 // created returns the flow that has an id already, with its graph. It returns CodeAlreadyExists for one of another namespace, whose
 // members are nobody's business here.
 func (r *Repo) created(ctx context.Context, namespace string, id uuid.UUID) (made graph.Creation, found bool, err error) {
@@ -140,9 +134,10 @@ func free(q *store.Queries, id uuid.UUID) error {
 // writes nothing. It returns CodeNotFound, CodeAlreadyTerminal, the refusals of [graph.NewPlan], and those of the fence.
 func (r *Repo) Build(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, holder *execution.Fence, dryRun bool) (graph.Built, error) {
 	reload := store.Reload(store.Kept[graph.Built])
-	if err := r.asked(ctx, reload); err != nil {
-		return graph.Built{}, err
-	}
+	return store.Checked(ctx, r.store, func() (graph.Built, error) { return r.buildOnce(ctx, flowID, nodes, holder, dryRun, reload) }, reload)
+}
+
+func (r *Repo) buildOnce(ctx context.Context, flowID uuid.UUID, nodes []graph.Node, holder *execution.Fence, dryRun bool, reload store.Option) (graph.Built, error) {
 	f, err := r.head(ctx, call.From(ctx).Namespace, flowID)
 	if err != nil {
 		return graph.Built{}, err

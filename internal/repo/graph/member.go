@@ -84,9 +84,10 @@ func (r *Repo) reloadMember(ctx context.Context, old memberRef) (graph.Member, e
 // changes. It returns CodeNotFound, CodeAlreadyTerminal, CodeAlreadyExists, the refusals of [graph.NewPlan] and of the fence.
 func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holder *execution.Fence) (graph.Member, error) {
 	reload := store.Reload(r.reloadMember)
-	if err := r.asked(ctx, reload); err != nil {
-		return graph.Member{}, err
-	}
+	return store.Checked(ctx, r.store, func() (graph.Member, error) { return r.addOnce(ctx, flowID, node, holder, reload) }, reload)
+}
+
+func (r *Repo) addOnce(ctx context.Context, flowID uuid.UUID, node graph.Node, holder *execution.Fence, reload store.Option) (graph.Member, error) {
 	f, err := r.head(ctx, call.From(ctx).Namespace, flowID)
 	if err != nil {
 		return graph.Member{}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/flowapi/flowapi/internal/call"
+	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
@@ -163,7 +164,7 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 			if err := out.Flow.Expect(expected); err != nil {
 				return err
 			}
-			if _, err := out.Flow.Replay(nil, flow.By{}); err != nil {
+			if _, err := out.Flow.Replay(nil, event.By{}); err != nil {
 				return err
 			}
 			p, err := r.planReplay(q, flowID, names)
@@ -172,6 +173,15 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 		})
 		return out, err
 	}
+	reload := store.Reload(func(ctx context.Context, old replayRef) (graph.Replayed, error) {
+		f, err := r.head(ctx, namespace, old.ID)
+		return graph.Replayed{Flow: f, Again: old.Again, Kept: old.Kept}, err
+	})
+	return store.Checked(ctx, r.store, func() (graph.Replayed, error) { return r.replayOnce(ctx, flowID, expected, names, reload) }, reload)
+}
+
+func (r *Repo) replayOnce(ctx context.Context, flowID uuid.UUID, expected *int64, names []string, reload store.Option) (graph.Replayed, error) {
+	namespace := call.From(ctx).Namespace
 	ahead, err := r.planAhead(ctx, namespace, flowID, names)
 	if err != nil {
 		return graph.Replayed{}, err
@@ -199,10 +209,7 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 			return err
 		})
 		return nil
-	}, store.Reload(func(ctx context.Context, old replayRef) (graph.Replayed, error) {
-		f, err := r.head(ctx, namespace, old.ID)
-		return graph.Replayed{Flow: f, Again: old.Again, Kept: old.Kept}, err
-	}))
+	}, reload)
 }
 
 // aheadFrom is how many members a flow has whose replay is planned before the transaction: nobody else can write while it is.

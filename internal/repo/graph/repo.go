@@ -22,6 +22,7 @@ type Repo struct {
 	store      *store.Store
 	executions Executions
 	flows      Flows
+	runs       Runs
 	cfg        Config
 }
 
@@ -84,8 +85,14 @@ type Flows interface {
 	EndMembers(tx *store.Tx, flowID uuid.UUID, end execution.Cascade) ([]uuid.UUID, error)
 }
 
+// Runs is the store of runs, as far as the backlog needs it.
+type Runs interface {
+	// EndOf ends runs of a flow that has ended, behind a run in the order of their ids, and puts the rest off.
+	EndOf(tx *store.Tx, flowID, after uuid.UUID) error
+}
+
 // New returns a repository on s.
-func New(s *store.Store, executions Executions, flows Flows, cfg Config) *Repo {
+func New(s *store.Store, executions Executions, flows Flows, runs Runs, cfg Config) *Repo {
 	cfg.Batch = cmp.Or(cfg.Batch, backlog.Batch)
-	return &Repo{store: s, executions: executions, flows: flows, cfg: cfg}
+	return &Repo{store: s, executions: executions, flows: flows, runs: runs, cfg: cfg}
 }

@@ -278,17 +278,20 @@ func path(q *store.Queries, from, to *execution.Execution) ([]string, error) {
 	}
 	before := map[store.ID]store.ID{} // each member that was met, and where from
 	for front := []store.ID{store.ID(from.ID)}; len(front) > 0; {
-		var found []edgeRow
-		if err := q.Select(&found, selectEdges+" WHERE upstream_id IN ?", store.List(front)); err != nil {
-			return nil, fmt.Errorf("follow the edges: %w", err)
-		}
-		front = nil
-		for _, e := range found {
-			if _, met := before[e.Downstream]; !met {
-				before[e.Downstream] = e.Upstream
-				front = append(front, e.Downstream)
+		var next []store.ID
+		for some := range store.Chunks(front) {
+			var found []edgeRow
+			if err := q.Select(&found, selectEdges+" WHERE upstream_id IN ?", store.List(some)); err != nil {
+				return nil, fmt.Errorf("follow the edges: %w", err)
+			}
+			for _, e := range found {
+				if _, met := before[e.Downstream]; !met {
+					before[e.Downstream] = e.Upstream
+					next = append(next, e.Downstream)
+				}
 			}
 		}
+		front = next
 		if _, met := before[store.ID(to.ID)]; met {
 			break
 		}

@@ -140,6 +140,13 @@ func (r *Repo) continueItem(tx *store.Tx, f *flow.Flow, it backlog.Item, detail 
 		}
 		_, err := r.flows.EndMembers(tx, f.ID, end)
 		return err
+	case backlog.Runs:
+		budgetOf(tx).spent += r.cfg.Batch
+		var rest backlog.RunsRest
+		if err := json.Unmarshal(detail, &rest); err != nil {
+			return store.Corrupt("backlog of flow", f.ID, err)
+		}
+		return r.runs.EndOf(tx, f.ID, rest.After)
 	}
 	return nil
 }

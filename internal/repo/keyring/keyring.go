@@ -202,9 +202,9 @@ func (r *Repo) save(tx *store.Tx, before, after waitpoint.Ring) error {
 		switch {
 		case !ok:
 			err = tx.ExecOne(`INSERT INTO waitpoint_secrets (kid, secret, current, created_at, expires_at) VALUES (?, ?, ?, ?, ?)`,
-				k.Kid, r.seal.seal(k.Kid, k.Secret), flag(k.Current), store.Millis(k.CreatedAt), store.Millis(k.ExpiresAt))
+				k.Kid, r.seal.seal(k.Kid, k.Secret), store.Bit(k.Current), store.Millis(k.CreatedAt), store.Millis(k.ExpiresAt))
 		case was.Current != k.Current || !was.ExpiresAt.Equal(k.ExpiresAt):
-			err = tx.ExecOne(`UPDATE waitpoint_secrets SET current = ?, expires_at = ? WHERE kid = ?`, flag(k.Current), store.Millis(k.ExpiresAt), k.Kid)
+			err = tx.ExecOne(`UPDATE waitpoint_secrets SET current = ?, expires_at = ? WHERE kid = ?`, store.Bit(k.Current), store.Millis(k.ExpiresAt), k.Kid)
 		}
 		if err != nil {
 			return fmt.Errorf("save waitpoint secret %s: %w", k.Kid, err)
@@ -229,13 +229,6 @@ func (r *Repo) Forget(ctx context.Context) (int, error) {
 		*out = int(n)
 		return err
 	}, store.Background())
-}
-
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func random() waitpoint.Secret {

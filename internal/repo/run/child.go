@@ -1,7 +1,6 @@
 package run
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -27,7 +26,7 @@ func (r *Repo) attach(tx *store.Tx, x *run.Run, child *run.Child, at run.Place, 
 		in.RunID = x.ID
 		made, err := r.executions.Add(tx, in)
 		if err != nil {
-			return run.Attached{}, within(err, pointer+"/execution")
+			return run.Attached{}, fault.Under(err, pointer+"/execution")
 		}
 		if made.Existing {
 			return r.takeExecution(tx, x, made.Execution.ID)
@@ -49,27 +48,11 @@ func (r *Repo) attach(tx *store.Tx, x *run.Run, child *run.Child, at run.Place, 
 		}
 		made, err := r.insert(tx, in)
 		if err != nil {
-			return run.Attached{}, within(err, pointer+"/run")
+			return run.Attached{}, fault.Under(err, pointer+"/run")
 		}
 		return run.Attached{RunID: made.Run.ID, Seen: run.SeenRun(&made.Run)}, nil
 	}
 	return r.takeRun(tx, x, child.RunID, at)
-}
-
-// within makes a refusal point into the part of the request that it is about.
-func within(err error, pointer string) error {
-	f, ok := errors.AsType[*fault.Error](err)
-	if !ok {
-		return err
-	}
-	moved := *f
-	moved.Fields = slices.Clone(f.Fields)
-	for i := range moved.Fields {
-		if moved.Fields[i].In == fault.InBody {
-			moved.Fields[i].Pointer = pointer + moved.Fields[i].Pointer
-		}
-	}
-	return &moved
 }
 
 // mayTake refuses, with CodeForbidden, a worker who wants what exists already to be a child: it would end with what it works for, and
@@ -132,7 +115,7 @@ func (r *Repo) takeRun(tx *store.Tx, x *run.Run, id uuid.UUID, at run.Place) (ru
 	if err := height(tx, id, run.MaxDepth-len(up)-1); err != nil {
 		return run.Attached{}, err
 	}
-	c := child.LinkTo(at, by(tx))
+	c := child.LinkTo(at, tx.By())
 	if err := r.save(tx, &child, c); err != nil {
 		return run.Attached{}, err
 	}
@@ -147,8 +130,12 @@ func height(tx *store.Tx, id uuid.UUID, most int) error {
 			return fault.New(fault.CodeLinkCycle, "Runs stand at most %d deep in one another. Let this one be in a run further up, or in none.", run.MaxDepth).With("limit", run.MaxDepth)
 		}
 		var next []store.ID
-		if err := tx.Select(&next, `SELECT id FROM runs WHERE parent_workflow_run_id IN ?`, store.List(level)); err != nil {
-			return fmt.Errorf("read what is in run %s: %w", id, err)
+		for some := range store.Chunks(level) {
+			var found []store.ID
+			if err := tx.Select(&found, `SELECT id FROM runs WHERE parent_workflow_run_id IN ?`, store.List(some)); err != nil {
+				return fmt.Errorf("read what is in run %s: %w", id, err)
+			}
+			next = append(next, found...)
 		}
 		level = next
 	}
@@ -176,7 +163,7 @@ func (r *Repo) seen(tx *store.Tx, x *run.Run, at run.Place, child uuid.UUID, s r
 	if err != nil || !isChild(child, step.ChildExecution, step.ChildLinked, step.ChildRunID) {
 		return err
 	}
-	return r.saveStep(tx, x, &step, step.Mirror(x, s, by(tx)))
+	return r.saveStep(tx, x, &step, step.Mirror(x, s, tx.By()))
 }
 
 func isChild(child, execution uuid.UUID, linked bool, runID string) bool {
@@ -218,7 +205,7 @@ func (r *Repo) call(tx *store.Tx, x *run.Run, ended func(on *run.BlockedOn) bool
 	if on := now.On(); on.Type != run.BlockedOnChild || !ended(&on) {
 		return nil
 	}
-	c, err := now.Called(by(tx))
+	c, err := now.Called(tx.By())
 	if err != nil {
 		return err
 	}
@@ -312,7 +299,7 @@ func (r *Repo) cancelChildren(tx *store.Tx, runs []run.Run, in run.Cancel) error
 }
 
 func (r *Repo) cancelChild(tx *store.Tx, child *run.Run, in run.Cancel) error {
-	c, err := child.Cancel(in, by(tx))
+	c, err := child.Cancel(in, tx.By())
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (r *Repo) create(tx *store.Tx, in run.Create) (run.Creation, error) {
 
 // insert writes a new run whose parent, if it has one, is held and takes children.
 func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Creation, error) {
-	c, err := run.New(in, by(tx))
+	c, err := run.New(in, tx.By())
 	if err != nil {
 		return run.Creation{}, err
 	}

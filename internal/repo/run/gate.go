@@ -156,7 +156,7 @@ func (r *Repo) vote(tx *store.Tx, namespace string, runID, stepID uuid.UUID, v r
 		tx.Emit(s.Voted(&x, &v))
 		return false, nil
 	}
-	return false, r.saveStep(tx, &x, &s, s.Decided(&x, &v, by(tx)))
+	return false, r.saveStep(tx, &x, &s, s.Decided(&x, &v, tx.By()))
 }
 
 func insertVote(tx *store.Tx, stepID uuid.UUID, v *run.Vote) error {

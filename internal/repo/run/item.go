@@ -359,7 +359,7 @@ func (r *Repo) updateItems(tx *store.Tx, runID, stepID uuid.UUID, generation int
 func (r *Repo) updateItem(tx *store.Tx, x *run.Run, s *run.Step, before run.Item, u *run.ItemUpdate, pointer string) (run.Item, error) {
 	after, changed, err := before.Update(*u, tx.Now())
 	if err != nil {
-		return before, within(err, pointer)
+		return before, fault.Under(err, pointer)
 	}
 	if changed || !u.Child.IsZero() {
 		if err := x.Takes(); err != nil {

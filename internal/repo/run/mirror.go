@@ -10,6 +10,7 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/domain/run"
+	"github.com/flowapi/flowapi/internal/repo/backlog"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
@@ -37,7 +38,6 @@ func (r *Repo) mirrorExecution(tx *store.Tx, e event.Event) error {
 			return err
 		}
 	}
-	defer tx.In(x.Namespace)()
 	if at.StepID != uuid.Nil {
 		done, result, err := r.executions.Known(tx, e.ExecutionID)
 		if err != nil {
@@ -71,30 +71,44 @@ func workOf(tx *store.Tx, x *run.Run, id uuid.UUID) (run.Place, error) {
 // reference: runs-and-taskflows.md F5 10 and 12.
 func (r *Repo) EndWithFlow() store.Reactor {
 	return store.Reactor{Name: "runs of a flow", On: []event.Type{event.FlowCancelled, event.FlowFailed, event.FlowReplaced}, Do: func(tx *store.Tx, e event.Event) error {
-		var ids []store.ID
-		if err := tx.Select(&ids, `SELECT id FROM runs WHERE flow_id = ? AND ended_at IS NULL AND status <> 'cancelling' ORDER BY id LIMIT 10000`, store.ID(e.FlowID)); err != nil || len(ids) == 0 {
-			return err
-		}
-		f, err := r.flows.Find(&tx.Queries, e.Namespace, e.FlowID)
-		if err != nil {
-			return err
-		}
-		end, ends := f.MembersEnd()
-		if !ends {
-			return nil
-		}
-		runs, err := heldRuns(tx, ids)
-		if err != nil {
-			return err
-		}
-		defer tx.In(e.Namespace)()
-		for i := range runs {
-			if err := r.endWithFlow(tx, &f, &runs[i], end.PendingOnly); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.EndOf(tx, e.FlowID, uuid.Nil)
 	}}
+}
+
+// EndOf ends the runs of a flow that has ended, behind the run after in the order of their ids: as many as one transaction may end, and
+// the rest from the backlog.
+func (r *Repo) EndOf(tx *store.Tx, flowID, after uuid.UUID) error {
+	where := store.NewWhere("flow_id = ? AND ended_at IS NULL AND status <> 'cancelling'", store.ID(flowID))
+	where.If(after != uuid.Nil, "id > ?", store.ID(after))
+	var ids []store.ID
+	if err := tx.Select(&ids, `SELECT id FROM runs WHERE `+where.String()+` ORDER BY id LIMIT ?`, where.Args(r.cfg.Batch+1)...); err != nil || len(ids) == 0 {
+		return err
+	}
+	f, err := r.flows.Find(&tx.Queries, tx.Call.Namespace, flowID)
+	if err != nil {
+		return err
+	}
+	end, ends := f.MembersEnd()
+	if !ends {
+		return nil
+	}
+	if len(ids) > r.cfg.Batch {
+		ids = ids[:r.cfg.Batch]
+		rest := backlog.Item{Kind: backlog.Runs, FlowID: flowID, ExecutionID: flowID, Detail: backlog.RunsRest{After: uuid.UUID(ids[len(ids)-1])}}
+		if err := backlog.Put(tx, rest); err != nil {
+			return err
+		}
+	}
+	runs, err := heldRuns(tx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		if err := r.endWithFlow(tx, &f, &runs[i], end.PendingOnly); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Repo) endWithFlow(tx *store.Tx, f *flow.Flow, x *run.Run, pendingOnly bool) error {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -59,18 +58,22 @@ func (r *Repo) remove(tx *store.Tx, x *run.Run) (runs, executions int, err error
 func (r *Repo) closed(tx *store.Tx, x *run.Run) ([]run.Run, error) {
 	all := []run.Run{*x}
 	for level := []store.ID{store.ID(x.ID)}; len(level) > 0; {
-		var rows []row
-		if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN ? ORDER BY id"+tx.ForUpdate(), store.List(level)); err != nil {
-			return nil, fmt.Errorf("read what is in run %s: %w", x.ID, err)
+		var next []store.ID
+		for some := range store.Chunks(level) {
+			var rows []row
+			if err := tx.Select(&rows, "SELECT "+columns+" FROM runs WHERE parent_workflow_run_id IN ? ORDER BY id"+tx.ForUpdate(), store.List(some)); err != nil {
+				return nil, fmt.Errorf("read what is in run %s: %w", x.ID, err)
+			}
+			found, err := runsOf(rows)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+			for i := range found {
+				next = append(next, store.ID(found[i].ID))
+			}
 		}
-		found, err := runsOf(rows)
-		if err != nil {
-			return nil, err
-		}
-		all, level = append(all, found...), nil
-		for i := range found {
-			level = append(level, store.ID(found[i].ID))
-		}
+		level = next
 	}
 	open := 0
 	for i := range all {
@@ -113,32 +116,19 @@ func (r *Repo) Purge(ctx context.Context, p run.Purge) (run.Purged, error) {
 			return run.Purged{}, fault.Invalid(fault.CodeValidationFailed, fmt.Sprintf("/statuses/%d", i), "Only ended runs are deleted: completed, failed and cancelled ones.")
 		}
 	}
-	c := call.From(ctx)
-	if c.Key != nil && !p.DryRun { // before anything is deleted: has this been answered?
-		if err := r.store.Asked(ctx); err != nil {
-			return run.Purged{}, err
+	var after uuid.UUID
+	return store.Gradually(ctx, r.store, run.Purged{}, func(ctx context.Context, total *run.Purged) (bool, error) {
+		if len(p.Statuses) == 0 {
+			return false, nil
 		}
-	}
-	unkeyed := c
-	unkeyed.Key = nil
-	var total run.Purged
-	for after := uuid.Nil; len(p.Statuses) > 0; {
 		var part run.Purged
-		err := store.Do(call.With(ctx, unkeyed), r.store, func(tx *store.Tx) (err error) {
-			part, after, err = r.purge(tx, p, c.Namespace, after)
+		last := after
+		err := store.Do(ctx, r.store, func(tx *store.Tx) (err error) {
+			part, after, err = r.purge(tx, p, tx.Call.Namespace, last)
 			return err
 		}, store.Background())
-		if err != nil {
-			return run.Purged{}, err
-		}
 		total.Roots, total.Runs, total.Executions = total.Roots+part.Roots, total.Runs+part.Runs, total.Executions+part.Executions
-		if after == uuid.Nil {
-			break
-		}
-	}
-	return store.Write(ctx, r.store, func(_ *store.Tx, out *run.Purged) error {
-		*out = total
-		return nil
+		return after != uuid.Nil, err
 	})
 }
 

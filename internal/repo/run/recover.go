@@ -68,7 +68,7 @@ func (r *Repo) recoverSome(tx *store.Tx, x *run.Run, chunk []run.Recovery, ended
 			continue
 		}
 		item.EndedAt = endedAt
-		if err := r.saveStep(tx, x, &s, s.Recover(x, item, by(tx))); err != nil {
+		if err := r.saveStep(tx, x, &s, s.Recover(x, item, tx.By())); err != nil {
 			return err
 		}
 		out.Recovered = append(out.Recovered, s.ID)

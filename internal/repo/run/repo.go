@@ -163,5 +163,3 @@ func (r *Repo) Runs(ctx context.Context, f run.Filter, after page.Cursor, limit 
 	})
 	return page.Of(list, limit, func(x run.Run) page.Cursor { return page.After(x.CreatedAt, x.ID) }), err
 }
-
-func by(tx *store.Tx) run.By { return run.By{Actor: tx.Call.Actor, At: tx.Now()} }

@@ -68,7 +68,7 @@ func (r *Repo) save(tx *store.Tx, before *run.Run, c run.Change, then ...func(be
 	if len(c.Events) == 0 {
 		return nil
 	}
-	defer tx.Because(tx.Because(tx.Emit(c.Events[0]))) // what follows is caused by it
+	defer tx.Because(tell(tx, c.Events)) // what follows is caused by it
 	after := &c.Run
 	if err := r.followWait(tx, before, after); err != nil {
 		return err

@@ -113,7 +113,7 @@ func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in ru
 	if in.ID == uuid.Nil {
 		in.ID = store.NewID()
 	}
-	c, err := x.Insert(in, by(tx))
+	c, err := x.Insert(in, tx.By())
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in ru
 		if err != nil {
 			return err
 		}
-		c = c.With(&x, a, by(tx))
+		c = c.With(&x, a, tx.By())
 	}
 	stored, err := stepRowOf(x.Namespace, &c.Step)
 	if err != nil {
@@ -185,7 +185,7 @@ func (r *Repo) updateStep(tx *store.Tx, runID, id uuid.UUID, generation int64, u
 		return err
 	}
 	u.WaitID = store.NewID()
-	c, err := s.Update(&x, u, by(tx))
+	c, err := s.Update(&x, u, tx.By())
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (r *Repo) updateStep(tx *store.Tx, runID, id uuid.UUID, generation int64, u
 		if err != nil {
 			return err
 		}
-		c = c.With(&x, a, by(tx))
+		c = c.With(&x, a, tx.By())
 	}
 	out.Applied = c.Applied
 	if err := r.saveStep(tx, &x, &s, c); err != nil {
@@ -271,7 +271,7 @@ func (r *Repo) endSteps(tx *store.Tx, x *run.Run) error {
 		return err
 	}
 	for i := range open {
-		if err := r.saveStep(tx, x, &open[i], open[i].EndWith(x, run.StepCancelled, by(tx))); err != nil {
+		if err := r.saveStep(tx, x, &open[i], open[i].EndWith(x, run.StepCancelled, tx.By())); err != nil {
 			return err
 		}
 	}
@@ -306,7 +306,7 @@ func (r *Repo) reset(tx *store.Tx, x *run.Run, in run.Resume) error {
 		if unbegun {
 			continue
 		}
-		if err := r.saveStep(tx, x, &steps[i], steps[i].Reset(x, by(tx))); err != nil {
+		if err := r.saveStep(tx, x, &steps[i], steps[i].Reset(x, tx.By())); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,7 @@ func (r *Repo) due(tx *store.Tx, d dueRun) (bool, error) {
 	case x.Draining:
 		return true, r.drain(tx, &x)
 	}
-	c, err := x.Force(by(tx))
+	c, err := x.Force(tx.By())
 	if err != nil {
 		return false, err
 	}

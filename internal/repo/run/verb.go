@@ -18,14 +18,14 @@ import (
 
 // Start makes a pending run run.
 func (r *Repo) Start(ctx context.Context, id uuid.UUID, generation int64) (run.Run, error) {
-	return r.change(ctx, id, nil, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Start(generation, by(tx)) })
+	return r.change(ctx, id, nil, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Start(generation, tx.By()) })
 }
 
 // Wait parks a running run. One that waits for a child which has ended goes on at once.
 func (r *Repo) Wait(ctx context.Context, id uuid.UUID, in run.Park) (run.Run, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *run.Run) error {
 		return r.changeIn(tx, id, nil, out, func(tx *store.Tx, x run.Run) (run.Change, error) {
-			return x.Park(store.NewID(), in, r.cfg.Horizon, by(tx))
+			return x.Park(store.NewID(), in, r.cfg.Horizon, tx.By())
 		}, func(_, after *run.Run) error {
 			if after.On().Type != run.BlockedOnChild {
 				return nil
@@ -87,18 +87,18 @@ func (r *Repo) Complete(ctx context.Context, id uuid.UUID, generation int64, sum
 		if err != nil {
 			return run.Change{}, fmt.Errorf("count what is open in run %s: %w", id, err)
 		}
-		return x.Complete(generation, summary, open, by(tx))
+		return x.Complete(generation, summary, open, tx.By())
 	})
 }
 
 // Fail ends a run badly, and cancels what is open in it.
 func (r *Repo) Fail(ctx context.Context, id uuid.UUID, generation int64, reason, summary string) (run.Run, error) {
-	return r.ending(ctx, id, nil, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Fail(generation, reason, summary, by(tx)) })
+	return r.ending(ctx, id, nil, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Fail(generation, reason, summary, tx.By()) })
 }
 
 // Cancel ends a run, or asks its engine to.
 func (r *Repo) Cancel(ctx context.Context, id uuid.UUID, expected *int64, in run.Cancel) (run.Run, error) {
-	return r.ending(ctx, id, expected, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Cancel(in, by(tx)) })
+	return r.ending(ctx, id, expected, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Cancel(in, tx.By()) })
 }
 
 // ending is change of a verb that may end children, which are locked before their run.
@@ -113,14 +113,14 @@ func (r *Repo) ending(ctx context.Context, id uuid.UUID, expected *int64, do ver
 
 // Dismiss hides a run from lists, or shows it again.
 func (r *Repo) Dismiss(ctx context.Context, id uuid.UUID, expected *int64, dismissed bool) (run.Run, error) {
-	return r.change(ctx, id, expected, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Dismiss(dismissed, by(tx)), nil })
+	return r.change(ctx, id, expected, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Dismiss(dismissed, tx.By()), nil })
 }
 
 // Acquire takes or renews the lease of a run.
 func (r *Repo) Acquire(ctx context.Context, id uuid.UUID, token string, ttl time.Duration) (run.LeaseAnswer, error) {
 	return store.Write(ctx, r.store, func(tx *store.Tx, out *run.LeaseAnswer) error {
 		return r.changeIn(tx, id, nil, &out.Run, func(tx *store.Tx, x run.Run) (c run.Change, err error) {
-			c, out.Outcome, err = x.Acquire(token, ttl, by(tx))
+			c, out.Outcome, err = x.Acquire(token, ttl, tx.By())
 			return c, err
 		})
 	}, store.Reload(func(ctx context.Context, id uuid.UUID) (run.LeaseAnswer, error) {
@@ -131,7 +131,7 @@ func (r *Repo) Acquire(ctx context.Context, id uuid.UUID, token string, ttl time
 
 // Release gives the lease of a run back.
 func (r *Repo) Release(ctx context.Context, id uuid.UUID, in run.Release) (run.Run, error) {
-	return r.ending(ctx, id, nil, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Release(in, by(tx)) })
+	return r.ending(ctx, id, nil, func(tx *store.Tx, x run.Run) (run.Change, error) { return x.Release(in, tx.By()) })
 }
 
 // Resume lets a run go on, and resets the steps that are done again.
@@ -141,7 +141,7 @@ func (r *Repo) Resume(ctx context.Context, id uuid.UUID, expected *int64, in run
 			return err
 		}
 		return r.changeIn(tx, id, expected, out, func(tx *store.Tx, x run.Run) (run.Change, error) {
-			return x.Resume(in, by(tx))
+			return x.Resume(in, tx.By())
 		}, func(before, after *run.Run) error {
 			if before.Status == run.Waiting {
 				return nil

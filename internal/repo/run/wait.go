@@ -7,6 +7,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
+	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/domain/wait"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -33,7 +34,7 @@ func (r *Repo) Await(tx *store.Tx, id uuid.UUID) (event.Type, error) {
 	if err != nil || !x.Status.Terminal() {
 		return "", err
 	}
-	return event.Type("run." + string(x.Status)), nil
+	return run.CompletionOf(x.Status), nil
 }
 
 // Decided makes a run go on, or a gate have its outcome, because time is over. See [waitrepo.Owner].
@@ -50,12 +51,12 @@ func (r *Repo) Decided(tx *store.Tx, w wait.Wait, _ wait.Outcome) error {
 		if !s.Gate.Open() || s.Gate.WaitID != w.ID {
 			return fmt.Errorf("step %s does not wait for %s any more", s.ID, w.ID)
 		}
-		return r.saveStep(tx, &x, &s, s.Late(&x, by(tx)))
+		return r.saveStep(tx, &x, &s, s.Late(&x, tx.By()))
 	}
 	if x.Wait == nil || x.Wait.ID != w.ID {
 		return fmt.Errorf("run %s does not wait for %s any more", x.ID, w.ID)
 	}
-	c, err := x.Late(by(tx))
+	c, err := x.Late(tx.By())
 	if err != nil {
 		return err
 	}

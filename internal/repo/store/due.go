@@ -24,6 +24,11 @@ func Expire(ctx context.Context, s *Store, statement string, limit int) (int, er
 	}, Background())
 }
 
+// ExpireRows is [Expire] for the rows of a table with a column expires_at; key are the columns of its key.
+func ExpireRows(ctx context.Context, s *Store, table, key string, limit int) (int, error) {
+	return Expire(ctx, s, `DELETE FROM `+table+` WHERE (`+key+`) IN (SELECT `+key+` FROM `+table+` WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+}
+
 // Swept is what one sweep has done.
 type Swept struct {
 	Acted   int
@@ -50,6 +55,5 @@ func Sweep(ctx context.Context, s *Store, fn func(tx *Tx, done *Swept) error) (i
 
 // ExpireKeys forgets up to limit Idempotency-Keys whose time is over, and returns how many.
 func (s *Store) ExpireKeys(ctx context.Context, limit int) (int, error) {
-	return Expire(ctx, s, `DELETE FROM idempotency_keys WHERE (namespace, token, key) IN
-		(SELECT namespace, token, key FROM idempotency_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+	return ExpireRows(ctx, s, "idempotency_keys", "namespace, token, key", limit)
 }

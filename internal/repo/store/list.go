@@ -10,7 +10,8 @@ import (
 type list []any
 
 // List returns the argument of a placeholder that stands for a whole list: "IN ?" becomes "IN (?, ?, …)". There are a power of two of
-// them, so that few statements exist: the last value is repeated. Nothing is in the empty list.
+// them, so that few statements exist: the last value is repeated. Nothing is in the empty list. A list that may be of any length is
+// taken in [Chunks].
 func List[T any](values []T) any {
 	size := 1
 	for size < len(values) {

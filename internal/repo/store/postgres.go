@@ -167,12 +167,14 @@ func onTx(tx *sqlx.Tx) func(context.Context, string) (statement, error) {
 
 // writePostgres runs op in a transaction of its own, again after a serialisation failure or a deadlock.
 func writePostgres(s *Store, op *operation) error {
+	begin, cancel := context.WithTimeout(op.ctx, s.cfg.within(writeLimit))
+	defer cancel()
 	var err error
 	for attempt := range postgresRetries {
 		if err = op.ctx.Err(); err != nil {
 			return err
 		}
-		if err = runPostgres(s, op); !errors.Is(err, errAgain) {
+		if err = runPostgres(begin, s, op); !errors.Is(err, errAgain) {
 			return err
 		}
 		time.Sleep(time.Duration(rand.Int64N(int64(time.Millisecond) << (attempt + 1)))) //nolint:gosec // a pause is no secret
@@ -180,11 +182,9 @@ func writePostgres(s *Store, op *operation) error {
 	return fault.New(fault.CodeBusy, "Too many changes meet in the same place. Nothing was changed. Repeat the request.").Because(err)
 }
 
-// runPostgres runs op once. The caller's context counts only until the transaction has begun.
-func runPostgres(s *Store, op *operation) error {
-	started, cancel := context.WithTimeout(op.ctx, s.cfg.within(writeLimit))
-	defer cancel()
-	conn, err := s.db.Connx(started)
+// runPostgres runs op once. It has to begin before begin ends; the caller's context counts no longer then.
+func runPostgres(begin context.Context, s *Store, op *operation) error {
+	conn, err := s.db.Connx(begin)
 	if err != nil {
 		if op.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			return fault.New(fault.CodeBusy, "All connections to the database are in use. Nothing was changed. Repeat the request.").Because(err)
@@ -192,7 +192,7 @@ func runPostgres(s *Store, op *operation) error {
 		return s.dialect.wrap(err)
 	}
 	defer conn.Close()
-	ctx, cancelRun := context.WithTimeout(context.WithoutCancel(op.ctx), 30*time.Second)
+	ctx, cancelRun := context.WithTimeout(context.WithoutCancel(op.ctx), s.cfg.within(runLimit))
 	defer cancelRun()
 	tx, err := conn.BeginTxx(ctx, nil)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 
 const (
 	sequencerBatch = 5000
-	sequencerPoll  = 5 * time.Second // what another replica left behind, and safety net for a lost notification
 	notifyChannel  = "flowapi"
 )
 
@@ -73,7 +72,7 @@ func (q *sequencer) announce(key string) {
 }
 
 func (q *sequencer) run(ctx context.Context) {
-	poll := time.NewTicker(sequencerPoll)
+	poll := time.NewTicker(q.store.cfg.Poll)
 	defer poll.Stop()
 	for {
 		select {
@@ -121,7 +120,7 @@ func (q *sequencer) sync(ctx context.Context) error {
 // committed before. The batch ends with a whole transaction: the events of one have consecutive local ids, and a cause is
 // always in the same transaction.
 func (q *sequencer) move(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, q.store.cfg.within(runLimit))
 	defer cancel()
 	tx, err := q.store.db.BeginTxx(ctx, nil)
 	if err != nil {

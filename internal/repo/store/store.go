@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/event"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/hub"
@@ -41,6 +42,9 @@ type Config struct {
 	Connections int
 	// Patience multiplies the limits of reads, of changes and of waiting for locks; 0 is 1. Tests have more of it, for slow machines.
 	Patience int
+	// Poll is how often is looked, without a wake-up, for what others have left behind: other processes, or a notification that was
+	// lost. 0 is 5 s.
+	Poll time.Duration
 	// Observe is told of each commit: how many operations it carried and how long it took. It must not block.
 	Observe func(operations int, commit time.Duration)
 }
@@ -86,6 +90,8 @@ const (
 	writeLimit = 10 * time.Second
 	lockLimit  = 5 * time.Second // for which a change waits for another one's rows
 	idleLimit  = 10 * time.Second
+	runLimit   = 30 * time.Second // for all of a transaction, on PostgreSQL
+	poll       = 5 * time.Second
 )
 
 // Open opens the database, migrates it and starts the writer or the sequencer. It refuses a database that a newer
@@ -96,6 +102,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if cfg.Hub == nil {
 		cfg.Hub = hub.New()
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = poll
 	}
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(string, time.Time) {}
@@ -159,6 +168,9 @@ func (s *Store) File() string {
 
 // Alone says whether no other process uses the database: what this one remembers of it is then all there is.
 func (s *Store) Alone() bool { return s.dialect.alone }
+
+// Poll is how often is looked for what nobody told of; see [Config].
+func (s *Store) Poll() time.Duration { return s.cfg.Poll }
 
 // Hub returns the hub that the store wakes.
 func (s *Store) Hub() *hub.Hub { return s.cfg.Hub }
@@ -246,14 +258,52 @@ func Do(ctx context.Context, s *Store, fn func(tx *Tx) error, opts ...Option) er
 // errProbe ends a transaction that was only to ask for its Idempotency-Key.
 var errProbe = errors.New("only asked")
 
-// Asked returns what a request with the Idempotency-Key of the context is answered with, if there was one. A change of several
+// Asked returns what a request with the Idempotency-Key of the context was answered with, if it has one and was. A change of several
 // transactions asks before the first.
 func (s *Store) Asked(ctx context.Context, opts ...Option) error {
+	if call.From(ctx).Key == nil {
+		return nil
+	}
 	err := Do(ctx, s, func(*Tx) error { return errProbe }, opts...)
 	if errors.Is(err, errProbe) {
 		return nil
 	}
 	return err
+}
+
+// Checked makes a change that checks much before its transaction. A request whose Idempotency-Key was answered is answered so again, also
+// when that came to pass during the checks: what it has written itself would fail them.
+func Checked[T any](ctx context.Context, s *Store, change func() (T, error), opts ...Option) (T, error) {
+	if err := s.Asked(ctx, opts...); err != nil {
+		return *new(T), err
+	}
+	out, err := change()
+	if _, refused := errors.AsType[*fault.Error](err); refused {
+		if answered := s.Asked(ctx, opts...); answered != nil {
+			return *new(T), answered
+		}
+	}
+	return out, err
+}
+
+// Gradually makes a change that is too large for one transaction in many, so that others may write in between, and answers it once. step
+// makes one of them, whose context has no Idempotency-Key, adds it to the total, and says whether there is more.
+func Gradually[T any](ctx context.Context, s *Store, total T, step func(ctx context.Context, total *T) (more bool, err error)) (T, error) {
+	if err := s.Asked(ctx); err != nil {
+		return *new(T), err
+	}
+	unkeyed := call.From(ctx)
+	unkeyed.Key = nil
+	for more := true; more; {
+		var err error
+		if more, err = step(call.With(ctx, unkeyed), &total); err != nil {
+			return *new(T), err
+		}
+	}
+	return Write(ctx, s, func(_ *Tx, out *T) error {
+		*out = total
+		return nil
+	})
 }
 
 // operation is one atomic change on its way.

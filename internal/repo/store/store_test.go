@@ -365,6 +365,47 @@ func TestWrite_idempotency_key_used_at_the_same_time(t *testing.T) {
 	})
 }
 
+// TestChecked: a request that was answered is not checked again, and one that is answered while it is checked is not refused for what it
+// has written itself.
+func TestChecked(t *testing.T) {
+	t.Parallel()
+	storetest.Stores(t, func(t *testing.T, s *store.Store) {
+		key := func(key string) context.Context {
+			return call.With(t.Context(), call.Call{Namespace: "default", Key: &call.Idempotency{Key: key}})
+		}
+		refusal := fault.New(fault.CodeAlreadyExists, "There is one.")
+		write := func(ctx context.Context, name string) error {
+			return store.Do(ctx, s, func(tx *store.Tx) error { return put(tx, name) })
+		}
+		checked := func(ctx context.Context, change func() error) error {
+			_, err := store.Checked(ctx, s, func() (struct{}, error) { return struct{}{}, change() })
+			return err
+		}
+		if err := checked(key("refused"), func() error { return refusal }); !errors.Is(err, refusal) {
+			t.Errorf("a refusal is answered with %v", err)
+		}
+		if err := checked(key("before"), func() error { return write(key("before"), "a") }); err != nil {
+			t.Fatal(err)
+		}
+		for what, change := range map[string]func() error{
+			"before": func() error { t.Error("it was checked again"); return nil },
+			"meanwhile": func() error {
+				if err := write(key("meanwhile"), "b"); err != nil {
+					t.Error(err)
+				}
+				return refusal
+			},
+		} {
+			if _, replayed := errors.AsType[*call.Replayed](checked(key(what), change)); !replayed {
+				t.Errorf("answered %s, and not again", what)
+			}
+		}
+		if got := mustNames(t, s); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("stored %v", got)
+		}
+	})
+}
+
 func TestOpen_refuses_a_database_from_the_future(t *testing.T) {
 	t.Parallel()
 	storetest.Databases(t, func(t *testing.T, url string) {

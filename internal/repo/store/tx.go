@@ -60,6 +60,9 @@ func (tx *Tx) Now() time.Time {
 	return tx.now
 }
 
+// By says who makes the change, and when.
+func (tx *Tx) By() event.By { return event.By{Actor: tx.Call.Actor, At: tx.Now()} }
+
 // Later makes the next [Tx.Now] ask the clock again. A transaction that locks rows after it has decided something calls it:
 // what others did to them before must not come after what it does.
 func (tx *Tx) Later() { tx.now = time.Time{} }
@@ -149,7 +152,7 @@ func (tx *Tx) Because(ref Ref) (before Ref) {
 
 // Sum returns what this transaction has summed up under a key so far, which is made the first time. write is called with it when no
 // event is left to react to: it writes the sum down, and may emit events again. A row that many transactions change is so
-// changed once in each, and last, which keeps it locked for the shortest time.
+// changed once in each, and last, which keeps it locked for the shortest time. write is called in the namespace of now.
 func Sum[T any](tx *Tx, key any, write func(sum *T) error) *T {
 	for _, s := range tx.sums {
 		if s.key == key {
@@ -158,8 +161,11 @@ func Sum[T any](tx *Tx, key any, write func(sum *T) error) *T {
 			}
 		}
 	}
-	v := new(T)
-	tx.sums = append(tx.sums, &sum{key, v, func() error { return write(v) }})
+	v, namespace := new(T), tx.Call.Namespace
+	tx.sums = append(tx.sums, &sum{key, v, func() error {
+		defer tx.In(namespace)()
+		return write(v)
+	}})
 	return v
 }
 
@@ -333,10 +339,19 @@ func (r *reaction) run() error {
 		}
 		hops = append(hops, hop)
 		tx.cause = i + 1
-		for _, reactor := range tx.store.reactors[e.Type] {
-			if err := reactor.Do(tx, e); err != nil {
-				return fmt.Errorf("reactor %s on %s: %w", reactor.Name, e.Type, err)
-			}
+		if err := r.react(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// react runs the reactors of one event, in its namespace: a sweep goes through many.
+func (r *reaction) react(e event.Event) error {
+	defer r.tx.In(e.Namespace)()
+	for _, reactor := range r.tx.store.reactors[e.Type] {
+		if err := reactor.Do(r.tx, e); err != nil {
+			return fmt.Errorf("reactor %s on %s: %w", reactor.Name, e.Type, err)
 		}
 	}
 	return nil
@@ -365,9 +380,9 @@ type eventRow struct {
 const eventColumns = `at, namespace, topic, type, flow_id, run_id, execution_id, instance_tag, revision, actor, cause, trace_id, data, schema_version`
 
 const (
-	eventWidth    = 15 // with the id
-	eventsPerRow  = 64 // rows of one INSERT
-	schemaVersion = 1
+	eventWidth      = 15 // with the id
+	eventsPerInsert = 64 // rows of one INSERT
+	schemaVersion   = 1
 )
 
 // writeEvents inserts the events of the transaction under consecutive local ids.
@@ -383,8 +398,8 @@ func (tx *Tx) writeEvents() error {
 	for i := range tx.events {
 		tx.refs[i] = first + int64(i)
 	}
-	for i := 0; i < len(tx.events); i += eventsPerRow {
-		n := min(eventsPerRow, len(tx.events)-i)
+	for i := 0; i < len(tx.events); i += eventsPerInsert {
+		n := min(eventsPerInsert, len(tx.events)-i)
 		args := make([]any, 0, n*eventWidth)
 		for j, e := range tx.events[i : i+n] {
 			data := []byte("{}")

@@ -19,8 +19,6 @@ const (
 	// fewRows are read first: of the largest frames they fill a page. Then it is by what those weighed, up to manyRows.
 	fewRows  = pageBytes / stream.MaxPayload
 	manyRows = 100
-	// lookAgain is how often a tail looks although nobody has told it to: a notification may be lost.
-	lookAgain = 5 * time.Second
 )
 
 // Read returns a page of the stream of an attempt, which may be [stream.Current], and how the stream stands. It returns CodeNotFound.
@@ -146,7 +144,7 @@ func (r *Repo) Tail(ctx context.Context, id uuid.UUID, attempt int, onward bool,
 	defer waiter.Stop()
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
-	poll := time.NewTicker(lookAgain)
+	poll := time.NewTicker(r.store.Poll()) // a notification may be lost
 	defer poll.Stop()
 	look := r.Read
 	if onward {

@@ -122,12 +122,11 @@ func (r *Repo) Tokens(ctx context.Context, after page.Cursor, limit int) (page.P
 // Revoke ends a token. It may be repeated. It returns CodeNotFound.
 func (r *Repo) Revoke(ctx context.Context, id uuid.UUID) error {
 	err := store.Do(ctx, r.store, func(tx *store.Tx) error {
+		where := store.NewWhere("id = ?", store.ID(id))
+		where.If(!tx.Call.AllNamespaces, "namespace = ?", tx.Call.Namespace)
 		var found row
-		err := tx.Get(&found, `SELECT `+columns+` FROM tokens WHERE id = ?`+tx.ForUpdate(), store.ID(id))
-		switch {
-		case store.NotFound(err), err == nil && !tx.Call.AllNamespaces && found.Namespace != tx.Call.Namespace:
-			return fault.NotFound("token", id)
-		case err != nil || !time.Time(found.RevokedAt).IsZero():
+		err := tx.Find(&found, "token", id, `SELECT `+columns+` FROM tokens WHERE `+where.String()+tx.ForUpdate(), where.Args()...)
+		if err != nil || !time.Time(found.RevokedAt).IsZero() {
 			return err
 		}
 		if err := tx.ExecOne(`UPDATE tokens SET revoked_at = ? WHERE id = ?`, store.Millis(tx.Now()), store.ID(id)); err != nil {

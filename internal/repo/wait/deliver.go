@@ -244,5 +244,5 @@ func (r *Repo) receipt(ctx context.Context, id string) (wait.Receipt, error) {
 
 // Expire forgets up to limit external events whose time is over, and returns how many.
 func (r *Repo) Expire(ctx context.Context, limit int) (int, error) {
-	return store.Expire(ctx, r.store, `DELETE FROM signals WHERE id IN (SELECT id FROM signals WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, limit)
+	return store.ExpireRows(ctx, r.store, "signals", "id", limit)
 }

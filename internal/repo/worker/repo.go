@@ -106,6 +106,9 @@ func Live(q *store.Queries, namespace, instance string, now time.Time) (worker.W
 	return w, w.Check(now)
 }
 
+// Draining is the condition of a worker that lives and gets no more work; its argument is the time.
+const Draining = `draining_since IS NOT NULL AND expires_at > ?`
+
 // Capable counts the workers that could have an execution of a lane which requires need: they live, do not drain, serve the
 // lane and have the capabilities.
 func Capable(q *store.Queries, namespace, lane string, need execution.Capabilities, now time.Time) (int, error) {
