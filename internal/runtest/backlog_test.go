@@ -75,6 +75,30 @@ func TestBacklog_Cancelling(t *testing.T) {
 	})
 }
 
+// A child of a run that is cancelling has the run's time, also when nobody waits for it any more before the sweep comes to it.
+func TestBacklog_CancellingStep(t *testing.T) {
+	t.Parallel()
+	fanOut(t, func(f *fanned) {
+		first := uuid.UUID{6: 0x70, 8: 0x80, 15: 1} // the first to be ended, by which its step ends with its item
+		step := f.path + "/steps/" + f.Post(f.path+"/steps", map[string]any{"generation": 0, "step_name": "one", "role": "foreach", "position": 1, "retry_count": 0,
+			"child": map[string]any{"execution": map[string]any{"id": first, "lane": lane}}}).Want(http.StatusCreated).Str("id")
+		id := uuid.New()
+		child := "/v1/runs/" + id.String()
+		f.Post(step+"/items", map[string]any{"generation": 0, "items": []any{map[string]any{"item_type": "run", "item_id": "1", "child": map[string]any{"run": map[string]any{"id": id, "workflow_name": "c"}}}}}).Want(http.StatusOK)
+		f.Post(child+"/lease", `{"token":"c","ttl_ms":60000}`).Want(http.StatusOK)
+		f.Post(child+"/start", `{"generation":1}`).Want(http.StatusOK)
+		f.Post(f.path+"/lease", `{"token":"e","ttl_ms":60000}`).Want(http.StatusOK)
+		f.Post(f.path+"/cancel", `{"deadline_ms":9000}`).Want(http.StatusOK)
+		f.is(step, "cancelled")
+		f.is(child, "running")
+		f.Settle()
+		f.is(child, "cancelling")
+		if got, want := f.Get(child).Get("cancellation.deadline_at"), "2031-05-04T12:00:09.000Z"; got != want {
+			f.t.Errorf("the child has until %v, want %s", got, want)
+		}
+	})
+}
+
 // A run goes on that waits for a child which the sweep cancels.
 func TestBacklog_Waiting(t *testing.T) {
 	t.Parallel()

@@ -104,7 +104,7 @@ func (m *model) drain(r *run) {
 		}
 	}
 	for _, c := range m.children(r) {
-		if !c.over() && (r.over() || c.at.step != nil && !m.awaited(child{run: c})) {
+		if !c.over() && (r.over() || r.status != "cancelling" && c.at.step != nil && !m.awaited(child{run: c})) {
 			m.cancelWith(c, m.now+usual)
 		}
 	}

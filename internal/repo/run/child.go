@@ -251,28 +251,16 @@ func (r *Repo) drain(tx *store.Tx, x *run.Run) error {
 	}
 	draining := len(work) > left
 	work = work[:min(len(work), left)]
-	left -= len(work)
 	end := execution.Cascade{Reason: "the run " + x.ID.String() + " does not wait for it any more"}
 	if err := r.executions.EndWork(tx, work, end); err != nil {
 		return err
 	}
-	runs, err := r.orphanedRuns(tx, x, left+1)
+	done.n += len(work)
+	more, err := r.drainRuns(tx, x, done)
 	if err != nil {
 		return err
 	}
-	draining = draining || len(runs) > left
-	runs = runs[:min(len(runs), left)]
-	done.n += len(work) + len(runs)
-	if err := r.cancelChildren(tx, runs, run.Cancel{Message: x.ResultSummary, Deadline: run.DefaultCancelDeadline}); err != nil {
-		return err
-	}
-	if x.Status == run.Cancelling {
-		more, err := r.warn(tx, x, done)
-		if err != nil {
-			return err
-		}
-		draining = draining || more
-	}
+	draining = draining || more
 	if draining == x.Draining {
 		if draining {
 			tx.Alarm(Loop, x.DueAt())
@@ -285,6 +273,23 @@ func (r *Repo) drain(tx *store.Tx, x *run.Run) error {
 	}
 	now.Draining = draining
 	return r.write(tx, &now)
+}
+
+// drainRuns is drain for runs, and for all children of a run that is cancelling: those have its time, whether somebody waits for them or
+// not, so that it does not depend on what ends first.
+func (r *Repo) drainRuns(tx *store.Tx, x *run.Run, done *drained) (more bool, err error) {
+	if x.Status == run.Cancelling {
+		return r.warn(tx, x, done)
+	}
+	left := max(0, r.cfg.Batch-done.n)
+	runs, err := r.orphanedRuns(tx, x, left+1)
+	if err != nil {
+		return false, err
+	}
+	more = len(runs) > left
+	runs = runs[:min(len(runs), left)]
+	done.n += len(runs)
+	return more, r.cancelChildren(tx, runs, run.Cancel{Message: x.ResultSummary, Deadline: run.DefaultCancelDeadline})
 }
 
 // cancelChildren cancels runs because of the one that they are in.
