@@ -45,11 +45,22 @@ func (s *session) stmt(query string) (*sqlx.Stmt, error) {
 		return nil, err
 	}
 	if len(s.statements) >= mostStatements { // lists have as many forms as callers like
-		for text, old := range s.statements {
-			_ = old.Close()
-			delete(s.statements, text)
-		}
+		s.forget()
 	}
 	s.statements[query] = st
 	return st, nil
+}
+
+// forget closes the statements.
+func (s *session) forget() {
+	for _, st := range s.statements {
+		_ = st.Close()
+	}
+	clear(s.statements)
+}
+
+// close gives the connection back. SQLite keeps one open that has statements, and database/sql does not close those of a [sql.Conn].
+func (s *session) close() {
+	s.forget()
+	_ = s.conn.Close()
 }

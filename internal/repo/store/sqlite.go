@@ -154,7 +154,7 @@ func readSQLite(ctx context.Context, s *Store, fn func(q *Queries) error) (err e
 func closeReaders(readers chan *session) {
 	for range cap(readers) {
 		if s := <-readers; s != nil {
-			_ = s.conn.Close()
+			s.close()
 		}
 	}
 }

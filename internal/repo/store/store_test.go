@@ -95,6 +95,26 @@ func TestRead_opens_beside_a_writer(t *testing.T) {
 }
 
 // One caller's failure, panic or disappearance inside a group must not touch its neighbours' changes.
+// SQLite takes its log away when the last connection is closed, of those that have read and of the one that has written.
+func TestClose_leaves_no_connection(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), store.Config{URL: filepath.Join(dir, "flowapi.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Write(t.Context(), s, func(tx *store.Tx, _ *struct{}) error { return put(tx, "a") }); err != nil {
+		t.Fatal(err)
+	}
+	mustNames(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "flowapi.db-[ws]*")); err != nil || len(left) > 0 {
+		t.Errorf("closed, it leaves %v (%v)", left, err)
+	}
+}
+
 func TestWrite_neighbours_in_a_group(t *testing.T) {
 	t.Parallel()
 	storetest.Stores(t, func(t *testing.T, s *store.Store) {

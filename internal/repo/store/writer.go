@@ -152,7 +152,7 @@ func (w *writer) drain() {
 			w.group(op)
 		default:
 			w.checkpoint()
-			_ = w.conn.Close()
+			w.session.close()
 			_ = w.db.Close()
 			close(w.stopped)
 			return
