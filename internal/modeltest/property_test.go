@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	shortRuns = 5
+	shortRuns = 3
 	repeats   = 3 // of some 30 steps
 )
 

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	shortRuns = 4
+	shortRuns = 2
 	repeats   = 3 // of some 30 steps
 )
 
