@@ -1,7 +1,6 @@
 package graphtest
 
 import (
-	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,21 +11,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const (
-	shortRuns = 2
-	repeats   = 3 // of some 30 steps
-)
+const shortRuns = 2
 
 // TestModel: whatever is asked in whatever order, SQLite and PostgreSQL do with a graph what the model does. Once with servers that
 // change much in one transaction, and once with such as leave almost everything to the backlog.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for _, batch := range []int{250, 3} {
-		t.Run(fmt.Sprintf("batches of %d", batch), func(t *testing.T) {
-			t.Parallel()
-			testModel(t, batch)
-		})
-	}
+	proptest.Batches(t, testModel)
 }
 
 func testModel(t *testing.T, batch int) {
@@ -42,12 +33,7 @@ func testModel(t *testing.T, batch int) {
 	}
 	proptest.Check(t, proptest.Property{Runs: shortRuns, Kinds: names, Points: points, Run: func(rt *rapid.T, n int, c *proptest.Counts) {
 		w := newWorld(t, rt, n, servers, c)
-		for range repeats {
-			rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
-				w.step(rapid.SampledFrom(all).Draw(rt, "what"))
-				c.Steps++
-			}})
-		}
+		c.Go(rt, func() { w.step(rapid.SampledFrom(all).Draw(rt, "what")) })
 	}})
 }
 

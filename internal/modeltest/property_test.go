@@ -11,10 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const (
-	shortRuns = 3
-	repeats   = 3 // of some 30 steps
-)
+const shortRuns = 3
 
 // TestModel: whatever is asked in whatever order, SQLite and PostgreSQL do what the model does, and nothing else.
 func TestModel(t *testing.T) {
@@ -26,12 +23,7 @@ func TestModel(t *testing.T) {
 	}
 	proptest.Check(t, proptest.Property{Runs: shortRuns, Kinds: names, Points: points, Run: func(rt *rapid.T, n int, c *proptest.Counts) {
 		w := newWorld(t, rt, n, servers, c)
-		for range repeats {
-			rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
-				c.Steps++
-				w.perform(all)
-			}})
-		}
+		c.Go(rt, func() { w.perform(all) })
 		w.kind = "at the end"
 		w.each(func(s *side) {
 			s.snap(true, true)

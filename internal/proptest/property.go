@@ -31,6 +31,29 @@ type Counts struct {
 	Reached map[string]int // points
 }
 
+// Batches holds a property once with servers that change much in one transaction, and once with such as leave almost everything to what
+// goes on in the background.
+func Batches(t *testing.T, holds func(t *testing.T, batch int)) {
+	t.Helper()
+	for _, batch := range []int{250, 3} {
+		t.Run(fmt.Sprintf("batches of %d", batch), func(t *testing.T) {
+			t.Parallel()
+			holds(t, batch)
+		})
+	}
+}
+
+// Go does about a hundred steps.
+func (c *Counts) Go(rt *rapid.T, step func()) {
+	const repeats = 3 // of some 30 steps
+	for range repeats {
+		rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
+			step()
+			c.Steps++
+		}})
+	}
+}
+
 // Check goes through runs of the property until there were enough, and makes the first one smaller that fails.
 func Check(t *testing.T, p Property) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package runtest
 
 import (
-	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,21 +12,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const (
-	shortRuns = 2
-	repeats   = 3 // of some 30 steps
-)
+const shortRuns = 2
 
 // TestModel: whatever is asked in whatever order, SQLite and PostgreSQL do with runs what the model does. Once with servers that change
 // much in one transaction, and once with such as leave almost everything to the sweep.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for _, batch := range []int{250, 3} {
-		t.Run(fmt.Sprintf("batches of %d", batch), func(t *testing.T) {
-			t.Parallel()
-			testModel(t, batch)
-		})
-	}
+	proptest.Batches(t, testModel)
 }
 
 func testModel(t *testing.T, batch int) {
@@ -44,13 +35,10 @@ func testModel(t *testing.T, batch int) {
 	proptest.Check(t, proptest.Property{Runs: shortRuns, Kinds: names, Points: points, Run: func(rt *rapid.T, n int, c *proptest.Counts) {
 		w := newWorld(t, rt, n, batch, servers, c)
 		w.begin()
-		for range repeats {
-			rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "step": func(*rapid.T) {
-				for tries := 0; tries < 8 && !w.step(all[evenly(rt, len(all))]); tries++ { // until there is something to do it with
-				}
-				c.Steps++
-			}})
-		}
+		c.Go(rt, func() {
+			for tries := 0; tries < 8 && !w.step(all[evenly(rt, len(all))]); tries++ { // until there is something to do it with
+			}
+		})
 	}})
 }
 
