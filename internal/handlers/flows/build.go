@@ -3,8 +3,6 @@ package flows
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/access"
 	"github.com/flowapi/flowapi/internal/domain/execution"
@@ -82,12 +80,11 @@ func nodesOf(in []oapi.GraphExecution) []graph.Node {
 
 func node(in *oapi.MemberExecution) graph.Node {
 	n := graph.Node{Policy: graph.DefaultPolicy()}
-	n.Create = execution.Create{
-		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), Key: ask.Or(in.Key, ""), Priority: int(ask.Or(in.Priority, 0)), Payload: shape.Value(in.Payload),
-		Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags, Delay: ask.Millis(ask.Or(in.DelayMs, 0)),
-		DelayUntil: shape.Time(in.DelayUntil), DeadlineAt: shape.Time(in.DeadlineAt),
-		BudgetIDs: in.BudgetIds, QuotaIDs: in.QuotaPolicyIds, Estimate: in.Estimate,
-	}
+	n.Create, n.Err = shape.Creation(&oapi.CreateExecution{
+		ID: in.ID, Lane: in.Lane, Kind: in.Kind, Priority: in.Priority, Payload: in.Payload, Policy: in.Policy, RequiredCapabilities: in.RequiredCapabilities, Tags: in.Tags,
+		DelayMs: in.DelayMs, DelayUntil: in.DelayUntil, DeadlineAt: in.DeadlineAt, BudgetIds: in.BudgetIds, QuotaPolicyIds: in.QuotaPolicyIds, Estimate: in.Estimate,
+	})
+	n.Create.Key = ask.Or(in.Key, "")
 	for _, need := range in.Needs {
 		n.Needs = append(n.Needs, graph.Need{Name: need.Key, PassResult: need.PassResult})
 	}
@@ -100,8 +97,5 @@ func node(in *oapi.MemberExecution) graph.Node {
 		}
 	}
 	n.Policy.OnSatisfied = graph.OnSatisfied(ask.Or(in.OnSatisfied, oapi.OnSatisfied(graph.LetRun)))
-	if n.Err = shape.Expected(in.Estimate); in.DelayUntil != nil && in.DelayMs != nil {
-		n.Err = fault.Invalid(fault.CodeValidationFailed, "/delay_ms", "Give delay_until or delay_ms, not both.")
-	}
 	return n
 }

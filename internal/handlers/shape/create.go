@@ -14,14 +14,8 @@ func Creation(in *oapi.CreateExecution) (execution.Create, error) {
 	out := execution.Create{
 		ID: ask.Or(in.ID, uuid.Nil), Lane: in.Lane, Kind: ask.Or(in.Kind, ""), FlowID: ask.Or(in.FlowID, uuid.Nil), Key: ask.Or(in.Key, ""),
 		Priority: int(ask.Or(in.Priority, 0)), Payload: Value(in.Payload), Policy: in.Policy, Required: in.RequiredCapabilities, Tags: in.Tags,
-		Delay: ask.Millis(ask.Or(in.DelayMs, 0)), IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
+		Delay: ask.Millis(ask.Or(in.DelayMs, 0)), DelayUntil: Time(in.DelayUntil), DeadlineAt: Time(in.DeadlineAt), IdempotencyKey: ask.Or(in.IdempotencyKey, ""),
 		BudgetIDs: in.BudgetIds, QuotaIDs: in.QuotaPolicyIds, Estimate: in.Estimate,
-	}
-	if in.DelayUntil != nil {
-		out.DelayUntil = in.DelayUntil.Time()
-	}
-	if in.DeadlineAt != nil {
-		out.DeadlineAt = in.DeadlineAt.Time()
 	}
 	switch {
 	case in.DelayUntil != nil && in.DelayMs != nil:

@@ -48,43 +48,36 @@ func New(s *store.Store, executions Executions) *Repo { return &Repo{store: s, e
 // Create makes a budget in the caller's namespace. An id that a budget has already gets that budget, and nothing changes. It returns the
 // refusals of [budget.New], CodeNotFound for the parent, and CodeAlreadyExists for an id that another namespace has.
 func (r *Repo) Create(ctx context.Context, in budget.Create) (budget.Creation, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *budget.Creation) error {
-		in := in
-		in.Namespace = tx.Call.Namespace
-		if in.ID == uuid.Nil {
-			in.ID = store.NewID()
-		} else if b, err := find(&tx.Queries, in.Namespace, in.ID, ""); fault.CodeOf(err) != fault.CodeNotFound {
-			*out = budget.Creation{Budget: b, Existing: true}
-			tx.Refer(in.ID)
-			return err
-		}
-		if err := r.checkParent(tx, in.ParentID); err != nil {
-			return err
-		}
-		c, err := budget.New(in, tx.Now())
-		if err != nil {
-			return err
-		}
-		tx.Refer(in.ID)
-		n, err := insert(tx, &c.Budget)
-		if err != nil {
-			return err
-		}
-		if n == 0 { // made at the same time, or elsewhere
-			b, err := find(&tx.Queries, in.Namespace, in.ID, "")
-			if fault.CodeOf(err) == fault.CodeNotFound {
-				return fault.New(fault.CodeAlreadyExists, "The id %s is taken. Choose another one.", in.ID)
-			}
-			*out = budget.Creation{Budget: b, Existing: true}
-			return err
-		}
-		*out = budget.Creation{Budget: c.Budget}
-		tell(tx, c)
-		return nil
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *budget.Creation) (err error) {
+		out.Budget, out.Existing, err = store.Once(in.ID,
+			func(id uuid.UUID) (budget.Budget, error) { return find(&tx.Queries, tx.Call.Namespace, id, "") },
+			func(id uuid.UUID) (budget.Budget, error) { return r.create(tx, id, in) })
+		tx.Refer(out.Budget.ID)
+		return err
 	}, store.Reload(func(ctx context.Context, id uuid.UUID) (budget.Creation, error) {
 		b, err := r.Budget(ctx, id)
 		return budget.Creation{Budget: b}, err
 	}))
+}
+
+func (r *Repo) create(tx *store.Tx, id uuid.UUID, in budget.Create) (budget.Budget, error) {
+	in.ID, in.Namespace = id, tx.Call.Namespace
+	if err := r.checkParent(tx, in.ParentID); err != nil {
+		return budget.Budget{}, err
+	}
+	c, err := budget.New(in, tx.Now())
+	if err != nil {
+		return budget.Budget{}, err
+	}
+	n, err := insert(tx, &c.Budget)
+	switch {
+	case err != nil:
+		return budget.Budget{}, err
+	case n == 0:
+		return budget.Budget{}, store.Taken(id)
+	}
+	tell(tx, c)
+	return c.Budget, nil
 }
 
 // checkParent refuses a parent that there is not, and one too many above each other.

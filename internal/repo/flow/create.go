@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
@@ -27,35 +26,33 @@ func (r *Repo) Create(ctx context.Context, in flow.Create) (flow.Creation, error
 
 // CreateIn is Create in a transaction.
 func (r *Repo) CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error) {
-	in.Namespace = tx.Call.Namespace
-	if in.ID == uuid.Nil {
-		in.ID = store.NewID()
-	} else if f, err := r.find(&tx.Queries, in.Namespace, in.ID, ""); fault.CodeOf(err) != fault.CodeNotFound {
-		return flow.Creation{Flow: f, Existing: true}, err
-	}
+	f, existing, err := store.Once(in.ID,
+		func(id uuid.UUID) (flow.Flow, error) { return r.find(&tx.Queries, tx.Call.Namespace, id, "") },
+		func(id uuid.UUID) (flow.Flow, error) { return r.create(tx, id, in) })
+	return flow.Creation{Flow: f, Existing: existing}, err
+}
+
+func (r *Repo) create(tx *store.Tx, id uuid.UUID, in flow.Create) (flow.Flow, error) {
+	in.ID, in.Namespace = id, tx.Call.Namespace
 	var err error
 	if in.Limits, err = r.executions.LimitsOf(&tx.Queries, in.Namespace, in.BudgetIDs, in.QuotaIDs); err != nil {
-		return flow.Creation{}, err
+		return flow.Flow{}, err
 	}
 	c, err := flow.New(in, tx.By())
 	if err != nil {
-		return flow.Creation{}, err
+		return flow.Flow{}, err
 	}
 	stored, err := rowOf(&c.Flow)
 	if err != nil {
-		return flow.Creation{}, fmt.Errorf("flow %s: %w", in.ID, err)
+		return flow.Flow{}, fmt.Errorf("flow %s: %w", id, err)
 	}
 	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
-	if err != nil {
-		return flow.Creation{}, fmt.Errorf("insert flow: %w", err)
-	}
-	if n == 0 { // made at the same time, or elsewhere
-		f, err := r.find(&tx.Queries, in.Namespace, in.ID, "")
-		if fault.CodeOf(err) == fault.CodeNotFound {
-			err = fault.New(fault.CodeAlreadyExists, "The id %s is taken. Choose another one.", in.ID)
-		}
-		return flow.Creation{Flow: f, Existing: true}, err
+	switch {
+	case err != nil:
+		return flow.Flow{}, fmt.Errorf("insert flow: %w", err)
+	case n == 0:
+		return flow.Flow{}, store.Taken(id)
 	}
 	tx.EmitAll(c.Events)
-	return flow.Creation{Flow: c.Flow}, nil
+	return c.Flow, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
-	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/page"
 	"github.com/flowapi/flowapi/internal/domain/quota"
 	"github.com/flowapi/flowapi/internal/repo/store"
@@ -63,41 +62,34 @@ const selectQuota = `SELECT ` + columns + `, (SELECT coalesce(sum(k.active), 0) 
 // Create makes a quota in the caller's namespace. An id that a quota has already gets that quota, and nothing changes. It returns the
 // refusals of [quota.New], and CodeAlreadyExists for an id that another namespace has.
 func (r *Repo) Create(ctx context.Context, in quota.Create) (quota.Creation, error) {
-	return store.Write(ctx, r.store, func(tx *store.Tx, out *quota.Creation) error {
-		in := in
-		in.Namespace = tx.Call.Namespace
-		if in.ID == uuid.Nil {
-			in.ID = store.NewID()
-		} else if q, err := find(&tx.Queries, in.Namespace, in.ID); fault.CodeOf(err) != fault.CodeNotFound {
-			*out = quota.Creation{Quota: q, Existing: true}
-			tx.Refer(in.ID)
-			return err
-		}
-		q, events, err := quota.New(in, tx.Now())
-		if err != nil {
-			return err
-		}
-		n, err := tx.Exec(`INSERT INTO quotas (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, store.ID(q.ID), q.Namespace, q.Window.Milliseconds(),
-			q.MaxRequests, q.MaxConcurrent, q.Jitter.Milliseconds(), store.Text(q.KeyTag), store.Millis(q.CreatedAt))
-		if err != nil {
-			return fmt.Errorf("insert quota: %w", err)
-		}
-		tx.Refer(q.ID)
-		if n == 0 { // made at the same time, or elsewhere
-			q, err := find(&tx.Queries, in.Namespace, in.ID)
-			if fault.CodeOf(err) == fault.CodeNotFound {
-				return fault.New(fault.CodeAlreadyExists, "The id %s is taken. Choose another one.", in.ID)
-			}
-			*out = quota.Creation{Quota: q, Existing: true}
-			return err
-		}
-		tx.EmitAll(events)
-		*out = quota.Creation{Quota: q}
-		return nil
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *quota.Creation) (err error) {
+		out.Quota, out.Existing, err = store.Once(in.ID,
+			func(id uuid.UUID) (quota.Quota, error) { return find(&tx.Queries, tx.Call.Namespace, id) },
+			func(id uuid.UUID) (quota.Quota, error) { return create(tx, id, in) })
+		tx.Refer(out.Quota.ID)
+		return err
 	}, store.Reload(func(ctx context.Context, id uuid.UUID) (quota.Creation, error) {
 		q, err := r.Quota(ctx, id)
 		return quota.Creation{Quota: q}, err
 	}))
+}
+
+func create(tx *store.Tx, id uuid.UUID, in quota.Create) (quota.Quota, error) {
+	in.ID, in.Namespace = id, tx.Call.Namespace
+	q, events, err := quota.New(in, tx.Now())
+	if err != nil {
+		return quota.Quota{}, err
+	}
+	n, err := tx.Exec(`INSERT INTO quotas (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, store.ID(q.ID), q.Namespace, q.Window.Milliseconds(),
+		q.MaxRequests, q.MaxConcurrent, q.Jitter.Milliseconds(), store.Text(q.KeyTag), store.Millis(q.CreatedAt))
+	switch {
+	case err != nil:
+		return quota.Quota{}, fmt.Errorf("insert quota: %w", err)
+	case n == 0:
+		return quota.Quota{}, store.Taken(id)
+	}
+	tx.EmitAll(events)
+	return q, nil
 }
 
 // Quota returns a quota of the caller's namespace. It returns CodeNotFound.

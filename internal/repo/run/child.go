@@ -50,7 +50,7 @@ func (r *Repo) attach(tx *store.Tx, x *run.Run, child *run.Child, at run.Place, 
 		if err != nil {
 			return run.Attached{}, fault.Under(err, pointer+"/run")
 		}
-		return run.Attached{RunID: made.Run.ID, Seen: run.SeenRun(&made.Run)}, nil
+		return run.Attached{RunID: made.ID, Seen: run.SeenRun(&made)}, nil
 	}
 	return r.takeRun(tx, x, child.RunID, at)
 }

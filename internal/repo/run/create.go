@@ -25,72 +25,65 @@ func (r *Repo) Create(ctx context.Context, in run.Create) (run.Creation, error) 
 	}))
 }
 
-func (r *Repo) create(tx *store.Tx, in run.Create) (run.Creation, error) {
+func (r *Repo) create(tx *store.Tx, in run.Create) (made run.Creation, err error) {
 	in.Namespace, in.Creator = tx.Call.Namespace, tx.Call.Actor
-	if in.ID != uuid.Nil {
-		switch x, err := find(&tx.Queries, in.Namespace, in.ID, ""); fault.CodeOf(err) {
-		case "":
-			return run.Creation{Run: x, Existing: true}, nil
-		case fault.CodeNotFound:
-		default:
-			return run.Creation{}, err
-		}
-	} else {
-		in.ID = store.NewID()
+	made.Run, made.Existing, err = store.Once(in.ID,
+		func(id uuid.UUID) (run.Run, error) { return find(&tx.Queries, in.Namespace, id, "") },
+		func(id uuid.UUID) (run.Run, error) {
+			in.ID = id
+			return r.createIn(tx, in)
+		})
+	return made, err
+}
+
+// createIn makes a run that is not there, in its parent if it has one.
+func (r *Repo) createIn(tx *store.Tx, in run.Create) (run.Run, error) {
+	if in.Parent.RunID == uuid.Nil {
+		return r.insert(tx, in)
 	}
-	if in.Parent.RunID != uuid.Nil {
-		if err := r.holdFlows(tx, in.Parent.RunID, &run.Child{Run: &in}); err != nil {
-			return run.Creation{}, err
-		}
-		parent, err := r.hold(tx, in.Parent.RunID)
-		if err != nil {
-			return run.Creation{}, err
-		}
-		if err := parent.Begins(); err != nil {
-			return run.Creation{}, err
-		}
-		if _, err := depth(tx, &parent); err != nil {
-			return run.Creation{}, err
-		}
-		if in.FlowID == uuid.Nil {
-			in.FlowID = parent.FlowID
-		}
+	if err := r.holdFlows(tx, in.Parent.RunID, &run.Child{Run: &in}); err != nil {
+		return run.Run{}, err
 	}
-	made, err := r.insert(tx, in)
-	if fault.CodeOf(err) != fault.CodeAlreadyExists {
-		return made, err
+	parent, err := r.hold(tx, in.Parent.RunID)
+	if err != nil {
+		return run.Run{}, err
 	}
-	x, missing := find(&tx.Queries, in.Namespace, in.ID, "") // of a create that was under way
-	if missing != nil {
-		return run.Creation{}, err
+	if err := parent.Begins(); err != nil {
+		return run.Run{}, err
 	}
-	return run.Creation{Run: x, Existing: true}, nil
+	if _, err := depth(tx, &parent); err != nil {
+		return run.Run{}, err
+	}
+	if in.FlowID == uuid.Nil {
+		in.FlowID = parent.FlowID
+	}
+	return r.insert(tx, in)
 }
 
 // insert writes a new run whose parent, if it has one, is held and takes children.
-func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Creation, error) {
+func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Run, error) {
 	c, err := run.New(in, tx.By())
 	if err != nil {
-		return run.Creation{}, err
+		return run.Run{}, err
 	}
 	if in.FlowID != uuid.Nil {
 		if err := r.flows.AddRun(tx, in.FlowID, in.ID, c.Run.Name(), c.Run.FlowStepOf()); err != nil {
-			return run.Creation{}, err
+			return run.Run{}, err
 		}
 	}
 	stored, err := rowOf(&c.Run)
 	if err != nil {
-		return run.Creation{}, fmt.Errorf("run %s: %w", c.Run.ID, err)
+		return run.Run{}, fmt.Errorf("run %s: %w", c.Run.ID, err)
 	}
 	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
 	switch {
 	case err != nil:
-		return run.Creation{}, fmt.Errorf("insert run: %w", err)
+		return run.Run{}, fmt.Errorf("insert run: %w", err)
 	case n == 0:
-		return run.Creation{}, fault.New(fault.CodeAlreadyExists, "The id %s is taken by another run. Choose another one.", in.ID)
+		return run.Run{}, store.Taken(in.ID)
 	}
 	tx.EmitAll(c.Events)
-	return run.Creation{Run: c.Run}, nil
+	return c.Run, nil
 }
 
 // depth returns the runs that x is in, the nearest first. It returns CodeLinkCycle when a child of x would be too deep.
