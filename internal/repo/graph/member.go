@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/flowapi/flowapi/internal/call"
 	"github.com/flowapi/flowapi/internal/domain/execution"
 	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/domain/flow"
@@ -88,7 +87,7 @@ func (r *Repo) Add(ctx context.Context, flowID uuid.UUID, node graph.Node, holde
 }
 
 func (r *Repo) addOnce(ctx context.Context, flowID uuid.UUID, node graph.Node, holder *execution.Fence, reload store.Option) (graph.Member, error) {
-	f, err := r.head(ctx, call.From(ctx).Namespace, flowID)
+	f, err := r.flows.Flow(ctx, flowID)
 	if err != nil {
 		return graph.Member{}, err
 	}

@@ -174,7 +174,7 @@ func (r *Repo) Replay(ctx context.Context, flowID uuid.UUID, expected *int64, na
 		return out, err
 	}
 	reload := store.Reload(func(ctx context.Context, old replayRef) (graph.Replayed, error) {
-		f, err := r.head(ctx, namespace, old.ID)
+		f, err := r.flows.Flow(ctx, old.ID)
 		return graph.Replayed{Flow: f, Again: old.Again, Kept: old.Kept}, err
 	})
 	return store.Checked(ctx, r.store, func() (graph.Replayed, error) { return r.replayOnce(ctx, flowID, expected, names, reload) }, reload)

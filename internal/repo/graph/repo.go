@@ -67,6 +67,8 @@ type Executions interface {
 
 // Flows is the store of flows, as far as graphs need it.
 type Flows interface {
+	// Flow returns a flow of the caller's namespace. It returns CodeNotFound.
+	Flow(ctx context.Context, id uuid.UUID) (flow.Flow, error)
 	CreateIn(tx *store.Tx, in flow.Create) (flow.Creation, error)
 	// Grow counts further members and edges of a flow, and locks it. It returns CodeNotFound and CodeAlreadyTerminal.
 	Grow(tx *store.Tx, flowID uuid.UUID, nodes, edges int) (flow.Flow, error)

@@ -34,7 +34,7 @@ func (r *Repo) Stage(ctx context.Context, in graph.Stage) (graph.Staged, error) 
 		if err != nil {
 			return graph.Staged{}, err
 		}
-		f, err := r.head(ctx, call.From(ctx).Namespace, old.FlowID)
+		f, err := r.flows.Flow(ctx, old.FlowID)
 		return graph.Staged{Edge: e, GraphRevision: f.GraphRevision}, err
 	}))
 }
@@ -61,7 +61,7 @@ func (r *Repo) stage(tx *store.Tx, in graph.Stage) (graph.Staged, error) {
 	if err != nil {
 		return graph.Staged{}, err
 	}
-	if err := fits(&tx.Queries, up, down, &in.Edge); err != nil {
+	if err := mayStage(&tx.Queries, up, down, &in.Edge); err != nil {
 		return graph.Staged{}, err
 	}
 	e := in.Edge
@@ -150,8 +150,8 @@ func notMember(flowID, id uuid.UUID) error {
 	return fault.New(fault.CodeExecutionNotInFlow, "Execution %s is not a member of flow %s. Add it first.", id, flowID).With("execution_id", id)
 }
 
-// fits refuses an edge that does not go into the graph.
-func fits(q *store.Queries, up, down *execution.Execution, e *graph.Edge) error {
+// mayStage refuses an edge that does not go into the graph.
+func mayStage(q *store.Queries, up, down *execution.Execution, e *graph.Edge) error {
 	pair := graph.Edge{FlowID: e.FlowID, Upstream: e.Upstream, Downstream: e.Downstream, PassResult: e.PassResult}
 	old, found, err := staged(q, &pair)
 	if err != nil {

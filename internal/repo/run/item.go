@@ -2,12 +2,9 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -17,59 +14,6 @@ import (
 	"github.com/flowapi/flowapi/internal/domain/run"
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
-
-// itemRow is a stored item.
-type itemRow struct {
-	ID             store.ID     `db:"id"`
-	StepID         store.ID     `db:"step_id"`
-	RunID          store.ID     `db:"run_id"`
-	Type           string       `db:"item_type"`
-	ItemID         string       `db:"item_id"`
-	Ref            string       `db:"item_ref"`
-	Context        store.JSON   `db:"context"`
-	CreatedAt      store.Millis `db:"created_at"`
-	Status         string       `db:"status"`
-	ChildRunID     store.Text   `db:"child_run_id"`
-	ChildLinked    int          `db:"child_linked"`
-	ChildExecution store.ID     `db:"child_execution_id"`
-	DispatchedAt   store.Millis `db:"dispatched_at"`
-	CompletedAt    store.Millis `db:"completed_at"`
-}
-
-var (
-	itemNames   = []string{"id", "step_id", "run_id", "item_type", "item_id", "item_ref", "context", "created_at", "status", "child_run_id", "child_linked", "child_execution_id", "dispatched_at", "completed_at"}
-	itemColumns = strings.Join(itemNames, ", ")
-	insertItems = "INSERT INTO run_items (" + itemColumns + ") VALUES "
-)
-
-const updateItem = "UPDATE run_items SET status = ?, child_run_id = ?, child_linked = ?, child_execution_id = ?, dispatched_at = ?, completed_at = ? WHERE id = ?"
-
-func itemValues(it *run.Item) []any {
-	return append([]any{store.ID(it.ID), store.ID(it.StepID), store.ID(it.RunID), it.Type, it.ItemID, it.Ref, store.JSON(it.Context), store.Millis(it.CreatedAt)}, movingItem(it)...)
-}
-
-func movingItem(it *run.Item) []any {
-	return []any{string(it.Status), store.Text(it.ChildRunID), store.Bit(it.ChildLinked), store.ID(it.ChildExecution), store.Millis(it.DispatchedAt), store.Millis(it.CompletedAt)}
-}
-
-func (r *itemRow) item() (run.Item, error) {
-	it := run.Item{ID: uuid.UUID(r.ID), StepID: uuid.UUID(r.StepID), RunID: uuid.UUID(r.RunID), Type: r.Type, ItemID: r.ItemID, Ref: r.Ref, Status: run.ItemStatus(r.Status),
-		ChildRunID: string(r.ChildRunID), ChildLinked: r.ChildLinked == 1, ChildExecution: uuid.UUID(r.ChildExecution), Context: json.RawMessage(r.Context),
-		CreatedAt: time.Time(r.CreatedAt), DispatchedAt: time.Time(r.DispatchedAt), CompletedAt: time.Time(r.CompletedAt)}
-	if !it.Status.Known() {
-		return it, store.Corrupt("item", it.ID, errStatus)
-	}
-	return it, nil
-}
-
-// someItems reads the items that a condition selects.
-func someItems(q *store.Queries, condition string, args ...any) ([]run.Item, error) {
-	var rows []itemRow
-	if err := q.Select(&rows, "SELECT "+itemColumns+" FROM run_items WHERE "+condition, args...); err != nil {
-		return nil, fmt.Errorf("read items: %w", err)
-	}
-	return store.Rows(rows, (*itemRow).item)
-}
 
 // Items lists the items of a step, in the order in which they were added; those in one status, if one is given. It returns CodeNotFound.
 func (r *Repo) Items(ctx context.Context, runID, stepID uuid.UUID, status run.ItemStatus, after page.Cursor, limit int) (page.Page[run.Item], error) {
@@ -134,24 +78,6 @@ func (r *Repo) itemsByID(ctx context.Context, of itemsRef) (list []run.Item, err
 	})
 	return list, err
 }
-
-// readItems reads items of a step by their ids. lock is a locking clause, or "".
-func readItems(q *store.Queries, stepID uuid.UUID, ids []uuid.UUID, lock string) (map[uuid.UUID]run.Item, error) {
-	found := make(map[uuid.UUID]run.Item, len(ids))
-	for chunk := range store.Chunks(ids) {
-		items, err := someItems(q, "step_id = ? AND id IN ? ORDER BY id"+lock, store.ID(stepID), store.List(store.IDs(chunk)))
-		if err != nil {
-			return nil, err
-		}
-		for _, it := range items {
-			found[it.ID] = it
-		}
-	}
-	return found, nil
-}
-
-// itemKey is what an item is known by in its step.
-type itemKey struct{ kind, id string }
 
 func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64, in []run.ItemRequest, out *[]run.AddedItem) error {
 	children := make([]*run.Child, len(in))
@@ -270,32 +196,6 @@ func (r *Repo) fanOut(tx *store.Tx, runID, stepID uuid.UUID, generation int64) (
 	return x, s, err
 }
 
-// itemsByKey returns those of some items that a step has.
-func itemsByKey(q *store.Queries, stepID uuid.UUID, in []run.ItemRequest) (map[itemKey]run.Item, error) {
-	there := make(map[itemKey]run.Item, len(in))
-	for chunk := range store.Chunks(in) {
-		kinds, names := make([]string, len(chunk)), make([]string, len(chunk))
-		for i := range chunk {
-			kinds[i], names[i] = chunk[i].Type, chunk[i].ItemID
-		}
-		slices.Sort(kinds)
-		kinds = slices.Compact(kinds)
-		found, err := someItems(q, "step_id = ? AND item_type IN ? AND item_id IN ?", store.ID(stepID), store.List(kinds), store.List(names))
-		if err != nil {
-			return nil, err
-		}
-		for _, it := range found {
-			for i := range chunk {
-				if chunk[i].Type == it.Type && chunk[i].ItemID == it.ItemID {
-					there[itemKey{it.Type, it.ItemID}] = it
-					break
-				}
-			}
-		}
-	}
-	return there, nil
-}
-
 // UpdateItems changes items of a step, all or none. It returns CodeNotFound with those that are missing, CodeLeaseLost,
 // CodeIllegalTransition, CodeRunTerminal, CodeRunCancelled, and the refusals of the children.
 // reference: runs-and-taskflows.md A5.8, A13 11.
@@ -354,125 +254,4 @@ func (r *Repo) updateItems(tx *store.Tx, runID, stepID uuid.UUID, generation int
 		*out = append(*out, items[id])
 	}
 	return nil
-}
-
-func (r *Repo) updateItem(tx *store.Tx, x *run.Run, s *run.Step, before run.Item, u *run.ItemUpdate, pointer string) (run.Item, error) {
-	after, changed, err := before.Update(*u, tx.Now())
-	if err != nil {
-		return before, fault.Under(err, pointer)
-	}
-	if changed || !u.Child.IsZero() {
-		if err := x.Takes(); err != nil {
-			return before, err
-		}
-		if s.Status.Terminal() {
-			return before, s.Over(s.Status)
-		}
-	}
-	if !after.Status.Terminal() && (changed || !u.Child.IsZero()) {
-		if err := x.Begins(); err != nil {
-			return before, err
-		}
-	}
-	if !u.Child.IsZero() {
-		if after.HasChild() || after.Status != run.ItemRunning {
-			return before, fault.Invalid(fault.CodeValidationFailed, pointer+"/child", "A child does the work of an item that becomes running and has none.")
-		}
-		if after, err = r.attachItem(tx, x, after, u.Child, pointer+"/child"); err != nil {
-			return before, err
-		}
-		changed = true
-	}
-	if !changed {
-		return after, nil
-	}
-	return after, r.moveItem(tx, x, &before, &after)
-}
-
-// moveItem is saveItem of an item that somebody else than its child moves: the child may have nobody any more who waits for it.
-func (r *Repo) moveItem(tx *store.Tx, x *run.Run, before, after *run.Item) error {
-	ref, err := r.saveItem(tx, x, before, after)
-	if err != nil || !before.HasChild() {
-		return err
-	}
-	defer tx.Because(tx.Because(ref))
-	r.orphaned(tx, x)
-	return nil
-}
-
-// saveItem writes what became of an item, counts it, and returns the event that tells of it.
-func (r *Repo) saveItem(tx *store.Tx, x *run.Run, before, after *run.Item) (store.Ref, error) {
-	if err := tx.ExecOne(updateItem, append(movingItem(after), store.ID(after.ID))...); err != nil {
-		return 0, fmt.Errorf("update item %s: %w", after.ID, err)
-	}
-	count(tx, after.StepID, run.Counts{before.Status: -1})
-	count(tx, after.StepID, run.Counts{after.Status: 1})
-	return tx.Emit(after.Event(x)), nil
-}
-
-// endItems ends the open items of a step that has ended.
-func (r *Repo) endItems(tx *store.Tx, x *run.Run, s *run.Step) error {
-	if s.FanOut.Open() == 0 {
-		return nil
-	}
-	to := run.ItemCancelled
-	if s.Status == run.StepSkipped {
-		to = run.ItemSkipped
-	}
-	return r.eachItem(tx, s.ID, " AND completed_at IS NULL", func(it run.Item) error {
-		next, changed := it.Become(to, tx.Now())
-		if !changed {
-			return nil
-		}
-		return r.moveItem(tx, x, &it, &next)
-	})
-}
-
-// resetItems does items again, whose step is done again.
-func (r *Repo) resetItems(tx *store.Tx, x *run.Run, s *run.Step, in run.Resume) error {
-	if s.FanOut.Total() == 0 {
-		return nil
-	}
-	return r.eachItem(tx, s.ID, " AND status <> 'pending'", func(it run.Item) error {
-		if !it.Again(in) {
-			return nil
-		}
-		next := it.Reset()
-		return r.moveItem(tx, x, &it, &next)
-	})
-}
-
-func (r *Repo) eachItem(tx *store.Tx, stepID uuid.UUID, condition string, do func(it run.Item) error) error {
-	items, err := someItems(&tx.Queries, "step_id = ?"+condition+" ORDER BY id"+tx.ForUpdate(), store.ID(stepID))
-	if err != nil {
-		return err
-	}
-	for _, it := range items {
-		if err := do(it); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type countKey struct{ step uuid.UUID }
-
-// count moves how many items of a step are in each status, once for each step in a transaction, and last.
-func count(tx *store.Tx, stepID uuid.UUID, by run.Counts) {
-	sum := store.Sum(tx, countKey{stepID}, func(sum *run.Counts) error {
-		n := *sum
-		err := tx.ExecOne(`UPDATE run_steps SET items_pending = items_pending + ?, items_running = items_running + ?, items_completed = items_completed + ?,
-			items_failed = items_failed + ?, items_skipped = items_skipped + ?, items_cancelled = items_cancelled + ? WHERE id = ?`,
-			n[run.ItemPending], n[run.ItemRunning], n[run.ItemCompleted], n[run.ItemFailed], n[run.ItemSkipped], n[run.ItemCancelled], store.ID(stepID))
-		if err != nil {
-			return fmt.Errorf("count the items of step %s: %w", stepID, err)
-		}
-		return nil
-	})
-	if *sum == nil {
-		*sum = run.Counts{}
-	}
-	for s, n := range by {
-		(*sum)[s] += n
-	}
 }
