@@ -12,20 +12,13 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-var (
-	fixed  = []string{"id", "namespace", "parent_id", "created_at"}
-	moving = []string{"scope_type", "scope_id", "on_hard_limit", "reset_interval_ms", "schedule", "exhausted", "breach_count", "soft_breach_count", "last_breach_at",
-		"last_breach_dimension", "next_reset_at", "last_reset_at", "period", "revision", "updated_at"}
-
-	table = store.NewTable("budgets", fixed, moving)
-)
-
+// row is a stored budget, without its amounts.
 type row struct {
 	ID                  store.ID     `db:"id"`
 	Namespace           string       `db:"namespace"`
 	ParentID            store.ID     `db:"parent_id"`
 	CreatedAt           store.Millis `db:"created_at"`
-	ScopeType           string       `db:"scope_type"`
+	ScopeType           string       `db:"scope_type" row:"moving"`
 	ScopeID             string       `db:"scope_id"`
 	OnHardLimit         string       `db:"on_hard_limit"`
 	ResetIntervalMS     *int64       `db:"reset_interval_ms"`
@@ -42,24 +35,27 @@ type row struct {
 	UpdatedAt           store.Millis `db:"updated_at"`
 }
 
-func fixedValues(b *budget.Budget) []any {
-	return []any{store.ID(b.ID), b.Namespace, store.ID(b.ParentID), store.Millis(b.CreatedAt)}
-}
+var table = store.TableOf[row]("budgets")
 
-func movingValues(b *budget.Budget) ([]any, error) {
-	var interval *int64
+// rowOf returns the stored form of b.
+func rowOf(b *budget.Budget) (row, error) {
+	r := row{
+		ID: store.ID(b.ID), Namespace: b.Namespace, ParentID: store.ID(b.ParentID), CreatedAt: store.Millis(b.CreatedAt), ScopeType: b.ScopeType, ScopeID: b.ScopeID,
+		OnHardLimit: string(b.OnHardLimit), Exhausted: store.Bit(b.Exhausted), Breaches: b.Breaches, SoftBreaches: b.SoftBreaches, LastBreachAt: store.Millis(b.LastBreachAt),
+		LastBreachDimension: store.Text(b.LastBreachDimension), NextResetAt: store.Millis(b.NextResetAt), LastResetAt: store.Millis(b.LastResetAt), Period: b.Period,
+		Revision: b.Revision, UpdatedAt: store.Millis(b.UpdatedAt),
+	}
 	if b.ResetInterval > 0 {
-		interval = new(b.ResetInterval.Milliseconds())
+		r.ResetIntervalMS = new(b.ResetInterval.Milliseconds())
 	}
-	var schedule store.JSON
-	if b.Schedule != nil {
-		var err error
-		if schedule, err = json.Marshal(b.Schedule); err != nil {
-			return nil, fmt.Errorf("schedule of budget %s: %w", b.ID, err)
-		}
+	if b.Schedule == nil {
+		return r, nil
 	}
-	return []any{b.ScopeType, b.ScopeID, string(b.OnHardLimit), interval, schedule, store.Bit(b.Exhausted), b.Breaches, b.SoftBreaches, store.Millis(b.LastBreachAt),
-		store.Text(b.LastBreachDimension), store.Millis(b.NextResetAt), store.Millis(b.LastResetAt), b.Period, b.Revision, store.Millis(b.UpdatedAt)}, nil
+	var err error
+	if r.Schedule, err = json.Marshal(b.Schedule); err != nil {
+		return r, fmt.Errorf("schedule of budget %s: %w", b.ID, err)
+	}
+	return r, nil
 }
 
 // budget returns the budget that r stores, without its amounts. It returns CodeCorruptRecord for a row that cannot be one.
@@ -131,11 +127,11 @@ func read(q *store.Queries, rest string, args ...any) ([]budget.Budget, error) {
 }
 
 func insert(tx *store.Tx, b *budget.Budget) (int64, error) {
-	values, err := movingValues(b)
+	stored, err := rowOf(b)
 	if err != nil {
 		return 0, err
 	}
-	n, err := tx.Exec(table.Insert, append(fixedValues(b), values...)...)
+	n, err := tx.Exec(table.Insert, table.All(&stored)...)
 	if err != nil || n == 0 {
 		return n, err
 	}

@@ -16,11 +16,11 @@ import (
 // save writes a change of a budget, which is locked, and lets those go on for whom there is more left than before.
 func (r *Repo) save(tx *store.Tx, before budget.Budget, c budget.Change) error {
 	b := &c.Budget
-	values, err := movingValues(b)
+	stored, err := rowOf(b)
 	if err != nil {
 		return err
 	}
-	if err := tx.ExecOne(table.Update, append(values, store.ID(b.ID))...); err != nil {
+	if err := tx.ExecOne(table.Update, append(table.Moving(&stored), stored.ID)...); err != nil {
 		return fmt.Errorf("update budget %s: %w", b.ID, err)
 	}
 	if err := saveAmounts(tx, b, before.Amounts); err != nil {

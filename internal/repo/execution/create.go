@@ -127,7 +127,7 @@ func (r *Repo) insert(tx *store.Tx, in execution.Create, c execution.Change) (ex
 	if err != nil {
 		return execution.Created{}, err
 	}
-	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(table.Insert, table.All(&stored)...)
 	if err != nil {
 		return execution.Created{}, fmt.Errorf("insert execution: %w", err)
 	}

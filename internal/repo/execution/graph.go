@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -91,7 +90,7 @@ func (r *Repo) Insert(tx *store.Tx, made []execution.Change, build uuid.UUID) er
 		if err != nil {
 			return err
 		}
-		rows[i] = append(slices.Concat(stored.fixedValues(), stored.movingValues()), store.ID(build))
+		rows[i] = append(table.All(&stored), store.ID(build))
 	}
 	n, err := tx.Insert(insertRows, rows, " ON CONFLICT DO NOTHING")
 	switch {

@@ -4,7 +4,6 @@ package execution
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,7 +14,7 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/worker"
 )
 
-// row is a stored execution. The columns of fixed never change after the insert, those of moving do.
+// row is a stored execution.
 type row struct {
 	ID              store.ID     `db:"id"`
 	Namespace       string       `db:"namespace"`
@@ -32,7 +31,7 @@ type row struct {
 	Followed        int          `db:"followed"` // set by a statement of its own
 	Limits          store.JSON   `db:"limits"`
 
-	Priority         int          `db:"priority"`
+	Priority         int          `db:"priority" row:"moving"`
 	Revision         int64        `db:"revision"`
 	Lifecycle        string       `db:"lifecycle_phase"`
 	Ownership        string       `db:"ownership_state"`
@@ -71,38 +70,19 @@ type row struct {
 	RunID            store.ID     `db:"run_id"`
 	Admitted         int          `db:"admitted"`
 	ClaimBucket      *int64       `db:"claim_bucket"`
-	Draining         bool         `db:"draining"` // only in what selectHeld reads
+	Draining         bool         `db:"draining" row:"computed"` // by what selectHeld reads
 }
 
 var (
-	fixed = []string{"id", "namespace", "lane", "kind", "flow_id", "key", "payload", "payload_encoding", "policy", "required_capabilities",
-		"creator", "created_at", "followed", "limits"}
-	moving = []string{"priority", "revision", "lifecycle_phase", "ownership_state", "eligibility_state", "blocking_reason", "terminal_outcome",
-		"attempt_state", "public_state", "blocking_detail", "tags", "instance_tag", "started_at", "completed_at", "delay_until", "deadline_at",
-		"attempt_timeout_at", "due_at", "current_attempt_index", "total_attempt_count", "retry_count", "replay_count", "lease_reclaim_count",
-		"lease_id", "lease_epoch", "attempt_id", "worker_id", "worker_instance_id", "lease_acquired_at", "lease_expires_at", "progress", "failure",
-		"cancellation", "released", "claim_grant", "suspension", "run_id", "admitted", "claim_bucket"}
-
-	table      = store.NewTable("executions", fixed, moving)
+	table      = store.TableOf[row]("executions")
 	columns    = table.Columns
-	endRow     = store.NewTable("executions", fixed, append(slices.Clip(moving), "result", "result_encoding")).Update
+	endRow     = table.UpdateAnd("result", "result_encoding")
 	selectByID = "SELECT " + columns + " FROM executions WHERE id = ? AND " + visible
 
 	// selectHeld also tells whether the worker that holds the execution is draining; its first argument is the time.
 	selectHeld = "SELECT " + columns + `, EXISTS (SELECT 1 FROM workers w WHERE w.namespace = executions.namespace
 		AND w.worker_instance_id = executions.worker_instance_id AND ` + worker.Draining + `) AS draining FROM executions`
 )
-
-func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.Lane, r.Kind, r.FlowID, r.Key, r.Payload, r.PayloadEncoding, r.Policy, r.Required, r.Creator, r.CreatedAt, r.Followed, r.Limits}
-}
-
-func (r *row) movingValues() []any {
-	return []any{r.Priority, r.Revision, r.Lifecycle, r.Ownership, r.Eligibility, r.Blocking, r.Outcome, r.Attempt, r.Public, r.BlockingDetail,
-		r.Tags, r.InstanceTag, r.StartedAt, r.CompletedAt, r.DelayUntil, r.DeadlineAt, r.AttemptTimeoutAt, r.DueAt, r.AttemptIndex, r.Attempts,
-		r.Retries, r.Replays, r.Reclaims, r.LeaseID, r.LeaseEpoch, r.AttemptID, r.WorkerID, r.InstanceID, r.LeaseAcquiredAt, r.LeaseExpiresAt,
-		r.Progress, r.Failure, r.Cancellation, r.Released, r.Grant, r.Suspension, r.RunID, r.Admitted, r.ClaimBucket}
-}
 
 // rowOf returns the stored form of e.
 func rowOf(e *execution.Execution, bucket *int64) (row, error) {

@@ -31,7 +31,7 @@ func (r *Repo) save(tx *store.Tx, before *execution.Execution, c execution.Chang
 	if err != nil {
 		return err
 	}
-	statement, args := table.Update, stored.movingValues()
+	statement, args := table.Update, table.Moving(&stored)
 	switch {
 	case result != nil:
 		statement, args = endRow, append(args, result.Bytes, string(result.Encoding))

@@ -46,7 +46,7 @@ func (r *Repo) create(tx *store.Tx, id uuid.UUID, in flow.Create) (flow.Flow, er
 	if err != nil {
 		return flow.Flow{}, fmt.Errorf("flow %s: %w", id, err)
 	}
-	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(table.Insert, table.All(&stored)...)
 	switch {
 	case err != nil:
 		return flow.Flow{}, fmt.Errorf("insert flow: %w", err)

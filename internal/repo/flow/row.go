@@ -12,8 +12,7 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// row is a stored flow. The columns of fixed never change after the insert, those of moving do; the counts of members and
-// edges are moved by statements of their own.
+// row is a stored flow. The counts of members and edges are moved by statements of their own.
 type row struct {
 	ID         store.ID     `db:"id"`
 	Namespace  string       `db:"namespace"`
@@ -25,7 +24,7 @@ type row struct {
 	NodeCount     int64 `db:"node_count"`
 	EdgeCount     int64 `db:"edge_count"`
 
-	Kind            string       `db:"kind"`
+	Kind            string       `db:"kind" row:"moving"`
 	ControllerID    string       `db:"controller_id"`
 	Goal            string       `db:"goal"`
 	OwnerSessionKey string       `db:"owner_session_key"`
@@ -45,22 +44,9 @@ type row struct {
 }
 
 var (
-	fixed  = []string{"id", "namespace", "auto_finish", "created_at", "limits", "graph_revision", "node_count", "edge_count"}
-	moving = []string{"kind", "controller_id", "goal", "owner_session_key", "requester_origin", "current_step", "state", "status",
-		"cancel_requested", "wait_id", "revision", "cancellation", "failure", "tags", "fields_changed", "updated_at", "ended_at"}
-
-	table   = store.NewTable("flows", fixed, moving)
+	table   = store.TableOf[row]("flows")
 	columns = table.Columns
 )
-
-func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.AutoFinish, r.CreatedAt, r.Limits, r.GraphRevision, r.NodeCount, r.EdgeCount}
-}
-
-func (r *row) movingValues() []any {
-	return []any{r.Kind, r.ControllerID, r.Goal, r.OwnerSessionKey, r.RequesterOrigin, r.CurrentStep, r.State, r.Status, r.CancelRequested,
-		r.WaitID, r.Revision, r.Cancellation, r.Failure, r.Tags, r.FieldsChanged, r.UpdatedAt, r.EndedAt}
-}
 
 // rowOf returns the stored form of f.
 func rowOf(f *flow.Flow) (row, error) {

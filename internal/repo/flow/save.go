@@ -71,7 +71,7 @@ func (r *Repo) save(tx *store.Tx, before *flow.Flow, c flow.Change) ([]uuid.UUID
 	if err != nil {
 		return nil, fmt.Errorf("flow %s: %w", after.ID, err)
 	}
-	if err := tx.ExecOne(table.Update+" AND revision = ?", append(stored.movingValues(), stored.ID, before.Revision)...); err != nil {
+	if err := tx.ExecOne(table.Update+" AND revision = ?", append(table.Moving(&stored), stored.ID, before.Revision)...); err != nil {
 		return nil, fmt.Errorf("update flow %s: %w", after.ID, err)
 	}
 	defer tx.Because(tx.Cause()) // what it was before

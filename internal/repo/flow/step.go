@@ -25,23 +25,30 @@ type stepRow struct {
 	RunID           string       `db:"run_id"`
 	Position        int64        `db:"position"`
 	Runtime         string       `db:"runtime"`
-	ChildSessionKey store.Text   `db:"child_session_key"`
+	CreatedAt       store.Millis `db:"created_at"`
+	ChildSessionKey store.Text   `db:"child_session_key" row:"moving"`
 	Task            string       `db:"task"`
 	Status          string       `db:"status"`
 	Result          store.JSON   `db:"result"`
 	ExecutionID     store.ID     `db:"execution_id"`
 	WorkflowRunID   store.ID     `db:"workflow_run_id"`
-	CreatedAt       store.Millis `db:"created_at"`
 	UpdatedAt       store.Millis `db:"updated_at"`
 }
 
 var (
-	steps = store.NewTable("flow_steps", []string{"id", "flow_id", "run_id", "position", "runtime", "created_at"},
-		[]string{"child_session_key", "task", "status", "result", "execution_id", "workflow_run_id", "updated_at"})
+	steps       = store.TableOf[stepRow]("flow_steps")
 	selectSteps = "SELECT " + steps.Columns + " FROM flow_steps"
 )
 
 var errResult = errors.New("the result is not JSON")
+
+func stepRowOf(s *flow.Step) stepRow {
+	return stepRow{
+		ID: store.ID(s.ID), FlowID: store.ID(s.FlowID), RunID: s.RunID, Position: s.Position, Runtime: string(s.Runtime), CreatedAt: store.Millis(s.CreatedAt),
+		ChildSessionKey: store.Text(s.ChildSessionKey), Task: s.Task, Status: string(s.Status), Result: store.JSON(s.Result),
+		ExecutionID: store.ID(s.ExecutionID), WorkflowRunID: store.ID(s.WorkflowRunID), UpdatedAt: store.Millis(s.UpdatedAt),
+	}
+}
 
 // step returns the step that r stores. It returns CodeCorruptRecord for a row that cannot be one.
 func (r *stepRow) step() (flow.Step, error) {
@@ -161,8 +168,8 @@ func (*Repo) insertStep(tx *store.Tx, f *flow.Flow, in flow.NewStep, child *flow
 	if err != nil {
 		return flow.Step{}, err
 	}
-	err = tx.ExecOne(steps.Insert, append([]any{store.ID(s.ID), store.ID(s.FlowID), s.RunID, s.Position, string(s.Runtime), store.Millis(s.CreatedAt)}, movingStep(&s)...)...)
-	if err != nil {
+	stored := stepRowOf(&s)
+	if err := tx.ExecOne(steps.Insert, steps.All(&stored)...); err != nil {
 		return flow.Step{}, fmt.Errorf("insert step %s of flow %s: %w", s.RunID, f.ID, err)
 	}
 	tx.Emit(f.StepEvent(t, &s, child))
@@ -230,13 +237,9 @@ func (r *Repo) changeStep(tx *store.Tx, f *flow.Flow, s flow.Step, c flow.StepCh
 	return next, nil
 }
 
-// movingStep returns what changes of a step, as it is stored.
-func movingStep(s *flow.Step) []any {
-	return []any{store.Text(s.ChildSessionKey), s.Task, string(s.Status), store.JSON(s.Result), store.ID(s.ExecutionID), store.ID(s.WorkflowRunID), store.Millis(s.UpdatedAt)}
-}
-
 func saveStep(tx *store.Tx, s *flow.Step) error {
-	if err := tx.ExecOne(steps.Update, append(movingStep(s), store.ID(s.ID))...); err != nil {
+	stored := stepRowOf(s)
+	if err := tx.ExecOne(steps.Update, append(steps.Moving(&stored), stored.ID)...); err != nil {
 		return fmt.Errorf("update step %s of flow %s: %w", s.RunID, s.FlowID, err)
 	}
 	return nil

@@ -75,7 +75,7 @@ func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Run, error) {
 	if err != nil {
 		return run.Run{}, fmt.Errorf("run %s: %w", c.Run.ID, err)
 	}
-	n, err := tx.Exec(table.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(table.Insert, table.All(&stored)...)
 	switch {
 	case err != nil:
 		return run.Run{}, fmt.Errorf("insert run: %w", err)

@@ -120,7 +120,8 @@ func (r *Repo) addItems(tx *store.Tx, runID, stepID uuid.UUID, generation int64,
 				taken[it.ChildExecution] = it.ChildExecution != uuid.Nil
 			}
 			there[key] = it
-			rows, made = append(rows, itemValues(&it)), append(made, it)
+			stored := itemRowOf(&it)
+			rows, made = append(rows, items.All(&stored)), append(made, it)
 			moved[it.Status]++
 		}
 		*out = append(*out, run.AddedItem{Item: it, Created: !known})

@@ -56,7 +56,8 @@ func (r *Repo) moveItem(tx *store.Tx, x *run.Run, before, after *run.Item) error
 
 // saveItem writes what became of an item, counts it, and returns the event that tells of it.
 func (r *Repo) saveItem(tx *store.Tx, x *run.Run, before, after *run.Item) (store.Ref, error) {
-	if err := tx.ExecOne(updateItemRow, append(movingItem(after), store.ID(after.ID))...); err != nil {
+	stored := itemRowOf(after)
+	if err := tx.ExecOne(items.Update, append(items.Moving(&stored), stored.ID)...); err != nil {
 		return 0, fmt.Errorf("update item %s: %w", after.ID, err)
 	}
 	count(tx, after.StepID, run.Counts{before.Status: -1})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,7 +22,7 @@ type itemRow struct {
 	Ref            string       `db:"item_ref"`
 	Context        store.JSON   `db:"context"`
 	CreatedAt      store.Millis `db:"created_at"`
-	Status         string       `db:"status"`
+	Status         string       `db:"status" row:"moving"`
 	ChildRunID     store.Text   `db:"child_run_id"`
 	ChildLinked    int          `db:"child_linked"`
 	ChildExecution store.ID     `db:"child_execution_id"`
@@ -32,19 +31,14 @@ type itemRow struct {
 }
 
 var (
-	itemNames   = []string{"id", "step_id", "run_id", "item_type", "item_id", "item_ref", "context", "created_at", "status", "child_run_id", "child_linked", "child_execution_id", "dispatched_at", "completed_at"}
-	itemColumns = strings.Join(itemNames, ", ")
-	insertItems = "INSERT INTO run_items (" + itemColumns + ") VALUES "
+	items       = store.TableOf[itemRow]("run_items")
+	insertItems = "INSERT INTO run_items (" + items.Columns + ") VALUES "
 )
 
-const updateItemRow = "UPDATE run_items SET status = ?, child_run_id = ?, child_linked = ?, child_execution_id = ?, dispatched_at = ?, completed_at = ? WHERE id = ?"
-
-func itemValues(it *run.Item) []any {
-	return append([]any{store.ID(it.ID), store.ID(it.StepID), store.ID(it.RunID), it.Type, it.ItemID, it.Ref, store.JSON(it.Context), store.Millis(it.CreatedAt)}, movingItem(it)...)
-}
-
-func movingItem(it *run.Item) []any {
-	return []any{string(it.Status), store.Text(it.ChildRunID), store.Bit(it.ChildLinked), store.ID(it.ChildExecution), store.Millis(it.DispatchedAt), store.Millis(it.CompletedAt)}
+func itemRowOf(it *run.Item) itemRow {
+	return itemRow{ID: store.ID(it.ID), StepID: store.ID(it.StepID), RunID: store.ID(it.RunID), Type: it.Type, ItemID: it.ItemID, Ref: it.Ref, Context: store.JSON(it.Context),
+		CreatedAt: store.Millis(it.CreatedAt), Status: string(it.Status), ChildRunID: store.Text(it.ChildRunID), ChildLinked: store.Bit(it.ChildLinked),
+		ChildExecution: store.ID(it.ChildExecution), DispatchedAt: store.Millis(it.DispatchedAt), CompletedAt: store.Millis(it.CompletedAt)}
 }
 
 func (r *itemRow) item() (run.Item, error) {
@@ -60,7 +54,7 @@ func (r *itemRow) item() (run.Item, error) {
 // someItems reads the items that a condition selects.
 func someItems(q *store.Queries, condition string, args ...any) ([]run.Item, error) {
 	var rows []itemRow
-	if err := q.Select(&rows, "SELECT "+itemColumns+" FROM run_items WHERE "+condition, args...); err != nil {
+	if err := q.Select(&rows, "SELECT "+items.Columns+" FROM run_items WHERE "+condition, args...); err != nil {
 		return nil, fmt.Errorf("read items: %w", err)
 	}
 	return store.Rows(rows, (*itemRow).item)

@@ -11,7 +11,7 @@ import (
 	"github.com/flowapi/flowapi/internal/repo/store"
 )
 
-// row is a stored run. The columns of fixed never change after the insert, those of moving do.
+// row is a stored run.
 type row struct {
 	ID            store.ID     `db:"id"`
 	Namespace     string       `db:"namespace"`
@@ -26,7 +26,7 @@ type row struct {
 	Creator       string       `db:"creator"`
 	CreatedAt     store.Millis `db:"created_at"`
 
-	ParentWorkflowRunID store.ID     `db:"parent_workflow_run_id"`
+	ParentWorkflowRunID store.ID     `db:"parent_workflow_run_id" row:"moving"`
 	ParentStepID        store.ID     `db:"parent_step_id"`
 	ParentItemID        store.ID     `db:"parent_item_id"`
 	FlowID              store.ID     `db:"flow_id"`
@@ -52,25 +52,9 @@ type row struct {
 }
 
 var (
-	fixed = []string{"id", "namespace", "workflow_name", "workflow_title", "trigger", "dry_run", "inputs", "definition", "parent_run_id", "iteration", "creator", "created_at"}
-
-	moving = []string{"parent_workflow_run_id", "parent_step_id", "parent_item_id", "flow_id", "status", "waiting", "result_summary", "error", "cancel_reason", "cancellation",
-		"dismissed", "generation", "lease_owner", "lease_until", "resume_count", "revision", "updated_at", "started_at", "ended_at", "active_since", "total_duration_ms", "draining",
-		"due_at"}
-
-	table   = store.NewTable("runs", fixed, moving)
+	table   = store.TableOf[row]("runs")
 	columns = table.Columns
 )
-
-func (r *row) fixedValues() []any {
-	return []any{r.ID, r.Namespace, r.WorkflowName, r.WorkflowTitle, r.Trigger, r.DryRun, r.Inputs, r.Definition, r.ParentRunID, r.Iteration, r.Creator, r.CreatedAt}
-}
-
-func (r *row) movingValues() []any {
-	return []any{r.ParentWorkflowRunID, r.ParentStepID, r.ParentItemID, r.FlowID, r.Status, r.Waiting, r.ResultSummary, r.Error, r.CancelReason, r.Cancellation,
-		r.Dismissed, r.Generation, r.LeaseOwner, r.LeaseUntil, r.ResumeCount, r.Revision, r.UpdatedAt, r.StartedAt, r.EndedAt, r.ActiveSince, r.TotalDurationMS, r.Draining,
-		r.DueAt}
-}
 
 // rowOf returns the stored form of x.
 func rowOf(x *run.Run) (row, error) {

@@ -118,7 +118,7 @@ func (r *Repo) write(tx *store.Tx, x *run.Run) error {
 	if err != nil {
 		return fmt.Errorf("run %s: %w", x.ID, err)
 	}
-	if err := tx.ExecOne(table.Update, append(stored.movingValues(), stored.ID)...); err != nil {
+	if err := tx.ExecOne(table.Update, append(table.Moving(&stored), stored.ID)...); err != nil {
 		return fmt.Errorf("update run %s: %w", x.ID, err)
 	}
 	tx.Alarm(Loop, x.DueAt())

@@ -131,7 +131,7 @@ func (r *Repo) insertStep(tx *store.Tx, runID uuid.UUID, generation int64, in ru
 	if err != nil {
 		return fmt.Errorf("step %s: %w", c.Step.ID, err)
 	}
-	n, err := tx.Exec(steps.Insert, append(stored.fixedValues(), stored.movingValues()...)...)
+	n, err := tx.Exec(steps.Insert, steps.All(&stored)...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert step: %w", err)
@@ -226,7 +226,7 @@ func (r *Repo) saveStep(tx *store.Tx, x *run.Run, before *run.Step, c run.StepCh
 	if err != nil {
 		return fmt.Errorf("step %s: %w", after.ID, err)
 	}
-	if err := tx.ExecOne(steps.Update, append(stored.movingValues(), stored.ID)...); err != nil {
+	if err := tx.ExecOne(steps.Update, append(steps.Moving(&stored), stored.ID)...); err != nil {
 		return fmt.Errorf("update step %s: %w", after.ID, err)
 	}
 	if a := c.Closed; a != nil {

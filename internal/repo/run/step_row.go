@@ -25,7 +25,15 @@ type stepRow struct {
 	ParallelGroup store.Text   `db:"parallel_group_id"`
 	CreatedAt     store.Millis `db:"created_at"`
 
-	Status         string       `db:"status"`
+	// These are moved by statements of their own.
+	ItemsPending   int `db:"items_pending"`
+	ItemsRunning   int `db:"items_running"`
+	ItemsCompleted int `db:"items_completed"`
+	ItemsFailed    int `db:"items_failed"`
+	ItemsSkipped   int `db:"items_skipped"`
+	ItemsCancelled int `db:"items_cancelled"`
+
+	Status         string       `db:"status" row:"moving"`
 	RetryCount     int          `db:"retry_count"`
 	ChildRunID     store.Text   `db:"child_run_id"`
 	ChildLinked    int          `db:"child_linked"`
@@ -43,35 +51,12 @@ type stepRow struct {
 	GateOutcome    store.Text   `db:"gate_outcome"`
 	GateOpenedAt   store.Millis `db:"gate_opened_at"`
 	GateResolvedAt store.Millis `db:"gate_resolved_at"`
-
-	ItemsPending   int `db:"items_pending"`
-	ItemsRunning   int `db:"items_running"`
-	ItemsCompleted int `db:"items_completed"`
-	ItemsFailed    int `db:"items_failed"`
-	ItemsSkipped   int `db:"items_skipped"`
-	ItemsCancelled int `db:"items_cancelled"`
 }
 
 var (
-	fixedStep = []string{"id", "run_id", "namespace", "path", "step_name", "role", "position", "iteration", "can_commit", "parallel_group_id", "created_at",
-		"items_pending", "items_running", "items_completed", "items_failed", "items_skipped", "items_cancelled"} // moved by statements of their own
-
-	movingStep = []string{"status", "retry_count", "child_run_id", "child_linked", "child_execution_id", "started_at", "attempt_started_at", "ended_at", "result_text",
-		"context_out", "markers_out", "structured_output", "step_error", "gate", "gate_type", "gate_outcome", "gate_opened_at", "gate_resolved_at"}
-
-	steps       = store.NewTable("run_steps", fixedStep, movingStep)
+	steps       = store.TableOf[stepRow]("run_steps")
 	selectSteps = "SELECT " + steps.Columns + " FROM run_steps"
 )
-
-func (r *stepRow) fixedValues() []any {
-	return []any{r.ID, r.RunID, r.Namespace, r.Path, r.Name, r.Role, r.Position, r.Iteration, r.CanCommit, r.ParallelGroup, r.CreatedAt,
-		r.ItemsPending, r.ItemsRunning, r.ItemsCompleted, r.ItemsFailed, r.ItemsSkipped, r.ItemsCancelled}
-}
-
-func (r *stepRow) movingValues() []any {
-	return []any{r.Status, r.RetryCount, r.ChildRunID, r.ChildLinked, r.ChildExecution, r.StartedAt, r.AttemptStarted, r.EndedAt, r.ResultText, r.ContextOut, r.Markers,
-		r.Structured, r.StepError, r.Gate, r.GateType, r.GateOutcome, r.GateOpenedAt, r.GateResolvedAt}
-}
 
 func stepRowOf(namespace string, s *run.Step) (stepRow, error) {
 	r := stepRow{

@@ -7,23 +7,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// Table is how the rows of a table are written that are read as a whole: the columns of fixed never change after the insert.
-type Table struct {
-	Columns string // all of them
-	Insert  string // one row, unless there is one with its key
-	Update  string // what moves, of the row with an id
-}
-
-// NewTable returns the statements of a table.
-func NewTable(name string, fixed, moving []string) Table {
-	columns := strings.Join(append(append([]string{}, fixed...), moving...), ", ")
-	return Table{
-		Columns: columns,
-		Insert:  "INSERT INTO " + name + " (" + columns + ") VALUES " + marks(len(fixed)+len(moving)) + " ON CONFLICT DO NOTHING",
-		Update:  "UPDATE " + name + " SET " + strings.Join(moving, " = ?, ") + " = ? WHERE id = ?",
-	}
-}
-
 // marks returns "(?, ?, …)" with n placeholders.
 func marks(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
 
