@@ -162,28 +162,14 @@ func (g *Group) Add(now time.Time) {
 	g.settle(now)
 }
 
-// Reopen takes one resolution back, whose upstream ended with outcome o and runs again.
-func (g *Group) Reopen(o execution.Outcome, now time.Time) {
-	switch o {
-	case execution.OutcomeSuccess:
-		g.Satisfied--
-	case execution.OutcomeSkipped:
-		g.Skipped--
-	default:
-		g.Failed--
-	}
-	fired := g.FiredAt
-	g.State, g.FiredAt = Pending, time.Time{}
-	if g.settle(now) && !fired.IsZero() {
-		g.FiredAt = fired
-	}
-}
-
-// Rewind counts the group anew, whose member is replayed: so many edges are resolved, and the others pending.
+// Rewind counts the group anew: an upstream, or the member itself, runs again, so many edges are still resolved, and the others pending.
 func (g *Group) Rewind(satisfied, failed, skipped int, now time.Time) {
+	was, fired := g.State, g.FiredAt
 	g.Satisfied, g.Failed, g.Skipped = satisfied, failed, skipped
 	g.State, g.FiredAt = Pending, time.Time{}
-	g.settle(now)
+	if g.settle(now) && g.State == was {
+		g.FiredAt = fired
+	}
 }
 
 func (g *Group) settle(now time.Time) bool {

@@ -277,7 +277,8 @@ func TestGroup_Properties(t *testing.T) {
 			}
 			back := before
 			back.Resolve(last, after(90))
-			back.Reopen(last, after(91))
+			s, f, k := count(ends[:len(ends)-1])
+			back.Rewind(s, f, k, after(91))
 			if back != before {
 				t.Fatalf("one more end and back again (-before +after):\n%s", cmp.Diff(before, back))
 			}
@@ -321,8 +322,9 @@ func TestGroup_History(t *testing.T) {
 				g.Add(now)
 			case act == "reopen" && len(ended) > 0:
 				at := rapid.IntRange(0, len(ended)-1).Draw(t, "which")
-				g.Reopen(ended[at], now)
 				ended = slices.Delete(ended, at, at+1)
+				s, f, k := count(ended)
+				g.Rewind(s, f, k, now)
 			case act == "rewind":
 				lost := rapid.Bool().Draw(t, "what did not end well, too")
 				ended = slices.DeleteFunc(ended, func(o execution.Outcome) bool { return lost && o != execution.OutcomeSuccess })

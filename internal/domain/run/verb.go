@@ -342,6 +342,7 @@ type Cancel struct {
 	Reason     CancelReason // "" for what follows from Generation
 	Message    string
 	Deadline   time.Duration // for its engine
+	Until      time.Time     // instead of Deadline: the time of what it is in
 	Generation *int64        // of the engine, which ends it itself
 }
 
@@ -379,6 +380,9 @@ func (r Run) Cancel(in Cancel, by event.By) (Change, error) {
 	}
 	c := *next.Cancellation
 	c.DeadlineAt = by.At.Add(in.Deadline)
+	if in.Until.After(by.At) {
+		c.DeadlineAt = in.Until
+	}
 	next.Cancellation = &c
 	return next.told(event.RunCancelling, cancellingData{next.CancelReason, in.Message, event.Stamp(c.DeadlineAt)}), nil
 }

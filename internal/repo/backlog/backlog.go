@@ -17,7 +17,7 @@ const Loop = "graph"
 // Kind says what is left to do.
 type Kind string
 
-// The kinds. Those of a flow concern its members.
+// The kinds. Those of a flow concern its members, or the runs in it.
 const (
 	Resolve  Kind = "resolve"  // the edges that lead out of an execution which has ended
 	Siblings Kind = "siblings" // to cancel the other upstreams of a decided group
@@ -39,7 +39,7 @@ type RunsRest struct {
 type Item struct {
 	Kind        Kind
 	FlowID      uuid.UUID
-	ExecutionID uuid.UUID // the flow's id for what concerns its members
+	ExecutionID uuid.UUID // the flow's id for the kinds of a flow
 	Detail      any       // a value that marshals to JSON; nil for none
 	Less        bool      // what is there already says more
 }

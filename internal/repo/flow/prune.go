@@ -52,6 +52,9 @@ func (r *Repo) remove(tx *store.Tx, f *flow.Flow, t event.Type) (members int, er
 			return 0, fmt.Errorf("delete the members of flow %s: %w", f.ID, err)
 		}
 	}
+	if err := r.runs.EndRest(tx, f.ID); err != nil {
+		return 0, fmt.Errorf("end the runs of flow %s: %w", f.ID, err)
+	}
 	if err := backlog.Drop(tx, f.ID); err != nil {
 		return 0, fmt.Errorf("drop the backlog of flow %s: %w", f.ID, err)
 	}

@@ -78,10 +78,12 @@ type Children interface {
 	ResultIn(tx *store.Tx, id uuid.UUID) (execution.Value, error)
 }
 
-// Runs are workflow runs that steps mirror, in the namespace of the transaction's caller.
+// Runs are workflow runs that belong to flows, in the namespace of the transaction's caller.
 type Runs interface {
 	// Seen returns what a step sees of a run, and locks the run. It returns CodeNotFound.
 	Seen(tx *store.Tx, id uuid.UUID) (flow.Child, error)
+	// EndRest ends those runs of a flow that are still to end with it.
+	EndRest(tx *store.Tx, flowID uuid.UUID) error
 }
 
 var _ waitrepo.Owner = (*Repo)(nil)

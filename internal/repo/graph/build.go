@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -20,24 +22,42 @@ import (
 // fits says whether one transaction writes so much of a graph.
 func (r *Repo) fits(nodes, links int) bool { return nodes <= r.cfg.Batch && links <= 5*r.cfg.Batch }
 
-// Create makes a flow with its graph. It returns the refusals of [flow.New] and [graph.NewPlan].
+// Create makes a flow with its graph. The same id again gets what is there, and nothing changes. It returns the refusals of [flow.New] and
+// [graph.NewPlan].
 func (r *Repo) Create(ctx context.Context, in flow.Create, nodes []graph.Node) (graph.Creation, error) {
-	namespace := call.From(ctx).Namespace
-	reload := store.Reload(func(ctx context.Context, old createdRef) (graph.Creation, error) {
-		made, _, err := r.created(ctx, namespace, old.ID)
-		made.Existing = false
+	reload := store.Reload(func(ctx context.Context, old createdRef) (made graph.Creation, err error) {
+		err = r.store.Read(ctx, func(q *store.Queries) (err error) {
+			made, err = r.created(q, call.From(ctx).Namespace, old.ID)
+			return err
+		})
+		made.Existing = old.Existing
 		return made, err
 	})
 	return store.Checked(ctx, r.store, func() (graph.Creation, error) { return r.createOnce(ctx, in, nodes, reload) }, reload)
 }
 
+// createOnce is what [store.Once] is for what takes many transactions.
 func (r *Repo) createOnce(ctx context.Context, in flow.Create, nodes []graph.Node, reload store.Option) (graph.Creation, error) {
-	namespace := call.From(ctx).Namespace
 	if in.ID == uuid.Nil {
 		in.ID = store.NewID()
-	} else if made, found, err := r.created(ctx, namespace, in.ID); found || err != nil {
+		return r.create(ctx, in, nodes, reload)
+	}
+	found, err := r.existing(ctx, in.ID, reload)
+	if fault.CodeOf(err) != fault.CodeNotFound {
+		return found, err
+	}
+	made, err := r.create(ctx, in, nodes, reload)
+	if _, refused := errors.AsType[*fault.Error](err); !refused {
 		return made, err
 	}
+	found, missing := r.existing(ctx, in.ID, reload) // the same create at the same time takes the ids and keys of its members, too
+	if missing == nil {
+		return found, nil
+	}
+	return made, err
+}
+
+func (r *Repo) create(ctx context.Context, in flow.Create, nodes []graph.Node, reload store.Option) (made graph.Creation, err error) {
 	limits, err := r.limits(ctx, in.BudgetIDs, in.QuotaIDs)
 	if err != nil {
 		return graph.Creation{}, err
@@ -52,7 +72,6 @@ func (r *Repo) createOnce(ctx context.Context, in flow.Create, nodes []graph.Nod
 	if err := r.executions.Prepare(ctx, b.made, nil); err != nil {
 		return graph.Creation{}, err
 	}
-	var made graph.Creation
 	err = r.write(ctx, &b, func(last func(tx *store.Tx) error) (err error) {
 		made, err = store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Creation) error {
 			made, err := r.flows.CreateIn(tx, in)
@@ -60,8 +79,7 @@ func (r *Repo) createOnce(ctx context.Context, in flow.Create, nodes []graph.Nod
 				return err
 			}
 			if made.Existing {
-				out.Existing = true
-				return nil
+				return store.Taken(in.ID)
 			}
 			if err := r.grow(tx, &b, nil); err != nil {
 				return err
@@ -69,48 +87,62 @@ func (r *Repo) createOnce(ctx context.Context, in flow.Create, nodes []graph.Nod
 			if err := last(tx); err != nil {
 				return err
 			}
-			tx.Refer(createdRef{in.ID})
+			tx.Refer(createdRef{in.ID, false})
 			tx.Final(func() (err error) {
 				out.Built = b.built()
-				out.Flow, err = r.flows.Find(&tx.Queries, namespace, in.ID)
+				out.Flow, err = r.flows.Find(&tx.Queries, tx.Call.Namespace, in.ID)
 				return err
 			})
 			return nil
 		}, reload)
 		return err
 	})
-	if made.Existing && err == nil { // made at the same time
-		made, _, err = r.created(ctx, namespace, in.ID)
-	}
 	return made, err
 }
 
-type createdRef struct{ ID uuid.UUID }
+// createdRef stands for a flow with its graph in an answer that was not kept.
+type createdRef struct {
+	ID       uuid.UUID
+	Existing bool
+}
 
-// created returns the flow that has an id already, with its graph. It returns CodeAlreadyExists for one of another namespace, whose
-// members are nobody's business here.
-func (r *Repo) created(ctx context.Context, namespace string, id uuid.UUID) (made graph.Creation, found bool, err error) {
-	err = r.store.Read(ctx, func(q *store.Queries) error {
-		f, err := r.flows.Find(q, namespace, id)
+// existing answers a create with the flow that has its id already, with its graph, in a transaction, which takes the Idempotency-Key. It
+// returns CodeNotFound, and CodeAlreadyExists for one of another namespace, whose members are nobody's business here.
+func (r *Repo) existing(ctx context.Context, id uuid.UUID, reload store.Option) (graph.Creation, error) {
+	err := r.store.Read(ctx, func(q *store.Queries) error {
+		_, err := r.flows.Find(q, call.From(ctx).Namespace, id)
 		if fault.CodeOf(err) == fault.CodeNotFound {
-			return free(q, id)
+			err = cmp.Or(free(q, id), err)
 		}
-		if err != nil {
-			return err
-		}
-		nodes, err := r.executions.Nodes(q, id)
-		if err != nil {
-			return err
-		}
-		made, found = graph.Creation{Flow: f, Existing: true, Built: graph.Built{GraphRevision: f.GraphRevision, Executions: map[string]uuid.UUID{}}}, true
-		for i := range nodes {
-			if nodes[i].Key != "" {
-				made.Executions[nodes[i].Key] = nodes[i].ID
-			}
-		}
-		return nil
+		return err
 	})
-	return made, found, err
+	if err != nil {
+		return graph.Creation{}, err
+	}
+	return store.Write(ctx, r.store, func(tx *store.Tx, out *graph.Creation) (err error) {
+		*out, err = r.created(&tx.Queries, tx.Call.Namespace, id)
+		tx.Refer(createdRef{id, true})
+		return err
+	}, reload)
+}
+
+// created returns a flow with its graph. It returns CodeNotFound.
+func (r *Repo) created(q *store.Queries, namespace string, id uuid.UUID) (graph.Creation, error) {
+	f, err := r.flows.Find(q, namespace, id)
+	if err != nil {
+		return graph.Creation{}, err
+	}
+	nodes, err := r.executions.Nodes(q, id)
+	if err != nil {
+		return graph.Creation{}, err
+	}
+	made := graph.Creation{Flow: f, Existing: true, Built: graph.Built{GraphRevision: f.GraphRevision, Executions: map[string]uuid.UUID{}}}
+	for i := range nodes {
+		if nodes[i].Key != "" {
+			made.Executions[nodes[i].Key] = nodes[i].ID
+		}
+	}
+	return made, nil
 }
 
 // free refuses the id of a flow, of whatever namespace.
@@ -120,7 +152,7 @@ func free(q *store.Queries, id uuid.UUID) error {
 		return fmt.Errorf("look for flow %s: %w", id, err)
 	}
 	if n > 0 {
-		return fault.New(fault.CodeAlreadyExists, "The id %s is taken. Choose another one.", id)
+		return store.Taken(id)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -91,19 +92,35 @@ func (r *Repo) addOnce(ctx context.Context, flowID uuid.UUID, node graph.Node, h
 	if err != nil {
 		return graph.Member{}, err
 	}
-	if node.ID != uuid.Nil {
-		if e, err := r.executions.Execution(ctx, node.ID); err == nil && e.FlowID == flowID {
-			return r.Enlist(ctx, flowID, node.ID, holder)
-		}
+	if r.isMember(ctx, flowID, node.ID) {
+		return r.Enlist(ctx, flowID, node.ID, holder)
 	}
-	if err := open(&f); err != nil {
+	made, err := r.add(ctx, &f, node, holder, reload)
+	if _, refused := errors.AsType[*fault.Error](err); refused && r.isMember(ctx, flowID, node.ID) { // made at the same time
+		return r.Enlist(ctx, flowID, node.ID, holder)
+	}
+	return made, err
+}
+
+func (r *Repo) isMember(ctx context.Context, flowID, id uuid.UUID) bool {
+	if id == uuid.Nil {
+		return false
+	}
+	e, err := r.executions.Execution(ctx, id)
+	return err == nil && e.FlowID == flowID
+}
+
+// add makes a new member of a flow.
+func (r *Repo) add(ctx context.Context, f *flow.Flow, node graph.Node, holder *execution.Fence, reload store.Option) (graph.Member, error) {
+	if err := open(f); err != nil {
 		return graph.Member{}, err
 	}
+	flowID := f.ID
 	nodes := []graph.Node{node}
 	if err := r.limit(ctx, nodes, f.Limits); err != nil {
 		return graph.Member{}, err
 	}
-	b, err := r.draft(ctx, flowID, &f, nodes, f.Status == flow.Created, "/execution")
+	b, err := r.draft(ctx, flowID, f, nodes, f.Status == flow.Created, "/execution")
 	if err != nil {
 		return graph.Member{}, graph.Single(err)
 	}

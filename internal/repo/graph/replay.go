@@ -114,8 +114,8 @@ func (r *Repo) reopen(tx *store.Tx, up, down *execution.Execution) error {
 	if err := tx.ExecOne(`UPDATE edges SET state = 'pending', resolved_at = NULL WHERE downstream_id = ? AND upstream_id = ?`, store.ID(down.ID), store.ID(up.ID)); err != nil {
 		return err
 	}
-	g.Reopen(up.Outcome, tx.Now())
-	if err := saveGroup(tx, &g); err != nil || !g.Holds() {
+	// How the edge was counted is not how its upstream ended last: that may have run again when the member was at work.
+	if holds, err := r.recount(tx, &g); err != nil || !holds {
 		return err
 	}
 	if c, changed := down.Block(); changed {

@@ -58,7 +58,7 @@ func (r *Repo) attach(tx *store.Tx, x *run.Run, child *run.Child, at run.Place, 
 // mayTake refuses, with CodeForbidden, a worker who wants what exists already to be a child: it would end with what it works for, and
 // ending the work of others is an operator's.
 func mayTake(tx *store.Tx) error {
-	if tx.Call.Role != access.RoleWorker {
+	if tx.Call.Role.Operates() {
 		return nil
 	}
 	return fault.New(fault.CodeForbidden, "Making something that exists a child needs a token with the role %s. New executions and runs need none.", access.RoleOperator).
@@ -224,7 +224,7 @@ func (r *Repo) orphaned(tx *store.Tx, x *run.Run) {
 		defer tx.Because(tx.Because(o.cause))
 		x, err := find(&tx.Queries, namespace, id, tx.ForUpdate())
 		if err != nil {
-			return err
+			return gone(err) // deleted with its flow
 		}
 		return r.drain(tx, &x)
 	})
@@ -275,8 +275,8 @@ func (r *Repo) drain(tx *store.Tx, x *run.Run) error {
 	return r.write(tx, &now)
 }
 
-// drainRuns is drain for runs, and for all children of a run that is cancelling: those have its time, whether somebody waits for them or
-// not, so that it does not depend on what ends first.
+// drainRuns is drain for runs, and asks all that is open in a run that is cancelling to end with it. The runs in it have its time then,
+// whether somebody waits for them or not, so that it does not depend on what ends first.
 func (r *Repo) drainRuns(tx *store.Tx, x *run.Run, done *drained) (more bool, err error) {
 	if x.Status == run.Cancelling {
 		return r.warn(tx, x, done)
@@ -404,6 +404,6 @@ func (r *Repo) warn(tx *store.Tx, x *run.Run, done *drained) (more bool, err err
 		return false, err
 	}
 	done.n += len(asked) + len(runs)
-	err = r.cancelChildren(tx, runs, run.Cancel{Message: x.Cancellation.Message, Deadline: max(0, deadline.Sub(tx.Now()))})
+	err = r.cancelChildren(tx, runs, run.Cancel{Message: x.Cancellation.Message, Until: deadline})
 	return len(work) > len(asked) || len(ids) > left, err
 }

@@ -66,11 +66,6 @@ func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Run, error) {
 	if err != nil {
 		return run.Run{}, err
 	}
-	if in.FlowID != uuid.Nil {
-		if err := r.flows.AddRun(tx, in.FlowID, in.ID, c.Run.Name(), c.Run.FlowStepOf()); err != nil {
-			return run.Run{}, err
-		}
-	}
 	stored, err := rowOf(&c.Run)
 	if err != nil {
 		return run.Run{}, fmt.Errorf("run %s: %w", c.Run.ID, err)
@@ -81,6 +76,11 @@ func (r *Repo) insert(tx *store.Tx, in run.Create) (run.Run, error) {
 		return run.Run{}, fmt.Errorf("insert run: %w", err)
 	case n == 0:
 		return run.Run{}, store.Taken(in.ID)
+	}
+	if in.FlowID != uuid.Nil {
+		if err := r.flows.AddRun(tx, in.FlowID, in.ID, c.Run.Name(), c.Run.FlowStepOf()); err != nil {
+			return run.Run{}, err
+		}
 	}
 	tx.EmitAll(c.Events)
 	return c.Run, nil

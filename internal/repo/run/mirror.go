@@ -78,37 +78,52 @@ func (r *Repo) EndWithFlow() store.Reactor {
 // EndOf ends the runs of a flow that has ended, behind the run after in the order of their ids: as many as one transaction may end, and
 // the rest from the backlog.
 func (r *Repo) EndOf(tx *store.Tx, flowID, after uuid.UUID) error {
+	last, err := r.endSome(tx, flowID, after)
+	if err != nil || last == uuid.Nil {
+		return err
+	}
+	return backlog.Put(tx, backlog.Item{Kind: backlog.Runs, FlowID: flowID, ExecutionID: flowID, Detail: backlog.RunsRest{After: last}})
+}
+
+// EndRest ends those runs of a flow which the backlog was to end: the flow is about to be deleted.
+func (r *Repo) EndRest(tx *store.Tx, flowID uuid.UUID) error {
+	left, err := backlog.Has(&tx.Queries, flowID, backlog.Runs)
+	for last := uuid.Nil; left && err == nil; left = last != uuid.Nil {
+		last, err = r.endSome(tx, flowID, last)
+	}
+	return err
+}
+
+// endSome ends a batch of the runs of a flow that has ended, and returns the last of them if there are more.
+func (r *Repo) endSome(tx *store.Tx, flowID, after uuid.UUID) (last uuid.UUID, err error) {
 	where := store.NewWhere("flow_id = ? AND ended_at IS NULL AND status <> 'cancelling'", store.ID(flowID))
 	where.If(after != uuid.Nil, "id > ?", store.ID(after))
 	var ids []store.ID
 	if err := tx.Select(&ids, `SELECT id FROM runs WHERE `+where.String()+` ORDER BY id LIMIT ?`, where.Args(r.cfg.Batch+1)...); err != nil || len(ids) == 0 {
-		return err
+		return uuid.Nil, err
 	}
 	f, err := r.flows.Find(&tx.Queries, tx.Call.Namespace, flowID)
 	if err != nil {
-		return err
+		return uuid.Nil, err
 	}
 	end, ends := f.MembersEnd()
 	if !ends {
-		return nil
+		return uuid.Nil, nil
 	}
 	if len(ids) > r.cfg.Batch {
 		ids = ids[:r.cfg.Batch]
-		rest := backlog.Item{Kind: backlog.Runs, FlowID: flowID, ExecutionID: flowID, Detail: backlog.RunsRest{After: uuid.UUID(ids[len(ids)-1])}}
-		if err := backlog.Put(tx, rest); err != nil {
-			return err
-		}
+		last = uuid.UUID(ids[len(ids)-1])
 	}
 	runs, err := heldRuns(tx, ids)
 	if err != nil {
-		return err
+		return uuid.Nil, err
 	}
 	for i := range runs {
 		if err := r.endWithFlow(tx, &f, &runs[i], end.PendingOnly); err != nil {
-			return err
+			return uuid.Nil, err
 		}
 	}
-	return nil
+	return last, nil
 }
 
 func (r *Repo) endWithFlow(tx *store.Tx, f *flow.Flow, x *run.Run, pendingOnly bool) error {
@@ -119,7 +134,7 @@ func (r *Repo) endWithFlow(tx *store.Tx, f *flow.Flow, x *run.Run, pendingOnly b
 	end, _ := f.MembersEnd()
 	in := run.Cancel{Reason: run.ByParent, Message: end.Reason, Deadline: run.DefaultCancelDeadline}
 	if !end.GraceUntil.IsZero() {
-		in.Deadline = max(0, end.GraceUntil.Sub(tx.Now()))
+		in.Deadline, in.Until = 0, end.GraceUntil
 	}
 	return r.cancelChild(tx, &now, in)
 }

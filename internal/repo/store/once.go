@@ -8,7 +8,7 @@ import (
 
 // Once makes a record under an id that its creator may have chosen: the same create again finds the record, and changes nothing, also
 // when both are under way at the same time. find returns CodeNotFound for a record that the caller's namespace does not have, create
-// returns [Taken] when it has met one.
+// returns [Taken] when it has met one, and has written nothing then.
 func Once[T any](id uuid.UUID, find, create func(id uuid.UUID) (T, error)) (it T, existing bool, err error) {
 	if id == uuid.Nil {
 		id = NewID()

@@ -174,6 +174,9 @@ func writePostgres(s *Store, op *operation) error {
 		if err = op.ctx.Err(); err != nil {
 			return err
 		}
+		if attempt > 0 && begin.Err() != nil { // what was tried took all the time
+			break
+		}
 		if err = runPostgres(begin, s, op); !errors.Is(err, errAgain) {
 			return err
 		}
