@@ -126,6 +126,56 @@ var graphAgainCases = []graphCase{
 			g.t.Errorf("%+v", got)
 		}
 	}},
+	{"the same create at once, with a key each, is one flow, and every answer is that flow", func(g *graphTest) {
+		id := uuid.New()
+		body := g.withGraph(fmt.Sprintf(`"id":%q`, id), "a", "b < a")
+		ask := func(i int) *apitest.Response {
+			return g.Post("/v1/flows", body, fmt.Sprintf("Idempotency-Key: %s/%d", id, i))
+		}
+		made := 0
+		for i, answer := range flowsAtOnce(8, ask) {
+			if answer.Status == http.StatusCreated {
+				made++
+			} else {
+				answer.Want(http.StatusOK)
+			}
+			if got := flowAs[oapi.Flow](answer); got.ID != id || got.Graph == nil || len(got.Graph.Executions) != 2 {
+				g.t.Errorf("%d: %s", i, answer.Body)
+			}
+			if again := ask(i).Want(answer.Status); string(again.Body) != string(answer.Body) || again.Header.Get("Idempotent-Replay") != "true" {
+				g.t.Errorf("%d is answered otherwise: %s\nafter %s", i, again.Body, answer.Body)
+			}
+		}
+		if made != 1 {
+			g.t.Errorf("%d were answered as the one that made it", made)
+		}
+		f := g.flowOf(g.flow(id))
+		f.denied(fault.CodeIdempotencyMismatch, func() *apitest.Response {
+			return g.Post("/v1/flows", g.withGraph(`"goal":"another"`, "a"), fmt.Sprintf("Idempotency-Key: %s/1", id))
+		})
+	}},
+	{"the same member at once is one member", func(g *graphTest) {
+		f, line := g.bare(""), g.line(fmt.Sprintf(`m | "id":%q`, uuid.New()))
+		for _, key := range []bool{false, true} {
+			made := 0
+			for _, answer := range flowsAtOnce(8, func(i int) *apitest.Response {
+				if key {
+					return f.call("members", `"execution":`+line, fmt.Sprintf("Idempotency-Key: %s/%d", f.ID, i))
+				}
+				return f.call("members", `"execution":`+line)
+			}) {
+				if answer.Status == http.StatusCreated {
+					made++
+				} else {
+					answer.Want(http.StatusOK)
+				}
+			}
+			if got := g.flow(f.ID); made != 1 || got.NodeCount != 1 {
+				g.t.Errorf("with keys (%t) %d of them have made %d", key, made, got.NodeCount)
+			}
+			f, line = g.bare(""), g.line(fmt.Sprintf(`m | "id":%q`, uuid.New()))
+		}
+	}},
 	{"a refusal is not kept", func(g *graphTest) {
 		f := g.bare("")
 		f.denied(fault.CodeGraphInvalid, func() *apitest.Response { return f.call("graph", f.lines("a < b"), "Idempotency-Key: k") })

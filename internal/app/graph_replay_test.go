@@ -99,6 +99,26 @@ var graphReplayCases = []graphCase{
 		f.groups("b", "satisfied of 2: 2 satisfied, 0 failed, 0 skipped")
 		g.stands(f.ID, "finished", 4)
 	}},
+	{"a member that was at work when what it depends on ran again waits for it when both are replayed, whichever comes first", func(g *graphTest) {
+		for _, ids := range [][2]string{{"0", "f"}, {"f", "0"}} {
+			own := func(first string) string { return fmt.Sprintf(`| "id":%q`, first+uuid.New().String()[1:]) }
+			f := g.graph("", "a "+own(ids[0]), "b < a "+own(ids[1]))
+			f.complete("a")
+			f.claim("b")
+			f.again("a")
+			f.groups("b", "satisfied of 1: 1 satisfied, 0 failed, 0 skipped")
+			g.do(f.ID, "fail", `{"reason":"no"}`)
+			g.advance(time.Second)
+			f.states("cancelled: a b")
+			f.call("replay", `"from":["a","b"]`).Want(http.StatusOK)
+			f.groups("b", "pending of 1: 0 satisfied, 0 failed, 0 skipped")
+			f.stand("b", atReplayBlocked)
+			f.complete("a")
+			f.claim("b")
+			f.complete("b")
+			f.groups("b", "satisfied of 1: 1 satisfied, 0 failed, 0 skipped")
+		}
+	}},
 	{"a flow does not end well without what was skipped because of a member that was replayed alone", func(g *graphTest) {
 		f := g.graph("", "a", "deploy < a", "after < deploy")
 		f.fail("a")

@@ -30,6 +30,29 @@ func (x *runTest) mirrored(f oapi.Flow, run uuid.UUID, status, result string) oa
 func runFlowCases() []runCase {
 	return []runCase{
 		{"a run of a flow is a step of it, which is what the run is (F5 7, F4)", (*runTest).flowMirrors},
+		{"the same create at once in many flows is a run of one, and a step of that one alone", func(x *runTest) {
+			id, flows := uuid.New(), make([]oapi.Flow, 4)
+			for i := range flows {
+				flows[i] = x.flowTest.running("")
+			}
+			for _, answer := range flowsAtOnce(8, func(i int) *apitest.Response {
+				return x.Post("/v1/runs", fmt.Sprintf(`{"id":%q,"workflow_name":"w",%s}`, id, inFlow(flows[i%len(flows)])))
+			}) {
+				if answer.Status != http.StatusCreated {
+					answer.Want(http.StatusOK)
+				}
+			}
+			of := *x.get(id).FlowID
+			for _, f := range flows {
+				want := 0
+				if f.ID == of {
+					want = 1
+				}
+				if steps := x.flowTest.steps(f.ID); len(steps) != want {
+					x.t.Errorf("flow %s has %d steps, and the run is in %s", f.ID, len(steps), of)
+				}
+			}
+		}},
 		{"every end of the run is an end of the step, with what the run says (F4)", func(x *runTest) {
 			for _, c := range []struct{ verb, members, status, result string }{
 				{"complete", `"result_summary":"well"`, "succeeded", `{"status":"completed","result_summary":"well"}`}, {"complete", "", "succeeded", `{"status":"completed"}`},

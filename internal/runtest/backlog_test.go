@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowapi/flowapi/internal/app"
 	"github.com/flowapi/flowapi/internal/apptest"
+	"github.com/flowapi/flowapi/internal/domain/fault"
 	"github.com/flowapi/flowapi/internal/repo/store"
 	"github.com/flowapi/flowapi/internal/storetest"
 )
@@ -110,5 +111,31 @@ func TestBacklog_Waiting(t *testing.T) {
 		f.is("/v1/runs/"+f.child.String(), "cancelled")
 		f.is(f.path, "running")
 		f.Post(f.path+"/complete", `{"generation":0}`).Want(http.StatusOK)
+	})
+}
+
+// The runs of a flow end with it, also those that were left to the sweep when the flow is deleted.
+func TestBacklog_FlowGone(t *testing.T) {
+	t.Parallel()
+	storetest.Databases(t, func(t *testing.T, url string) {
+		clock := store.StillClock(time.Date(2031, 5, 4, 12, 0, 0, 0, time.UTC))
+		f := &fanned{Server: apptest.Still(t, url, clock, func(cfg *app.Config) { cfg.Batch = 3 }), t: t}
+		flow := f.Post("/v1/flows", `{"goal":"g","start":true}`).Want(http.StatusCreated).Str("id")
+		runs := make([]string, 11)
+		for i := range runs {
+			runs[i] = "/v1/runs/" + f.Post("/v1/runs", fmt.Sprintf(`{"workflow_name":"w","flow_id":%q}`, flow)).Want(http.StatusCreated).Str("id")
+		}
+		last := runs[len(runs)-1]
+		f.Post(last+"/lease", `{"token":"e","ttl_ms":60000}`).Want(http.StatusOK)
+		f.Post(last+"/start", `{"generation":1}`).Want(http.StatusOK)
+		f.Post("/v1/flows/"+flow+"/cancel", `{}`).Want(http.StatusOK)
+		f.is(last, "running")
+		f.Do(http.MethodDelete, "/v1/flows/"+flow, nil).Want(http.StatusNoContent)
+		f.is(last, "cancelling")
+		for _, path := range runs[:len(runs)-1] {
+			f.Get(path).Problem(fault.CodeNotFound)
+		}
+		f.Advance(time.Minute)
+		f.is(last, "cancelled")
 	})
 }
