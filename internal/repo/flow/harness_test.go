@@ -47,6 +47,7 @@ func open(tb testing.TB, url string) *house {
 	h.store = storetest.Open(tb, store.Config{URL: url, Clock: h.clock, Alarm: h.alarms.set})
 	h.waits = waitrepo.New(h.store, waitrepo.Config{})
 	h.flows = flowrepo.New(h.store, h.waits, h.executions, flowrepo.Config{})
+	h.flows.Attach(noRuns{})
 	h.waits.Attach(waitrepo.Owners{Flows: h.flows}, waitrepo.Kinds{})
 	h.store.React(h.flows.Mirror())
 	return h
@@ -71,6 +72,13 @@ func (a *alarms) last() time.Time {
 	defer a.mu.Unlock()
 	return a.at
 }
+
+// noRuns stands for the repository of runs: there are none.
+type noRuns struct{}
+
+func (noRuns) Seen(_ *store.Tx, id uuid.UUID) (flow.Child, error) { return flow.Child{}, fault.NotFound("run", id) }
+
+func (noRuns) EndRest(*store.Tx, uuid.UUID) error { return nil }
 
 // executions stands for the repository of executions.
 type executions struct {
