@@ -76,7 +76,9 @@ func (a *alarms) last() time.Time {
 // noRuns stands for the repository of runs: there are none.
 type noRuns struct{}
 
-func (noRuns) Seen(_ *store.Tx, id uuid.UUID) (flow.Child, error) { return flow.Child{}, fault.NotFound("run", id) }
+func (noRuns) Seen(_ *store.Tx, id uuid.UUID) (flow.Child, error) {
+	return flow.Child{}, fault.NotFound("run", id)
+}
 
 func (noRuns) EndRest(*store.Tx, uuid.UUID) error { return nil }
 
