@@ -107,6 +107,9 @@ func (f follower) serve(w http.ResponseWriter) error {
 			return err
 		}
 		head, err := f.streams.Streams.HeadOf(f.ctx, f.id, stream.Current)
+		if fault.CodeOf(err) == fault.CodeNotFound { // deleted meanwhile
+			return nil
+		}
 		if err != nil || head.AttemptIndex <= f.attempt {
 			return err
 		}

@@ -66,7 +66,7 @@ func (s *frames) Read(ctx context.Context, after int64) (sse.Page, error) {
 // Newest implements sse.Source.
 func (s *frames) Newest(ctx context.Context) (int64, error) {
 	head, err := s.streams.HeadOf(ctx, s.id, s.attempt)
-	return int64(head.Last), err
+	return onward(head.Last, err)
 }
 
 // nextAttempt is a log without events that ends when there is a further attempt, or the execution has ended.
@@ -101,7 +101,7 @@ func (s *nextAttempt) Newest(ctx context.Context) (int64, error) {
 		return 0, nil
 	}
 	head, err := s.streams.HeadOf(ctx, s.id, s.attempt)
-	return int64(head.Closing()), err
+	return onward(head.Closing(), err)
 }
 
 // gone ends the log of an execution that was deleted meanwhile. Another error stays one.
@@ -110,6 +110,14 @@ func gone(after int64, err error) (sse.Page, error) {
 		return sse.Page{Through: after, Final: true}, nil
 	}
 	return sse.Page{}, err
+}
+
+// onward is where a log is read on. That of an execution which was deleted meanwhile is read, too, and found to have ended.
+func onward(id stream.ID, err error) (int64, error) {
+	if fault.CodeOf(err) == fault.CodeNotFound {
+		return 0, nil
+	}
+	return int64(id), err
 }
 
 // render returns an event of a stream.
